@@ -1,0 +1,50 @@
+# make demo and make test do all their own set-up; a second run installs and compiles nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
+
+.PHONY: demo test lint setup core lock bench clean
+
+demo: setup ## sample input, then the whole build
+	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/tokenmill build
+
+test: setup ## every test
+	@$(BIN)/python -m pytest
+
+lint: setup ## format and lint of Python and Rust, types, and the core's own tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict tokenmill tasks flows
+	cargo fmt --manifest-path core/Cargo.toml --check
+	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
+	cargo test --manifest-path core/Cargo.toml --locked --quiet
+
+setup: .venv/.installed .venv/.core
+
+core: .venv/.core ## compile the core again where its sources changed
+
+.venv/.installed: requirements.lock
+	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python is too old: found $$($(PYTHON) -V 2>&1), tokenmill needs 3.11 or newer; install one and name it: make PYTHON=/path/to/python3.11."; exit 1; }
+	@$(PYTHON) -m venv .venv >.venv.log 2>&1 || { tail -3 .venv.log; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)."; exit 1; }
+	@rm -f .venv.log
+	@echo "installing the locked packages into .venv ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+	@touch $@
+
+.venv/.core: .venv/.installed $(CORE)
+	@command -v cargo >/dev/null || { echo "The Rust toolchain is missing: install it with rustup (https://rustup.rs) or your system's packages (cargo, rustc 1.85 or newer)."; exit 1; }
+	@command -v cc >/dev/null || { echo "A C compiler is missing: install gcc (Debian: apt-get install gcc), which Rust links with."; exit 1; }
+	@echo "compiling the core ..."
+	@. $(BIN)/activate && maturin develop --release --locked --quiet >.venv/core.log 2>&1 || { tail -20 .venv/core.log; echo "The core could not be compiled (full log: .venv/core.log). Without a network its crates cannot be fetched: connect to one and run make again."; exit 1; }
+	@touch $@
+
+lock: ## resolve the dependencies anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --extra dev --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+bench: setup ## count, train and encode side by side with other tools, in an environment of their own
+	@$(BIN)/python -m benchmarks.run
+
+clean: ## what make made, but for data
+	rm -rf .venv .bench-venv core/target tokenmill/*.so

@@ -1,0 +1,136 @@
+//! How calls end early: errors, a request to stop, a panic.
+//!
+//! Invariant: no panic leaves `guarded`, and every loop over input asks `Stop::check` at least once a few thousand steps.
+//! Cost: a relaxed atomic load a check.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why a call of the core ends without a result; each kind is one class of tokenmill.errors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoreError {
+    /// A pattern does not compile, or gives up on a text.
+    Pattern(String),
+    /// A text is not UTF-8.
+    Text(String),
+    /// A vocabulary, a merge or an id is wrong.
+    Tokenizer(String),
+    /// A count does not fit in 64 bits.
+    Counts(String),
+    /// Ctrl-C, or `interrupt(true)`.
+    Interrupted,
+    /// A panic: a defect of this crate.
+    Internal(String),
+}
+
+pub type Result<T> = std::result::Result<T, CoreError>;
+
+static INTERRUPT: AtomicBool = AtomicBool::new(false);
+
+/// Makes every long call in all threads end with `Interrupted` (true), or lets them run again (false).
+pub fn interrupt(on: bool) {
+    INTERRUPT.store(on, Ordering::Relaxed);
+}
+
+/// The request to stop one call.
+#[derive(Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) || INTERRUPT.load(Ordering::Relaxed) {
+            return Err(CoreError::Interrupted);
+        }
+        Ok(())
+    }
+}
+
+/// Runs `work`; a panic in it becomes `Internal`.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| Err(panicked(&*cause)))
+}
+
+/// The error for what a panicking thread left.
+pub fn panicked(cause: &(dyn Any + Send)) -> CoreError {
+    let what = cause
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_string())
+        .or_else(|| cause.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_string());
+    CoreError::Internal(format!("the core panicked: {what}. This is a defect of tokenmill; please report it."))
+}
+
+/// Does `work` for each part, every part but the last in a thread of its own; results in the order of the parts.
+pub fn in_threads<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let mut parts = parts;
+        let last = parts.pop();
+        let handles: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || guarded(|| work(part)))).collect();
+        let own = last.map(|part| guarded(|| work(part)));
+        let joined = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|cause| Err(panicked(&*cause))));
+        joined.chain(own).collect()
+    })
+}
+
+/// Cuts 0..n into at most `parts` ranges of about equal weight; `weight_before(i)` is the weight of all before i.
+pub fn cut(n: usize, parts: usize, weight_before: impl Fn(usize) -> usize) -> Vec<std::ops::Range<usize>> {
+    let total = weight_before(n);
+    let mut ranges = Vec::with_capacity(parts);
+    let mut start = 0;
+    for part in 1..=parts {
+        let goal = (total as u128 * part as u128 / parts as u128) as usize;
+        let mut end = if part == parts { n } else { start };
+        while end < n && weight_before(end + 1) <= goal {
+            end += 1;
+        }
+        if end > start {
+            ranges.push(start..end);
+        }
+        start = end;
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let found: Result<()> = guarded(|| panic!("boom {}", 1));
+        assert!(matches!(found, Err(CoreError::Internal(text)) if text.contains("boom 1")));
+    }
+
+    #[test]
+    fn a_panic_in_a_thread_becomes_an_error() {
+        let found = in_threads(vec![1, 2, 3], |part| if part == 2 { panic!("two") } else { Ok(part) });
+        assert!(matches!(found, Err(CoreError::Internal(text)) if text.contains("two")));
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_parts() {
+        assert_eq!(in_threads(vec![3, 1, 2], Ok), Ok(vec![3, 1, 2]));
+    }
+
+    #[test]
+    fn a_stop_is_noticed() {
+        let stop = Stop::default();
+        assert_eq!(stop.check(), Ok(()));
+        stop.request();
+        assert_eq!(stop.check(), Err(CoreError::Interrupted));
+    }
+
+    #[test]
+    fn ranges_have_about_equal_weight_and_cover_all() {
+        assert_eq!(cut(4, 2, |i| [0, 1, 2, 3, 100][i]), [0..3, 3..4]);
+        assert!(cut(0, 2, |_| 0).is_empty());
+        assert_eq!(cut(5, 1, |i| i).first(), Some(&(0..5)));
+        assert_eq!(cut(5, 8, |i| i).iter().map(|range| range.len()).sum::<usize>(), 5);
+    }
+}

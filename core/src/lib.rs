@@ -1,0 +1,17 @@
+//! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock, no environment.
+//!
+//! pattern: text → pre-tokens. count: pre-tokens → counts. train: counts → merges. encode: text → ids. decode: ids → bytes.
+//! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
+
+#![forbid(unsafe_code)]
+
+pub mod count;
+pub mod decode;
+pub mod encode;
+pub mod guard;
+pub mod merge;
+pub mod pattern;
+pub mod train;
+
+#[cfg(feature = "python")]
+mod python;

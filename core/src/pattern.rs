@@ -1,0 +1,254 @@
+//! Text → pre-tokens: a split pattern as steps, each a regex that cuts every piece into its matches and the gaps between.
+//!
+//! Invariant: the pieces of a text, joined, are the text; none is empty. These are `tokenizers`' semantics of a Sequence of
+//! Splits with behaviour Isolated: a later step sees a piece as a text of its own, so its look-ahead ends there.
+//! Cost: O(n) for patterns without look-around but the white-space idiom below; else what fancy-regex takes, with its limits.
+
+use crate::guard::{CoreError, Result, Stop};
+use regex_automata::meta::Regex;
+use regex_automata::{Anchored, Input};
+
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const CL100K: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]|\s+(?!\S)|\s";
+const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const DIGITS: &str = r"\p{N}";
+
+/// The named patterns; the texts are those of the published tokenizers' files.
+pub const NAMED: &[(&str, &[&str])] = &[
+    ("gpt2", &[GPT2]),
+    ("cl100k", &[CL100K]),
+    ("o200k", &[O200K]),
+    ("llama3", &[LLAMA3]),
+    ("qwen2", &[QWEN2]),
+    ("deepseek", &DEEPSEEK),
+    ("starcoder", &[DIGITS, GPT2]),
+];
+
+const DEEPSEEK: [&str; 6] = [
+    "[\r\n]",
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+    "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+",
+    r"\s+$",
+    "[一-龥ࠀ-一가-\u{d7ff}]+",
+    DIGITS,
+];
+
+/// Endings that mean: a run of white space, but its last character stays for what follows. Both take a single one whole.
+const SPACE_IDIOMS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s"];
+
+/// Texts that the linear engine does not take, and what matches the same there. Possessive repetition makes no difference
+/// in them: what follows each repeated class cannot begin with a character of that class.
+const SAME_AS: &[(&str, &str)] = &[
+    (
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]",
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]",
+    ),
+    (
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]",
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]",
+    ),
+];
+
+/// A compiled split pattern. A clone has scratch space of its own: give one to each thread.
+#[derive(Clone)]
+pub struct Pattern(Vec<Step>);
+
+#[derive(Clone)]
+enum Step {
+    /// A regex without look-around.
+    Linear(Regex),
+    /// `first|\s+(?!\S)|\s+`, run as `first|\s+`; `first` alone tells by which side a run of white space was found.
+    Space {
+        all: Regex,
+        first: Regex,
+    },
+    Backtracking(Box<fancy_regex::Regex>),
+}
+
+impl Pattern {
+    /// Compiles the steps. With none, each text is one piece.
+    pub fn new<S: AsRef<str>>(steps: &[S]) -> Result<Self> {
+        steps.iter().map(|step| Step::new(step.as_ref())).collect::<Result<_>>().map(Self)
+    }
+
+    /// Hands the pieces of `text` to `emit`, in order.
+    pub fn split(&self, text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        split_by(&self.0, text, stop, emit)
+    }
+}
+
+fn split_by(steps: &[Step], text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let Some((step, rest)) = steps.split_first() else { return emit(text) };
+    let mut end = 0;
+    let mut n_found = 0_u32;
+    step.each_match(text, |from, to| {
+        n_found = n_found.wrapping_add(1);
+        if n_found % 4096 == 0 {
+            stop.check()?;
+        }
+        for piece in [&text[end..from], &text[from..to]] {
+            if !piece.is_empty() {
+                if rest.is_empty() { emit(piece)? } else { split_by(rest, piece, stop, emit)? }
+            }
+        }
+        end = to;
+        Ok(())
+    })?;
+    split_by(rest, &text[end..], stop, emit)
+}
+
+impl Step {
+    fn new(text: &str) -> Result<Self> {
+        for idiom in SPACE_IDIOMS {
+            if let Some(first) = text.strip_suffix(idiom) {
+                let first = SAME_AS.iter().find(|(known, _)| *known == first).map_or(first, |(_, same)| same);
+                if let (Ok(all), Ok(first)) = (Regex::new(&format!(r"(?:{first})|\s+")), Regex::new(first)) {
+                    return Ok(Self::Space { all, first });
+                }
+            }
+        }
+        if let Ok(linear) = Regex::new(text) {
+            return Ok(Self::Linear(linear));
+        }
+        fancy_regex::Regex::new(text)
+            .map(|regex| Self::Backtracking(Box::new(regex)))
+            .map_err(|error| CoreError::Pattern(format!("the pattern {text:?} does not compile: {error}.")))
+    }
+
+    fn each_match(&self, text: &str, mut found: impl FnMut(usize, usize) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Linear(regex) => regex.find_iter(text).try_for_each(|one| found(one.start(), one.end())),
+            Self::Space { all, first } => each_with_space(all, first, text, found),
+            Self::Backtracking(regex) => regex.find_iter(text).try_for_each(|one| {
+                let one = one.map_err(|error| {
+                    CoreError::Pattern(format!(
+                        "the pattern {:?} gave up on a text of {} bytes: {error}. Use a pattern that backtracks less.",
+                        regex.as_str(),
+                        text.len()
+                    ))
+                })?;
+                found(one.start(), one.end())
+            }),
+        }
+    }
+}
+
+/// The matches of `first|\s+(?!\S)|\s+`: those of `first|\s+`, but a run of white space found by the right side and followed
+/// by text gives its last character back, when it has more than one.
+fn each_with_space(
+    all: &Regex,
+    first: &Regex,
+    text: &str,
+    mut found: impl FnMut(usize, usize) -> Result<()>,
+) -> Result<()> {
+    let mut at = 0;
+    while at < text.len() {
+        let Some(one) = all.find(Input::new(text).range(at..)) else { break };
+        let (start, mut end) = (one.start(), one.end());
+        if end < text.len() && end > start {
+            let last = text[start..end].chars().next_back().filter(|last| last.is_whitespace());
+            if let Some(last) = last
+                && end - start > last.len_utf8()
+                && first.find(Input::new(text).range(start..).anchored(Anchored::Yes)).is_none()
+            {
+                end -= last.len_utf8();
+            }
+        }
+        found(start, end)?;
+        // An empty match cuts there, and the search goes on behind the next character.
+        at = if end > start { end } else { end + text[end..].chars().next().map_or(1, char::len_utf8) };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(steps: &[&str], text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let keep = &mut |piece: &str| {
+            found.push(piece.to_string());
+            Ok(())
+        };
+        Pattern::new(steps).unwrap().split(text, &Stop::default(), keep).unwrap();
+        found
+    }
+
+    #[test]
+    fn every_named_pattern_compiles_and_loses_nothing() {
+        for (name, steps) in NAMED {
+            let text = "It's 12345 o'clock,  isn't it?\r\n\n  東京 naïve\t\t🙂 x";
+            assert_eq!(pieces(steps, text).concat(), text, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_named_patterns_with_the_space_idiom_are_linear() {
+        for (name, steps) in NAMED {
+            for step in *steps {
+                assert!(!matches!(Step::new(step), Ok(Step::Backtracking(_)) | Err(_)), "{name}: {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_of_spaces_leaves_its_last_one_to_the_word() {
+        assert_eq!(pieces(&[GPT2], "a   b"), ["a", "  ", " b"]);
+        assert_eq!(pieces(&[GPT2], "a \n b  "), ["a", " \n", " b", "  "]);
+    }
+
+    #[test]
+    fn gaps_between_matches_are_pieces_and_an_empty_match_cuts() {
+        assert_eq!(pieces(&["[0-9]+"], "ab12cd"), ["ab", "12", "cd"]);
+        assert_eq!(pieces(&["(?=[A-Z])"], "aBcD"), ["a", "Bc", "D"]);
+    }
+
+    #[test]
+    fn a_later_step_sees_each_piece_alone() {
+        assert_eq!(pieces(NAMED[6].1, "a  12"), ["a", "  ", "1", "2"]);
+    }
+
+    #[test]
+    fn no_steps_give_the_text_whole_and_an_empty_text_nothing() {
+        assert_eq!(pieces(&[], "a b"), ["a b"]);
+        assert!(pieces(&[GPT2], "").is_empty());
+    }
+
+    /// All texts of up to six characters of a small alphabet, against fancy-regex running the pattern as it is written.
+    #[test]
+    fn the_linear_engine_splits_as_the_pattern_says() {
+        const ALPHABET: [char; 9] = [' ', '\n', '\r', 'a', 'A', '1', '\'', '.', 's'];
+        for (name, steps) in &NAMED[..5] {
+            let plain = fancy_regex::Regex::new(steps[0]).unwrap();
+            let quick = Pattern::new(steps).unwrap();
+            for length in 1..=5_u32 {
+                for code in 0..9_usize.pow(length) {
+                    let text: String = (0..length).map(|i| ALPHABET[code / 9_usize.pow(i) % 9]).collect();
+                    let mut found = Vec::new();
+                    quick
+                        .split(&text, &Stop::default(), &mut |piece| {
+                            found.push(piece.to_string());
+                            Ok(())
+                        })
+                        .unwrap();
+                    let expected: Vec<&str> = plain.find_iter(&text).map(|one| one.unwrap().as_str()).collect();
+                    assert_eq!(found, expected, "{name} {text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_backtracks_without_end_is_an_error() {
+        let pattern = Pattern::new(&[r"(a|b|ab)*(?=c)"]).unwrap();
+        let found = pattern.split(&"ab".repeat(64), &Stop::default(), &mut |_| Ok(()));
+        assert!(matches!(&found, Err(CoreError::Pattern(text)) if text.contains("gave up")), "{found:?}");
+    }
+}

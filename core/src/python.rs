@@ -1,0 +1,470 @@
+//! The crate as the Python module `tokenmill._core`: convert, let go of the GIL, call, convert the error.
+//!
+//! Invariant: no panic and no Rust error type reaches Python; text that is not UTF-8 is refused before the core sees it.
+
+use crate::count::Counts;
+use crate::encode::{Added, Encoder, Rule};
+use crate::guard::{self, CoreError, Stop, cut, guarded, in_threads, panicked};
+use crate::pattern::{NAMED, Pattern};
+use crate::train::{Goal, Progress, byte_order, train as learn};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, GenericBinaryArray, GenericListArray, LargeBinaryArray, LargeListArray,
+    OffsetSizeTrait, RecordBatch, UInt32Array, UInt64Array,
+};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3_arrow::input::AnyArray;
+use pyo3_arrow::{PyArray, PyRecordBatch, PyTable};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pyo3::import_exception!(tokenmill.errors, PatternError);
+pyo3::import_exception!(tokenmill.errors, CorpusError);
+pyo3::import_exception!(tokenmill.errors, TokenizerError);
+pyo3::import_exception!(tokenmill.errors, CountsError);
+pyo3::import_exception!(tokenmill.errors, InternalError);
+
+/// How often a long call looks for signals.
+const TICK: Duration = Duration::from_millis(50);
+/// Less text than this is done in the calling thread, without looking for signals.
+const SHORT_BYTES: usize = 1 << 16;
+/// A chunk of binary data has 32-bit offsets.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
+
+impl From<CoreError> for PyErr {
+    fn from(error: CoreError) -> Self {
+        match error {
+            CoreError::Pattern(what) => PatternError::new_err(what),
+            CoreError::Text(what) => CorpusError::new_err(what),
+            CoreError::Tokenizer(what) => TokenizerError::new_err(what),
+            CoreError::Counts(what) => CountsError::new_err(what),
+            CoreError::Interrupted => PyKeyboardInterrupt::new_err("the call was stopped"),
+            CoreError::Internal(what) => InternalError::new_err(what),
+        }
+    }
+}
+
+/// Runs `work` in a thread of its own without the GIL; this one looks for signals, and shows progress, until it is done.
+fn long<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
+    mut tick: impl FnMut() -> PyResult<()> + Send,
+) -> PyResult<T> {
+    py.detach(|| {
+        let stop = Stop::default();
+        std::thread::scope(|scope| {
+            let (ended, end) = channel();
+            let stop = &stop;
+            let thread = scope.spawn(move || {
+                let done = guarded(|| work(stop));
+                // The receiver lives until this thread is joined.
+                let _ = ended.send(());
+                done
+            });
+            let mut raised = None;
+            while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                let seen = Python::attach(|py| py.check_signals()).and_then(|()| tick());
+                if let Err(error) = seen {
+                    stop.request();
+                    raised.get_or_insert(error);
+                }
+            }
+            let done = thread.join().unwrap_or_else(|cause| Err(panicked(&*cause)));
+            match raised {
+                Some(error) => Err(error),
+                None => done.map_err(PyErr::from),
+            }
+        })
+    })
+}
+
+/// Runs `work` in the calling thread when it is short, else as `long` does.
+fn run<T: Send>(py: Python<'_>, n_bytes: usize, work: impl FnOnce(&Stop) -> guard::Result<T> + Send) -> PyResult<T> {
+    if n_bytes < SHORT_BYTES {
+        return py.detach(|| guarded(|| work(&Stop::default()))).map_err(PyErr::from);
+    }
+    long(py, work, || Ok(()))
+}
+
+/// An array of texts as binary, whatever string type it has. Nulls and other types are errors.
+fn binary_of(array: &ArrayRef) -> PyResult<ArrayRef> {
+    if let Some(i) = array.nulls().and_then(|nulls| nulls.iter().position(|valid| !valid)) {
+        return Err(CorpusError::new_err(format!("text {i} is null; expected a string.")));
+    }
+    Ok(match array.data_type() {
+        DataType::Utf8 => Arc::new(BinaryArray::from(array.as_string::<i32>().clone())),
+        DataType::LargeUtf8 => Arc::new(LargeBinaryArray::from(array.as_string::<i64>().clone())),
+        DataType::Utf8View => Arc::new(LargeBinaryArray::from_iter_values(
+            array.as_string_view().clone().to_binary_view().iter().flatten(),
+        )),
+        DataType::Binary | DataType::LargeBinary => array.clone(),
+        other => return Err(PyTypeError::new_err(format!("expected an Arrow array of strings; found {other}."))),
+    })
+}
+
+fn slices(array: &ArrayRef) -> Vec<&[u8]> {
+    fn of<O: OffsetSizeTrait>(array: &GenericBinaryArray<O>) -> Vec<&[u8]> {
+        (0..array.len()).map(|i| array.value(i)).collect()
+    }
+    if *array.data_type() == DataType::Binary { of(array.as_binary::<i32>()) } else { of(array.as_binary::<i64>()) }
+}
+
+/// The texts of an array, and the bytes before each of them (and in all).
+fn texts_of(array: &ArrayRef) -> guard::Result<(Vec<&str>, Vec<usize>)> {
+    let mut before = vec![0];
+    let mut texts = Vec::with_capacity(array.len());
+    for (i, bytes) in slices(array).into_iter().enumerate() {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            CoreError::Text(format!("text {i} is not UTF-8 at byte {}; expected UTF-8.", error.valid_up_to()))
+        })?;
+        before.push(before[i] + text.len());
+        texts.push(text);
+    }
+    Ok((texts, before))
+}
+
+fn n_bytes_of(array: &ArrayRef) -> usize {
+    array.get_array_memory_size()
+}
+
+/// Counts of pre-tokens.
+#[pyclass(module = "tokenmill._core")]
+struct Counter {
+    pattern: Pattern,
+    counts: Mutex<Counts>,
+}
+
+#[pymethods]
+impl Counter {
+    #[new]
+    fn new(steps: Vec<String>) -> PyResult<Self> {
+        Ok(Self { pattern: guarded(|| Pattern::new(&steps))?, counts: Mutex::default() })
+    }
+
+    fn update(&self, py: Python<'_>, texts: PyArray, threads: usize) -> PyResult<()> {
+        let array = binary_of(texts.array())?;
+        run(py, n_bytes_of(&array), |stop| {
+            let (texts, before) = texts_of(&array)?;
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], threads, stop)
+        })
+    }
+
+    fn memory_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.counts.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes())
+    }
+
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let batches = long(
+            py,
+            |_| {
+                let counts = std::mem::take(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+                counts_batches(&counts.sorted())
+            },
+            || Ok(()),
+        )?;
+        Ok(PyTable::try_new(batches, counts_schema())?.into_pyarrow(py)?)
+    }
+}
+
+fn counts_schema() -> Arc<Schema> {
+    let fields = [("pretoken", DataType::Binary), ("count", DataType::UInt64)];
+    Arc::new(Schema::new(fields.map(|(name, kind)| Field::new(name, kind, false)).to_vec()))
+}
+
+fn counts_batches(sorted: &[(&[u8], u64)]) -> guard::Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    let mut rest = sorted;
+    while !rest.is_empty() {
+        let mut n_bytes = 0;
+        let n_rows = rest
+            .iter()
+            .take_while(|(pretoken, _)| {
+                n_bytes += pretoken.len();
+                n_bytes <= CHUNK_BYTES_MAX
+            })
+            .count()
+            .max(1);
+        let (now, later) = rest.split_at(n_rows);
+        if now[0].0.len() > i32::MAX as usize {
+            return Err(CoreError::Counts(
+                "a pre-token has more than 2^31 - 1 bytes; split the text into smaller ones.".into(),
+            ));
+        }
+        let pretokens = BinaryArray::from_iter_values(now.iter().map(|(pretoken, _)| pretoken));
+        let counts = UInt64Array::from_iter_values(now.iter().map(|(_, count)| *count));
+        batches.push(batch_of(counts_schema(), vec![Arc::new(pretokens), Arc::new(counts)])?);
+        rest = later;
+    }
+    Ok(batches)
+}
+
+fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> guard::Result<RecordBatch> {
+    RecordBatch::try_new(schema, columns).map_err(|error| CoreError::Internal(error.to_string()))
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)] // plain arguments at the boundary; Goal groups them behind it
+#[pyo3(signature = (pretokens, counts, n_tokens_max, pair_count_min, token_bytes_max, forbidden, threads, progress))]
+fn train<'py>(
+    py: Python<'py>,
+    pretokens: AnyArray,
+    counts: AnyArray,
+    n_tokens_max: u64,
+    pair_count_min: u64,
+    token_bytes_max: Option<usize>,
+    forbidden: Vec<Vec<u8>>,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (pretokens, _) = pretokens.into_chunked_array()?.into_inner();
+    let pretokens = pretokens.iter().map(binary_of).collect::<PyResult<Vec<_>>>()?;
+    let (counts, _) = counts.into_chunked_array()?.into_inner();
+    let goal = Goal {
+        n_tokens_max,
+        pair_count_min,
+        token_bytes_max: token_bytes_max.unwrap_or(usize::MAX),
+        forbidden: &forbidden,
+        threads,
+    };
+    let done = Progress::default();
+    let show = || match &progress {
+        None => Ok(()),
+        Some(show) => {
+            let now = (done.n_tokens.load(Ordering::Relaxed), done.n_merges.load(Ordering::Relaxed));
+            Python::attach(|py| show.call1(py, now).map(|_| ()))
+        }
+    };
+    let work = |stop: &Stop| {
+        let words: Vec<&[u8]> = pretokens.iter().flat_map(slices).collect();
+        let mut counted = Vec::with_capacity(words.len());
+        for chunk in &counts {
+            let chunk = chunk
+                .as_primitive_opt::<UInt64Type>()
+                .ok_or_else(|| CoreError::Counts(format!("counts: expected uint64; found {}.", chunk.data_type())))?;
+            counted.extend_from_slice(chunk.values());
+        }
+        if words.len() != counted.len() {
+            return Err(CoreError::Counts(format!("{} pre-tokens, but {} counts.", words.len(), counted.len())));
+        }
+        let merges = learn(&words, &counted, &goal, &done, stop)?;
+        let ids = |of: fn(&crate::train::Merge) -> u32| Arc::new(UInt32Array::from_iter_values(merges.iter().map(of)));
+        let columns: Vec<ArrayRef> = vec![
+            ids(|one| one.left),
+            ids(|one| one.right),
+            ids(|one| one.token),
+            Arc::new(UInt64Array::from_iter_values(merges.iter().map(|one| one.count))),
+        ];
+        let fields = ["left", "right", "token"].map(|name| Field::new(name, DataType::UInt32, false));
+        let count = Field::new("count", DataType::UInt64, false);
+        batch_of(Arc::new(Schema::new([&fields[..], &[count]].concat())), columns)
+    };
+    let merges = long(py, work, show)?;
+    show()?;
+    let schema = merges.schema();
+    Ok(PyTable::try_new(vec![merges], schema)?.into_pyarrow(py)?)
+}
+
+/// A column of a record batch, as unsigned 32-bit integers.
+fn ids_column(batch: &RecordBatch, name: &str) -> PyResult<UInt32Array> {
+    let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt32Type>());
+    column.cloned().ok_or_else(|| PyTypeError::new_err(format!("expected a column {name:?} of uint32.")))
+}
+
+fn bytes_column(batch: &RecordBatch, name: &str) -> PyResult<ArrayRef> {
+    let column =
+        batch.column_by_name(name).ok_or_else(|| PyTypeError::new_err(format!("expected a column {name:?}.")))?;
+    binary_of(column)
+}
+
+/// A vocabulary, ready to encode and decode.
+#[pyclass(module = "tokenmill._core", name = "Encoder")]
+struct PyEncoder(Encoder);
+
+#[pymethods]
+impl PyEncoder {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        steps: Vec<String>,
+        vocabulary: PyRecordBatch,
+        merges: PyRecordBatch,
+        added: PyRecordBatch,
+        ignore_merges: bool,
+    ) -> PyResult<Self> {
+        let (vocabulary, merges, added) = (vocabulary.into_inner(), merges.into_inner(), added.into_inner());
+        let (ids, tokens) = (ids_column(&vocabulary, "id")?, bytes_column(&vocabulary, "token")?);
+        let [left, right, rank, token] = ["left", "right", "rank", "token"].map(|name| ids_column(&merges, name));
+        let (left, right, rank, token) = (left?, right?, rank?, token?);
+        let (added_ids, added_tokens) = (ids_column(&added, "id")?, bytes_column(&added, "token")?);
+        let in_text = added
+            .column_by_name("in_text")
+            .and_then(|column| column.as_boolean_opt())
+            .cloned()
+            .ok_or_else(|| PyTypeError::new_err("expected a column \"in_text\" of bool."))?;
+        let work = |_: &Stop| {
+            let vocabulary: Vec<_> = ids.values().iter().copied().zip(slices(&tokens)).collect();
+            let rules: Vec<_> = (0..left.len())
+                .map(|i| Rule {
+                    left: left.value(i),
+                    right: right.value(i),
+                    rank: rank.value(i),
+                    token: token.value(i),
+                })
+                .collect();
+            let added: Vec<_> = added_ids
+                .values()
+                .iter()
+                .zip(slices(&added_tokens))
+                .enumerate()
+                .map(|(i, (&id, bytes))| Added { id, bytes, in_text: in_text.value(i) })
+                .collect();
+            Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges)
+        };
+        Ok(Self(long(py, work, || Ok(()))?))
+    }
+
+    fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
+        run(py, text.len(), |stop| {
+            let mut ids = Vec::new();
+            self.0.encode(text, stop, &mut ids).map(|()| ids)
+        })
+    }
+
+    #[pyo3(signature = (texts, threads, end_id=None))]
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        texts: PyArray,
+        threads: usize,
+        end_id: Option<u32>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = binary_of(texts.array())?;
+        let lists = run(py, n_bytes_of(&array), |stop| {
+            let (texts, before) = texts_of(&array)?;
+            let (ids, ends) = self.0.encode_batch(texts.len(), |i| texts[i], |i| before[i], end_id, threads, stop)?;
+            let item = Arc::new(Field::new("item", DataType::UInt32, false));
+            LargeListArray::try_new(item, offsets(ends), Arc::new(UInt32Array::from(ids)), None)
+                .map_err(|error| CoreError::Internal(error.to_string()))
+        })?;
+        column_to_pyarrow(py, Arc::new(lists))
+    }
+
+    fn decode_bytes<'py>(&self, py: Python<'py>, ids: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = run(py, ids.len(), |_| {
+            let mut bytes = Vec::new();
+            self.0.decoder.decode(ids.into_iter(), &mut bytes).map(|()| bytes)
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn decode_batch<'py>(&self, py: Python<'py>, ids: PyArray, threads: usize) -> PyResult<Bound<'py, PyAny>> {
+        let array = ids.array().clone();
+        let decoded = run(py, n_bytes_of(&array), |stop| match array.data_type() {
+            DataType::List(_) => decode_lists(&self.0, array.as_list::<i32>(), threads, stop),
+            DataType::LargeList(_) => decode_lists(&self.0, array.as_list::<i64>(), threads, stop),
+            other => Err(CoreError::Tokenizer(format!("expected an Arrow array of lists of ids; found {other}."))),
+        })?;
+        column_to_pyarrow(py, Arc::new(decoded))
+    }
+}
+
+fn decode_lists<O: OffsetSizeTrait>(
+    encoder: &Encoder,
+    lists: &GenericListArray<O>,
+    threads: usize,
+    stop: &Stop,
+) -> guard::Result<LargeBinaryArray> {
+    let values = lists.values();
+    let ids: Vec<u32> = if let Some(wide) = values.as_primitive_opt::<UInt32Type>() {
+        wide.values().to_vec()
+    } else if let Some(narrow) = values.as_primitive_opt::<UInt16Type>() {
+        narrow.values().iter().map(|&id| u32::from(id)).collect()
+    } else {
+        return Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())));
+    };
+    if lists.null_count() > 0 || values.null_count() > 0 {
+        return Err(CoreError::Tokenizer("expected ids without nulls; found a null.".to_string()));
+    }
+    let at = |i: usize| lists.value_offsets()[i].as_usize();
+    let parts = cut(lists.len(), threads.max(1), |i| at(i) - at(0));
+    let decoded = in_threads(parts, |part| {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(part.len()));
+        for i in part {
+            if i % 1024 == 0 {
+                stop.check()?;
+            }
+            encoder.decoder.decode(ids[at(i)..at(i + 1)].iter().copied(), &mut bytes).map_err(|error| match error {
+                CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("list {i}: {what}")),
+                other => other,
+            })?;
+            ends.push(bytes.len() as i64);
+        }
+        Ok((bytes, ends))
+    })?;
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(lists.len()));
+    for (more, more_ends) in decoded {
+        let before = bytes.len() as i64;
+        ends.extend(more_ends.into_iter().map(|end| end + before));
+        if bytes.is_empty() { bytes = more } else { bytes.extend(more) }
+    }
+    LargeBinaryArray::try_new(offsets(ends), bytes.into(), None).map_err(|error| CoreError::Internal(error.to_string()))
+}
+
+/// Offsets from the ends of all elements: 0 first.
+fn offsets(ends: Vec<i64>) -> OffsetBuffer<i64> {
+    OffsetBuffer::new(ScalarBuffer::from_iter(std::iter::once(0).chain(ends)))
+}
+
+fn column_to_pyarrow(py: Python<'_>, column: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
+    let schema = Arc::new(Schema::new(vec![Field::new("column", column.data_type().clone(), false)]));
+    let batch = batch_of(schema, vec![column])?;
+    PyRecordBatch::new(batch).into_pyarrow(py)?.call_method1("column", (0,))
+}
+
+#[pyfunction]
+fn patterns() -> BTreeMap<&'static str, Vec<&'static str>> {
+    NAMED.iter().map(|(name, steps)| (*name, steps.to_vec())).collect()
+}
+
+#[pyfunction(name = "byte_order")]
+fn byte_order_py(py: Python<'_>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, &byte_order())
+}
+
+#[pyfunction]
+fn interrupt(on: bool) {
+    guard::interrupt(on);
+}
+
+#[pyfunction]
+fn split(py: Python<'_>, steps: Vec<String>, text: &str) -> PyResult<Vec<String>> {
+    run(py, text.len(), |stop| {
+        let mut pieces = Vec::new();
+        Pattern::new(&steps)?.split(text, stop, &mut |piece| {
+            pieces.push(piece.to_string());
+            Ok(())
+        })?;
+        Ok(pieces)
+    })
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
+    module.add_class::<Counter>()?;
+    module.add_class::<PyEncoder>()?;
+    module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
+    module.add_function(wrap_pyfunction!(interrupt, module)?)?;
+    module.add_function(wrap_pyfunction!(split, module)?)?;
+    module.add_function(wrap_pyfunction!(train, module)?)
+}

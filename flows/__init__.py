@@ -1,0 +1,1 @@
+"""The recipes: what a build does, from top to bottom."""

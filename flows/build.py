@@ -1,0 +1,60 @@
+"""The build as a Prefect flow: every stage maps a task over its units, in threads."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import wait
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows import server
+from flows.recipe import run_stages
+from tokenmill import _core
+from tokenmill.build import start
+from tokenmill.console import StageSummary
+from tokenmill.corpus import Shard
+from tokenmill.params import PARAMS_FILE
+from tokenmill.units import n_workers
+
+T = TypeVar("T")
+
+
+@flow(
+    name="tokenmill-build",
+    flow_run_name="build",
+    task_runner=ThreadPoolTaskRunner(max_workers=n_workers(None)),  # without a number it starts a thread a task
+    persist_result=False,
+    validate_parameters=True,
+)
+def build(project: str = ".", only: str | None = None, force: bool = False) -> list[StageSummary]:
+    """count → train-vocab → encode → validate of the project in the folder `project`; the result is what each stage did.
+
+    `only`: one stage; `force`: also stages that are up to date. Raises TokenmillError.
+    """
+    root = Path(project)
+    server.remember_embedded(root)
+    return run_stages(start(root / PARAMS_FILE, only, force, map_tasks))
+
+
+def map_tasks(stage: str, do: Callable[[Shard], T], units: Sequence[Shard]) -> list[T]:
+    """Runs `do` as one task a unit of the current flow run (see tokenmill.units.RunUnits).
+
+    All units come to their end; then the error of the first that failed is raised. Prefect's cache stays off: it does not
+    notice files that are gone.
+    """
+
+    @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
+    def one(unit: Shard) -> T:
+        return do(unit)
+
+    all_done = False
+    try:
+        futures = one.map(units)
+        wait(futures)
+        all_done = True
+    finally:
+        if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
+            _core.interrupt(True)
+    return [future.result() for future in futures]

@@ -1,0 +1,90 @@
+"""Prefect's embedded server: kept quiet, waited for, and ended when a killed build left it behind.
+
+It is started by Prefect, as a process of its own, when no PREFECT_API_URL is set. At its end it loses what it has not
+written yet (of 202 task runs, 24 to 57 were kept), so a build waits until its task runs are settled.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+
+from tokenmill.files import write_atomic
+
+_RECORD = Path(".tokenmill/prefect-server.json")
+_SETTLE_S_MAX = 15.0
+
+
+def quiet_environment() -> None:
+    """Settings of Prefect that only count before it is imported: its log goes to its server, not to the terminal."""
+    os.environ.setdefault("PREFECT_LOGGING_SETTINGS_PATH", str(Path(__file__).with_name("logging.yml")))
+    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
+    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+    os.environ.setdefault("PREFECT_CLI_COLORS", "false")
+
+
+def remember_embedded(root: Path) -> None:
+    """Notes which embedded server this process started, if it did."""
+    me = psutil.Process()
+    for child in me.children():
+        if _is_server(child):
+            record = {
+                "pid": child.pid,
+                "started": child.create_time(),
+                "owner": me.pid,
+                "owner_started": me.create_time(),
+            }
+            with write_atomic(root / _RECORD) as path:
+                path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def end_orphan(root: Path) -> None:
+    """Ends the embedded server of a build that was killed; one whose build still runs is left alone."""
+    try:
+        record = json.loads((root / _RECORD).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return
+    left = _process(record["pid"], record["started"])
+    if left and not _process(record["owner"], record["owner_started"]) and _is_server(left):
+        left.terminate()
+        _gone, alive = psutil.wait_procs([left], timeout=5)
+        for process in alive:
+            process.kill()
+    (root / _RECORD).unlink(missing_ok=True)
+
+
+def settle() -> None:
+    """Waits until the embedded server has written the end of every task run of its latest flow run."""
+    if not any(_is_server(child) for child in psutil.Process().children()):
+        return
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    end_s = time.monotonic() + _SETTLE_S_MAX
+    with get_client(sync_client=True) as client:
+        latest = client.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
+        while latest and time.monotonic() < end_s:
+            its_runs = FlowRunFilter(id=FlowRunFilterId(any_=[latest[0].id]))
+            runs = client.read_task_runs(flow_run_filter=its_runs)
+            if all(run.state is not None and run.state.is_final() for run in runs):
+                return
+            time.sleep(0.5)
+
+
+def _is_server(process: psutil.Process) -> bool:
+    try:
+        return any("prefect.server" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _process(pid: int, started: float) -> psutil.Process | None:
+    """The process with this id, if it is the one that started then: ids are used again."""
+    try:
+        process = psutil.Process(pid)
+        return process if abs(process.create_time() - started) < 1 else None
+    except psutil.Error:
+        return None

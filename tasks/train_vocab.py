@@ -1,0 +1,60 @@
+"""train-vocab: counts of pre-tokens → tokenizer."""
+
+import time
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from tasks.count import COUNTS_FILE
+from tokenmill.console import StageSummary, progress, say
+from tokenmill.counts import read_counts
+from tokenmill.files import write_directory
+from tokenmill.params import TrainVocab
+from tokenmill.training import train_vocab as learn
+
+TOKENIZER_DIRECTORY = "data/tokenizer"
+
+
+def train_vocab(
+    root: Path, pattern: str | None, params: TrainVocab, end_of_document: str | None, threads: int
+) -> StageSummary:
+    """Learns the vocabulary from data/counts and writes data/tokenizer.
+
+    A corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
+    Raises CountsError, ParamsError.
+    """
+    start_s = time.monotonic()
+    counts = read_counts(root / COUNTS_FILE)
+    n_done = 0
+    with progress("train-vocab", params.vocab_size, "tokens") as advance:
+
+        def show(n_tokens: int, _n_merges: int) -> None:
+            nonlocal n_done
+            advance(n_tokens - n_done)
+            n_done = n_tokens
+
+        tokenizer = learn(
+            counts,
+            vocab_size=params.vocab_size,
+            pattern=pattern,
+            special_tokens=params.special_tokens,
+            pair_count_min=params.pair_count_min,
+            token_bytes_max=params.token_bytes_max,
+            threads=threads,
+            progress=show,
+        )
+    with write_directory(root / TOKENIZER_DIRECTORY) as directory:
+        tokenizer.save(directory, end_of_document=end_of_document)
+    if tokenizer.vocab_size < params.vocab_size:
+        say(
+            f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "
+            f"occurs {params.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
+        )
+    text_bytes = pc.sum(pc.multiply(pc.binary_length(counts["pretoken"]).cast("uint64"), counts["count"])).as_py() or 0
+    return StageSummary(
+        "train-vocab",
+        "run",
+        text_mb=text_bytes / 1e6,
+        n_tokens=tokenizer.vocab_size,
+        seconds=time.monotonic() - start_s,
+    )

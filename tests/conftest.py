@@ -1,0 +1,105 @@
+"""Projects of a test's own: a git and DVC repository in a temporary folder, with a small corpus."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+REPOSITORY = Path(__file__).parent.parent
+SHARED = REPOSITORY.parent / "shared"
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+DOCUMENTS = {
+    "a.jsonl": ["the cat sat on the mat", "the dog sat on the log", ""],
+    "b.jsonl": ["a cat and a dog <|endoftext|> and a mat", "naïve café – 東京 🙂", "the the the the"],
+}
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with params.yaml, dvc.yaml and data/raw, under git and DVC."""
+
+    root: Path
+
+    def set(self, **changes: Any) -> None:
+        """Changes params.yaml: section__key=value."""
+        path = self.root / "params.yaml"
+        yaml = YAML(typ="safe", pure=True)
+        params = yaml.load(path.read_text(encoding="utf-8"))
+        for name, value in changes.items():
+            section, key = name.split("__", 1)
+            params[section][key] = value
+        with path.open("w", encoding="utf-8") as file:
+            yaml.dump(params, file)
+
+    def write(self, name: str, documents: Sequence[str]) -> Path:
+        """Writes a shard of JSON lines into data/raw."""
+        path = self.root / "data/raw" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"id": f"{name}-{i}", "text": text}) + "\n" for i, text in enumerate(documents)]
+        path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the environment's own bin directory in the project's folder."""
+        binaries = str(Path(sys.executable).parent)
+        environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY), **env}
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=250, check=False)
+
+    def build(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Runs `tokenmill build`, and expects it to end well."""
+        done = self.run("tokenmill", "build", *arguments, **env)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def actions(self, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+        """What the table at the end says was done with each stage."""
+        lines = [line.split() for line in done.stdout.splitlines()[1:]]
+        return {line[0]: " ".join(line[7:]) for line in lines}
+
+    def outputs(self) -> dict[str, bytes]:
+        """Every file that a build made, by name."""
+        made = [path for path in (self.root / "data").rglob("*") if path.is_file() and "raw" not in path.parts]
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in made}
+
+
+@pytest.fixture
+def new_project(tmp_path: Path) -> Callable[[str], Project]:
+    """Makes projects with a corpus of six short documents, and run.engine: inline."""
+
+    def make(name: str = "project") -> Project:
+        root = tmp_path / name
+        root.mkdir()
+        yaml = YAML(typ="safe", pure=True)
+        pipeline = yaml.load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))
+        for stage in pipeline["stages"].values():  # the code is not in the project, but for what it makes and reads
+            stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
+        with (root / "dvc.yaml").open("w", encoding="utf-8") as file:
+            yaml.dump(pipeline, file)
+        shutil.copy(REPOSITORY / "params.yaml", root)
+        project = Project(root)
+        project.set(train_vocab__vocab_size=280, run__engine="inline", run__workers=2)
+        for shard, documents in DOCUMENTS.items():
+            project.write(shard, documents)
+        for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
+            done = project.run(*command)
+            assert done.returncode == 0, done.stderr
+        return project
+
+    return make
+
+
+@pytest.fixture
+def project(new_project: Callable[[str], Project]) -> Project:
+    """One such project."""
+    return new_project("project")

@@ -1,0 +1,61 @@
+"""Files and directories that appear whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tokenmill.files import write_atomic, write_directory
+
+
+def test_a_file_appears_when_the_block_ends_well(tmp_path: Path) -> None:
+    with write_atomic(tmp_path / "deep" / "a") as path:
+        path.write_text("new", encoding="utf-8")
+        assert not (tmp_path / "deep" / "a").exists()
+    assert (tmp_path / "deep" / "a").read_text(encoding="utf-8") == "new"
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["a"]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old", encoding="utf-8")
+    with pytest.raises(RuntimeError), write_atomic(tmp_path / "a") as path:
+        path.write_text("half", encoding="utf-8")
+        raise RuntimeError
+    assert [(p.name, p.read_text(encoding="utf-8")) for p in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_a_hard_link_keeps_its_bytes_when_the_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("old", encoding="utf-8")
+    os.link(tmp_path / "cache", tmp_path / "a")
+    with write_atomic(tmp_path / "a") as path:
+        path.write_text("new", encoding="utf-8")
+    assert (tmp_path / "cache").read_text(encoding="utf-8") == "old"
+
+
+def test_a_directory_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "gone").touch()
+    with write_directory(tmp_path / "d") as directory:
+        (directory / "here").touch()
+    assert [p.name for p in (tmp_path / "d").iterdir()] == ["here"]
+    assert [p.name for p in tmp_path.iterdir()] == ["d"]
+
+
+def test_an_error_leaves_the_old_directory_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "old").touch()
+    with pytest.raises(RuntimeError), write_directory(tmp_path / "d") as directory:
+        (directory / "half").touch()
+        raise RuntimeError
+    assert sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")) == ["d", "d/old"]
+
+
+def test_leftovers_of_ended_processes_go_and_those_of_live_ones_stay(tmp_path: Path) -> None:
+    dead = tmp_path / "d.999999999.partial"
+    alive = tmp_path / "d.1.partial"
+    dead.mkdir()
+    alive.mkdir()
+    with write_directory(tmp_path / "d"):
+        pass
+    assert not dead.exists()
+    assert alive.exists()

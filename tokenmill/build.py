@@ -1,0 +1,118 @@
+"""One build of one project: each stage is skipped, brought back, or run and recorded."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenmill import _core, versions
+from tokenmill.console import StageSummary
+from tokenmill.corpus import find_shards
+from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.params import PARAMS_FILE, Params, load_params
+from tokenmill.sources import sources_hash
+from tokenmill.units import RunUnits, n_workers
+
+STAGES = ("count", "train-vocab", "encode", "validate")
+
+_READS_DATA = ("count", "encode", "validate")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a build was asked for. `only`: one stage, or all; `force`: run stages that are up to date, too."""
+
+    root: Path
+    params: Params
+    only: str | None
+    force: bool
+    run_units: RunUnits
+
+    @property
+    def workers(self) -> int:
+        """Units at work at the same time."""
+        return n_workers(self.params.run.workers)
+
+    @property
+    def memory_mb_max_unit(self) -> int:
+        """What one unit's counter may hold."""
+        return self.params.run.memory_mb_max // self.workers
+
+    def stage(self, name: str, run: Callable[[], StageSummary]) -> list[StageSummary]:
+        """Sees to it that a stage's outputs are those of its inputs; what comes back is what was done, if anything."""
+        if self.only not in (None, name):
+            return []
+        if under_dvc():
+            return [run()]
+        if not self.force:
+            settled = settle(self.root, name)
+            if settled:
+                return [settled]
+        _refuse_unseen_shards(self.root, name, self.params.source.glob)
+        with versions.recording(self.root, name):
+            return [run()]
+
+
+def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits) -> Build:
+    """The build of the project whose params.yaml is at `params_path`. Raises ParamsError, TokenmillError."""
+    if only is not None and only not in STAGES:
+        raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(STAGES)}.")
+    if params_path.name != PARAMS_FILE:
+        raise ParamsError(
+            f"--params: found {params_path}; expected the {PARAMS_FILE} of a project: DVC tracks parameters by that name. "
+            f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`."
+        )
+    refuse_stale_core()
+    path = params_path.absolute()
+    return Build(path.parent, load_params(path), only, force, run_units)
+
+
+def settle(root: Path, stage: str) -> StageSummary | None:
+    """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run."""
+    match versions.state(root, stage):
+        case "current":
+            return StageSummary(stage, "up to date")
+        case "frozen":
+            return StageSummary(stage, "frozen")
+        case "stale":
+            return StageSummary(stage, "restored") if versions.restore(root, stage) else None
+
+
+def settle_all(build: Build) -> list[StageSummary] | None:
+    """The summaries of a build in which no stage has to run; None as soon as one has to."""
+    if build.force or under_dvc():
+        return None
+    summaries = []
+    for stage in STAGES if build.only is None else (build.only,):
+        settled = settle(build.root, stage)
+        if settled is None:
+            return None
+        summaries.append(settled)
+    return summaries
+
+
+def under_dvc() -> bool:
+    """Whether `dvc repro` started this process for one stage; then DVC decides, locks and records."""
+    return "DVC_STAGE" in os.environ
+
+
+def refuse_stale_core() -> None:
+    """Raises TokenmillError when the compiled core is not that of the sources beside it."""
+    hash_now = sources_hash()
+    if hash_now is not None and hash_now != _core.SOURCE_HASH:
+        raise TokenmillError("tokenmill._core was compiled from other sources than those in core/. Run `make core`.")
+
+
+def _refuse_unseen_shards(root: Path, stage: str, globs: list[str]) -> None:
+    """Raises ParamsError for a shard that DVC would not see change: one outside the stage's dependencies."""
+    if stage not in _READS_DATA:
+        return
+    dependencies = versions.data_dependencies(root, stage)
+    for shard in find_shards(root, globs):
+        path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
+        if not any(path.is_relative_to(dependency) for dependency in dependencies):
+            folder = Path(shard.name).parent
+            raise ParamsError(
+                f"dvc.yaml: stage {stage}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
+                f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
+            )

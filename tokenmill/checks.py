@@ -1,0 +1,133 @@
+"""Whether the rows of a token dataset say what their documents say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.corpus import Batch
+from tokenmill.errors import TokenizerError, ValidationError
+from tokenmill.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows of a dataset and the documents they are to hold, from row `first_row` of a shard on."""
+
+    shard: str
+    first_row: int
+    documents: Batch
+    tokens: pa.RecordBatch
+
+
+def aligned(shard: str, documents: Iterator[Batch], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
+    """Pairs documents with their rows, in order. Raises ValidationError when one side has more than the other."""
+    held, row = next(tokens, None), 0
+    for batch in documents:
+        while len(batch.texts):
+            while held is not None and not held.num_rows:
+                held = next(tokens, None)
+            if held is None:
+                raise ValidationError(
+                    f"{shard}: row {row}: the document is not in the dataset, which holds {row} of this shard."
+                )
+            n_rows = min(len(batch.texts), held.num_rows)
+            yield Span(shard, row, batch.slice(0, n_rows), held.slice(0, n_rows))
+            batch, held, row = batch.slice(n_rows), held.slice(n_rows), row + n_rows
+    rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
+    if rest:
+        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than the shard has documents.")
+
+
+def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
+    """Every document's name, length and bytes follow from its row, no id is out of range, none is special but the last.
+
+    Raises ValidationError with the first row that is wrong.
+    """
+    names = span.documents.ids
+    if names is not None:
+        _all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
+    _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
+    input_ids = span.tokens["input_ids"]
+    _check_ids(span, input_ids, tokenizer, end_id)
+    try:
+        found = tokenizer.decode_batch(input_ids, threads=1)
+    except TokenizerError as error:
+        raise ValidationError(f"{span.shard}: from row {span.first_row} on: {error}") from None
+    expected = span.documents.texts.cast(pa.large_binary())
+    if end_id is not None:
+        end = pa.scalar(tokenizer.token_bytes(end_id), pa.large_binary())
+        expected = pc.binary_join_element_wise(expected, end, pa.scalar(b"", pa.large_binary()))
+    _all_equal(span, found, expected, "decoded bytes")
+
+
+def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]) -> int:
+    """Compares the ids of the chosen rows with those of `reference` (a tokenizers.Tokenizer); how many were compared.
+
+    Raises ValidationError with the first row that differs.
+    """
+    chosen = [row - span.first_row for row in rows if 0 <= row - span.first_row < span.tokens.num_rows]
+    for i in sorted(chosen):
+        expected = reference.encode(span.documents.texts[i].as_py(), add_special_tokens=False).ids
+        if end_id is not None:
+            expected.append(end_id)
+        found = span.tokens["input_ids"][i].as_py()
+        if found != expected:
+            at = next(
+                (k for k, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b),
+                min(len(found), len(expected)),
+            )
+            raise ValidationError(
+                f"{span.shard}: row {span.first_row + i}: ids differ from those of the tokenizers library from token {at} on: "
+                f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
+            )
+    return len(chosen)
+
+
+def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id: int | None) -> None:
+    values = input_ids.flatten()
+    if len(values) and pc.max(values).as_py() > tokenizer.id_max:
+        i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
+        raise ValidationError(
+            f"{span.shard}: row {span.first_row + i}: id {pc.max(input_ids[i].values).as_py()} is out of range; "
+            f"the tokenizer's largest id is {tokenizer.id_max}."
+        )
+    special = pc.is_in(values, pa.array(sorted(tokenizer.special_tokens.values()), values.type))
+    ends = pa.array([], pa.int64())
+    if end_id is not None:
+        lengths = pc.list_value_length(input_ids)
+        if len(lengths) and pc.min(lengths).as_py() < 1:
+            i = pc.index(lengths, 0).as_py()
+            raise ValidationError(
+                f"{span.shard}: row {span.first_row + i}: expected the end-of-document id {end_id}; found no id."
+            )
+        ends = pc.subtract(pc.cumulative_sum(lengths.cast(pa.int64())), 1)
+        _all_equal(
+            span, values.take(ends).cast(pa.int64()), pa.repeat(pa.scalar(end_id, pa.int64()), len(ends)), "last id"
+        )
+    if (pc.sum(special).as_py() or 0) != len(ends):
+        allowed = set(ends.to_pylist())
+        at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
+        i = _row_of_value(input_ids, at)
+        raise ValidationError(
+            f"{span.shard}: row {span.first_row + i}: special token id {values[at].as_py()} inside a document; "
+            "text never becomes a special token."
+        )
+
+
+def _row_of_value(lists: pa.ListArray, at: int) -> int:
+    """The list that holds the value with index `at` of `lists.flatten()`."""
+    ends = pc.cumulative_sum(pc.list_value_length(lists).cast(pa.int64()))
+    i: int = pc.index(pc.greater(ends, at), True).as_py()
+    return i
+
+
+def _all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> None:
+    if found.equals(expected):
+        return
+    i = pc.index(pc.equal(found, expected), False).as_py()
+    raise ValidationError(
+        f"{span.shard}: row {span.first_row + i}: {what}: found {found[i].as_py()!r:.80}, expected {expected[i].as_py()!r:.80}."
+    )

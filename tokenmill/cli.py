@@ -1,0 +1,115 @@
+"""The command line: tokenmill build."""
+
+import argparse
+import dataclasses
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import tokenmill
+from tokenmill.console import StageSummary, say, table
+from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.params import PARAMS_FILE
+from tokenmill.versions import quiet_environment
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
+    Ctrl-C or a termination signal."""
+    asked = _parser().parse_args(arguments)
+    quiet_environment()
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        _build(asked.params, asked.only, asked.force)
+    except TokenmillError as error:
+        print(f"tokenmill: error: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        print("tokenmill: interrupted. Run `tokenmill build` to go on.", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except _Terminated:
+        print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
+        return EXIT_TERMINATED
+    return 0
+
+
+class _Terminated(BaseException):
+    """A termination signal came."""
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _build(params: Path | None, only: str | None, force: bool) -> None:
+    from tokenmill.build import settle_all, start, under_dvc
+    from tokenmill.units import n_workers, run_in_threads
+
+    path = params or _find_params()
+    build = start(path, only, force, run_in_threads(1))
+    workers = n_workers(build.params.run.workers)
+    settled = settle_all(build)
+    if settled is not None:
+        if all(summary.action == "up to date" for summary in settled):
+            say("Nothing to do: every stage is up to date.")
+        table(settled)
+    elif build.params.run.engine == "threads" and not under_dvc():
+        table(_run_flow(build.root, workers, only, force))
+    else:
+        from flows.recipe import run_stages
+
+        table(run_stages(dataclasses.replace(build, run_units=run_in_threads(workers))))
+
+
+def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[StageSummary]:
+    """The build as a Prefect flow; Prefect is imported here, because that alone takes longer than finding nothing to do."""
+    from flows import server
+
+    server.quiet_environment()
+    server.end_orphan(root)
+    from prefect.task_runners import ThreadPoolTaskRunner
+
+    from flows.build import build
+
+    flow = build.with_options(task_runner=ThreadPoolTaskRunner(max_workers=workers))
+    try:
+        return flow(str(root), only, force)
+    finally:
+        server.settle()
+
+
+def _find_params() -> Path:
+    """The params.yaml of this folder or the nearest one above it."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / PARAMS_FILE).is_file():
+            return folder / PARAMS_FILE
+    raise ParamsError(
+        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tokenmill", description="Builds a tokenizer and a token dataset from documents."
+    )
+    parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser(
+        "build",
+        help="run the stages that are not up to date",
+        description="Runs count, train-vocab, encode and validate, as far as they are not up to date, and records them with DVC.",
+        epilog="example: tokenmill build --only encode",
+    )
+    build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
+    build.add_argument("--force", action="store_true", help="run stages that are up to date, too")
+    build.add_argument(
+        "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
+    )
+    return parser

@@ -1,0 +1,123 @@
+"""What a build shows: one progress bar a stage and a table on a terminal, plain lines in a pipe."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+Advance = Callable[[float], None]
+Action = Literal["run", "up to date", "restored", "frozen"]
+
+_PLAIN_EVERY_S = 30.0
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """What one stage did. `text_mb`: millions of bytes of UTF-8 text; None: not of this stage, or not run."""
+
+    stage: str
+    action: Action
+    n_units: int | None = None
+    n_documents: int | None = None
+    text_mb: float | None = None
+    n_tokens: int | None = None
+    seconds: float | None = None
+
+
+@contextmanager
+def progress(stage: str, total: float, unit: str) -> Iterator[Advance]:
+    """Shows how far a stage is while the block runs; what it yields is called, from any thread, with what was added."""
+    if not sys.stderr.isatty():
+        with _plain_lines(stage, total, unit) as advance:
+            yield advance
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn(f"{{task.fields[rate]}} {unit}/s", justify="right"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bars:
+        bar = bars.add_task(stage, total=total or 1, rate="–")
+        start_s = time.monotonic()
+
+        def advance(amount: float) -> None:
+            bars.advance(bar, amount)
+            rate = bars.tasks[0].completed / max(time.monotonic() - start_s, 1e-3)
+            bars.update(bar, rate=f"{rate:,.1f}")
+
+        yield advance
+        bars.update(bar, completed=total or 1)
+
+
+@contextmanager
+def _plain_lines(stage: str, total: float, unit: str) -> Iterator[Advance]:
+    say(f"{stage}: started")
+    start_s = said_s = time.monotonic()
+    done = 0.0
+
+    def advance(amount: float) -> None:
+        nonlocal done, said_s
+        done += amount
+        now_s = time.monotonic()
+        if now_s - said_s >= _PLAIN_EVERY_S:
+            said_s = now_s
+            say(f"{stage}: {done:,.1f} of {total:,.1f} {unit}, {done / (now_s - start_s):,.1f} {unit}/s")
+
+    yield advance
+
+
+def say(line: str) -> None:
+    """One line for the person who watches (standard error)."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def table(summaries: Sequence[StageSummary]) -> None:
+    """Prints what every stage did (standard output)."""
+    head = ("stage", "units", "documents", "MB", "tokens", "seconds", "MB/s", "")
+    rows = [_cells(summary) for summary in summaries]
+    if not sys.stdout.isatty():
+        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        for row in (head, *rows):
+            cells = [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)),
+                row[-1],
+            ]
+            print("  ".join(cells).rstrip())
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=None, header_style="bold")
+    for i, name in enumerate(head):
+        shown.add_column(name, justify="left" if i in (0, len(head) - 1) else "right")
+    for row in rows:
+        shown.add_row(*row)
+    Console().print(shown)
+
+
+def _cells(summary: StageSummary) -> tuple[str, ...]:
+    rate = summary.text_mb / summary.seconds if summary.text_mb is not None and summary.seconds else None
+    return (
+        summary.stage,
+        _number(summary.n_units),
+        _number(summary.n_documents),
+        _number(summary.text_mb, 1),
+        _number(summary.n_tokens),
+        _number(summary.seconds, 1),
+        _number(rate, 1),
+        summary.action,
+    )
+
+
+def _number(value: float | None, decimals: int = 0) -> str:
+    return "–" if value is None else f"{value:,.{decimals}f}"

@@ -1,0 +1,160 @@
+"""Documents out of shards, in batches of bounded memory."""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.corpus_formats import Columns, read_columns
+from tokenmill.errors import CorpusError
+from tokenmill.shards import SUFFIXES, Shard, find_shards
+
+__all__ = ["SUFFIXES", "Batch", "Shard", "find_shards", "read_batches"]
+
+_BATCH_ROWS_MAX = 1 << 18  # empty documents have no bytes, but each has an offset and an id
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive documents of a shard.
+
+    `first_row`: position of the first one in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: the
+    same, one each, or None. `file_bytes`: bytes of the file read since the batch before, for a progress bar; over all
+    batches they add up to the file's size.
+    """
+
+    first_row: int
+    texts: pa.LargeStringArray
+    ids: pa.LargeStringArray | None
+    file_bytes: int = 0
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of text in UTF-8."""
+        offsets = _offsets(self.texts)
+        return offsets[-1] - offsets[0]
+
+    def slice(self, start: int, n_documents: int | None = None) -> "Batch":
+        """The documents from `start` on, without a copy; its `file_bytes` is 0."""
+        ids = None if self.ids is None else self.ids.slice(start, n_documents)
+        return Batch(self.first_row + start, self.texts.slice(start, n_documents), ids)
+
+
+def read_batches(
+    shard: Shard, text_column: str, id_column: str | None, separator: str | None, batch_bytes: int = 4 << 20
+) -> Iterator[Batch]:
+    """The shard's documents, in order: as many to a batch as have `batch_bytes` of text; a larger one is a batch alone.
+
+    The file's suffix says its format. `separator` splits a .txt file into documents; with None the file is one document.
+    An empty file has no document. Documents of a .txt file have no ids of their own: where `id_column` is given, they get
+    their row in decimal. Integer ids become decimal text. Memory does not grow with the file, but for a .txt without
+    separator. Raises CorpusError, which names file and line or row, for whatever cannot be read as documents.
+    """
+    assert batch_bytes > 0 and separator != ""
+    if text_column == id_column:
+        raise CorpusError(
+            f"source.text_column and source.id_column: both are {text_column!r}. Set id_column to null (ids are then rows), "
+            "or to the column that holds the ids."
+        )
+    try:
+        with shard.path.open("rb"):  # says why a file cannot be opened in the words of the system; Arrow has its own
+            pass
+        columns = read_columns(shard, text_column, id_column, separator)
+        yield from _in_batches(shard, _as_strings(shard, text_column, id_column, columns), batch_bytes)
+    except OSError as error:
+        if error.errno is not None:
+            reason = f"{shard.path} cannot be read: {os.strerror(error.errno)}. Check the path and its permissions."
+        else:
+            reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
+        raise CorpusError(f"{shard.name}: {reason}") from None
+    except (pa.ArrowException, NotImplementedError) as error:
+        suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))
+        raise CorpusError(
+            f"{shard.name}: expected a whole {suffix} file; it is damaged, truncated or of another kind: "
+            f"{_first_line(error)}. Copy or make it again."
+        ) from None
+
+
+def _as_strings(shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns]) -> Iterator[Columns]:
+    """The columns as large_string, checked."""
+    first_row = 0
+    for texts, ids, position in columns:
+        texts = _strings(shard, text_column, texts, first_row)
+        if id_column is not None:
+            ids = _strings(shard, id_column, ids, first_row)
+        yield Columns(texts, ids, position)
+        first_row += len(texts)
+
+
+def _strings(shard: Shard, column: str, array: pa.Array, first_row: int) -> pa.LargeStringArray:
+    try:
+        array.validate(full=True)
+        strings = array.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+        raise _invalid_utf8(shard, column, array, first_row) from None
+    if strings.null_count:
+        row = first_row + pc.index(strings.is_null(), True).as_py()
+        raise CorpusError(
+            f"{shard.name}, row {row}: column {column!r}: expected a value; found null. Give it one, or delete the row."
+        )
+    return strings
+
+
+def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) -> CorpusError:
+    what = "the text" if shard.name.endswith(".txt") else f"column {column!r}"
+    for row, value in enumerate(array.cast(pa.large_binary()), first_row):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError as error:
+            return CorpusError(
+                f"{shard.name}, row {row}: {what}: expected UTF-8; found {error.object[error.start]:#04x} at byte "
+                f"{error.start} of the document. Convert the file to UTF-8, or delete the row."
+            )
+    # A dictionary may hold a value that no row uses.
+    return CorpusError(f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.")
+
+
+def _in_batches(shard: Shard, columns: Iterable[Columns], batch_bytes: int) -> Iterator[Batch]:
+    """Cuts and joins columns, so that batches depend on the documents alone and not on the file's blocks."""
+    held: list[tuple[pa.Array, pa.Array | None]] = []
+    first_row = held_rows = held_bytes = position_before = 0
+    for texts, ids, position in columns:
+        offsets = _offsets(texts)
+        start = 0
+        while start < len(texts):
+            bytes_end = bisect_right(offsets, offsets[start] + batch_bytes - held_bytes) - 1
+            end = min(bytes_end, start + _BATCH_ROWS_MAX - held_rows)
+            if end <= start and held:
+                yield _join(first_row, held, position - position_before)
+                first_row, held_rows, held_bytes, position_before = first_row + held_rows, 0, 0, position
+                held = []
+                continue
+            end = max(end, start + 1)
+            held.append((texts.slice(start, end - start), None if ids is None else ids.slice(start, end - start)))
+            held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
+            start = end
+    if held:
+        yield _join(first_row, held, shard.n_bytes - position_before)
+
+
+def _join(first_row: int, held: list[tuple[pa.Array, pa.Array | None]], file_bytes: int) -> Batch:
+    texts = pa.concat_arrays([texts for texts, _ in held])
+    ids = [ids for _, ids in held if ids is not None]
+    return Batch(first_row, texts, pa.concat_arrays(ids) if ids else None, file_bytes)
+
+
+def _offsets(texts: pa.LargeStringArray) -> Sequence[int]:
+    """Where each text starts in the array's bytes, and the last one ends; int64."""
+    buffer = texts.buffers()[1]
+    if not len(texts) or buffer is None:
+        return memoryview(bytes(8)).cast("q")
+    return memoryview(buffer).cast("b").cast("q")[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].rstrip(".")

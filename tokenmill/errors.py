@@ -1,0 +1,50 @@
+"""The errors tokenmill raises on purpose.
+
+    TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
+    ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
+    ├── CorpusError              an input file, a row of it, or its text
+    ├── PatternError             a split pattern that does not compile, or gives up on a text
+    ├── TokenizerError           a tokenizer file, a vocabulary, an id
+    ├── CountsError              a table of counts, or the memory that counting may hold
+    ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
+    └── ValidationError          a dataset that is not what it says
+    InternalError                a panic of the core: a defect of tokenmill, with a request to report it
+
+A message says what, where (file, row), what was expected, what was found, and what to do.
+"""
+
+
+class TokenmillError(Exception):
+    """Base of every error that a user can mend."""
+
+
+class ParamsError(TokenmillError):
+    """A parameter, an argument, or a stage definition is wrong."""
+
+
+class CorpusError(TokenmillError):
+    """An input file cannot be read as documents."""
+
+
+class PatternError(TokenmillError):
+    """A split pattern does not compile, or gives up on a text."""
+
+
+class TokenizerError(TokenmillError):
+    """A tokenizer file, a vocabulary or an id is wrong."""
+
+
+class CountsError(TokenmillError):
+    """A table of counts is wrong, or counting would exceed its memory."""
+
+
+class VersionsError(TokenmillError):
+    """DVC or git cannot do what the build needs."""
+
+
+class ValidationError(TokenmillError):
+    """A dataset does not hold what its manifest or its input says."""
+
+
+class InternalError(Exception):
+    """The core panicked: a defect of tokenmill, not of its input."""

@@ -1,0 +1,76 @@
+"""Files and directories that appear whole or not at all."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def write_atomic(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; when the block ends well, its file becomes `path` in one step.
+
+    The order is: flush the file to disk, rename, flush the directory; a failure of any of them is an OSError and
+    leaves no temporary file. An existing `path` is replaced, never written into: it may be a hard link into DVC's cache.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        _flush(partial)
+        partial.replace(path)
+        _flush(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_directory(path: Path) -> Iterator[Path]:
+    """Yields an empty directory beside `path`; when the block ends well, it becomes `path`, and what was there goes.
+
+    Files inside are to be written with `write_atomic`. Leftovers of earlier, ended processes are removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{path.name}.*.partial"):
+        if not _is_alive(left.name.split(".")[-2]):
+            shutil.rmtree(left)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.mkdir()
+    try:
+        yield partial
+        _flush(partial)
+        if path.exists():
+            remove_tree(path)
+        partial.replace(path)
+        _flush(path.parent)
+    finally:
+        if partial.exists():
+            shutil.rmtree(partial)
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a directory or file; one that is not there is fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sha256_file(path: Path) -> str:
+    """The sha256 of a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(pid: str) -> bool:
+    return pid.isdigit() and Path(f"/proc/{pid}").exists()

@@ -1,0 +1,78 @@
+"""The manifest beside a token dataset: what it was made from, what it holds, how to check it."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+import tokenmill
+from tokenmill import _core
+from tokenmill.errors import ValidationError as DatasetError
+from tokenmill.files import write_atomic
+
+MANIFEST_FILE = "manifest.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class InputShard(_Record):
+    """An input file as it was when it was encoded; `name` is seen from the project's folder."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
+class OutputShard(_Record):
+    """A file of the dataset; `name` is seen from the dataset's folder. `text_bytes` are of UTF-8 text."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+    n_documents: int
+    n_tokens: int
+    text_bytes: int
+    source: InputShard
+
+
+class Manifest(_Record):
+    """What ties a token dataset together (all digests are sha256 in hex)."""
+
+    format_version: int = Field(default=1)
+    engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
+    tokenizer_digest: str
+    params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
+    id_type: str = Field(description="uint16 or uint32")
+    id_max: int = Field(description="largest id of the tokenizer")
+    end_of_document_id: int | None
+    n_documents: int
+    n_tokens: int
+    text_bytes: int
+    shards: list[OutputShard]
+
+
+def engine_version() -> str:
+    """The version of tokenmill with the digest of the core's sources."""
+    return f"tokenmill {tokenmill.__version__}, core {_core.SOURCE_HASH[:16]}"
+
+
+def write_manifest(manifest: Manifest, directory: Path) -> None:
+    """Writes manifest.json; the same manifest gives the same bytes."""
+    with write_atomic(directory / MANIFEST_FILE) as path:
+        path.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a dataset. Raises ValidationError (of tokenmill.errors) when it is missing or malformed."""
+    path = directory / MANIFEST_FILE
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise DatasetError(f"{path}: missing. Run `tokenmill build` to make the dataset.") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise DatasetError(
+            f"{path}: {place}: {first['msg']}. Delete the dataset's folder and run `tokenmill build`."
+        ) from None

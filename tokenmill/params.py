@@ -1,0 +1,167 @@
+"""params.yaml as frozen models: read once, checked whole before any work."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from tokenmill.errors import ParamsError
+
+PARAMS_FILE = "params.yaml"
+N_BYTES = 256  # tokens every vocabulary starts from, one a byte
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class Source(_Section):
+    """Which documents: `glob` matches shards, `text_column` and `id_column` name what to read of them."""
+
+    glob: Globs
+    text_column: str = Field(min_length=1)
+    id_column: str | None = Field(min_length=1)
+    text_separator: str | None = Field(min_length=1)
+
+
+class Count(_Section):
+    """How text is split into pre-tokens."""
+
+    pattern: str | None = Field(min_length=1)
+
+
+class TrainVocab(_Section):
+    """What the vocabulary holds and when learning stops."""
+
+    vocab_size: int = Field(ge=N_BYTES, lt=2**32 - 1)
+    special_tokens: list[Annotated[str, Field(min_length=1)]]
+    pair_count_min: int = Field(ge=1)
+    token_bytes_max: int | None = Field(ge=2)
+
+    @model_validator(mode="after")
+    def _room_for_all(self) -> "TrainVocab":
+        if len(set(self.special_tokens)) < len(self.special_tokens):
+            raise ValueError(f"special_tokens: every token once; found {self.special_tokens}")
+        smallest = N_BYTES + len(self.special_tokens)
+        if self.vocab_size < smallest:
+            raise ValueError(
+                f"vocab_size: found {self.vocab_size}; allowed: {smallest} or more "
+                f"({N_BYTES} bytes + {len(self.special_tokens)} special tokens)"
+            )
+        return self
+
+
+class Encode(_Section):
+    """What the token dataset looks like."""
+
+    formats: list[Literal["parquet"]] = Field(min_length=1)
+    end_of_document: str | None
+
+
+class Validate(_Section):
+    """How much of the dataset is compared with another engine."""
+
+    sample_documents: int = Field(ge=0)
+
+
+class Run(_Section):
+    """How the build runs; nothing here changes a byte of the result."""
+
+    engine: Literal["threads", "inline"]
+    workers: int | None = Field(ge=1)
+    memory_mb_max: int = Field(ge=16)
+
+
+class Params(_Section):
+    """All sections of params.yaml."""
+
+    source: Source
+    count: Count
+    train_vocab: TrainVocab
+    encode: Encode
+    validate_: Validate = Field(alias="validate")
+    run: Run
+
+    @model_validator(mode="after")
+    def _end_of_document_is_special(self) -> "Params":
+        end = self.encode.end_of_document
+        if end is not None and end not in self.train_vocab.special_tokens:
+            raise ValueError(
+                f"encode.end_of_document: found {end!r}; "
+                f"allowed: one of train_vocab.special_tokens {self.train_vocab.special_tokens}, or null"
+            )
+        return self
+
+
+def load_params(path: Path) -> Params:
+    """The checked parameters of a params.yaml.
+
+    Raises ParamsError that lists everything wrong: file, section and key, what was found, what is allowed.
+    """
+    try:
+        return Params.model_validate(_read_yaml(path))
+    except ValidationError as error:
+        lines = [_explain(detail) for detail in error.errors(include_url=False)]
+        raise ParamsError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def _read_yaml(path: Path) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ParamsError(f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.") from None
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+    except YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ParamsError(f"{path}: {place}not valid YAML: {problem or error}.") from None
+    if not isinstance(found, dict):
+        raise ParamsError(f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.")
+    return found
+
+
+def _explain(detail: Any) -> str:
+    """One line for one of pydantic's findings."""
+    place = ".".join(str(part) for part in detail["loc"])
+    found = f"found {detail['input']!r:.80}"
+    match detail["type"]:
+        case "extra_forbidden":
+            allowed = _keys(_section_of(detail["loc"]))
+            close = difflib.get_close_matches(str(detail["loc"][-1]), allowed, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
+        case "missing":
+            return f"{place}: missing; add it (the README says what each key means)."
+        case "model_type" | "dict_type":
+            return f"{place}: {found}; allowed: a section with keys."
+        case "value_error":
+            prefix = f"{place}." if place else ""
+            return f"{prefix}{detail['ctx']['error']}."
+        case _:
+            allowed_values = detail["msg"].removeprefix("Input should be ").removeprefix("Value should have ")
+            return f"{place}: {found}; allowed: {allowed_values}."
+
+
+def _section_of(location: tuple[str | int, ...]) -> type[BaseModel]:
+    if len(location) == 1:
+        return Params
+    by_name = {field.alias or name: field.annotation for name, field in Params.model_fields.items()}
+    section = by_name[str(location[0])]
+    assert isinstance(section, type) and issubclass(section, BaseModel)
+    return section
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

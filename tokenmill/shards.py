@@ -1,0 +1,109 @@
+"""Which files are the corpus."""
+
+import glob as globbing
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenmill.errors import CorpusError
+
+SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
+
+_LEFT_OUT = (".partial", ".tmp")  # what writers call a file that is not whole yet
+_N_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One input file. `name` is its path seen from the project's root, in POSIX form: it starts with ../ or / outside."""
+
+    path: Path
+    name: str
+    n_bytes: int
+
+
+def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
+    """The files that the globs match, each once, sorted by name.
+
+    `**` stands for any depth of folders. Hidden files and names that end with .partial or .tmp are left out. Raises
+    CorpusError for a glob that matches no file, a file of unknown kind, and a link that leads nowhere.
+    """
+    globs = [glob] if isinstance(glob, str) else glob
+    names = sorted({name for one in globs for name in _matches(root, one)})
+    return [_shard(root, name) for name in names]
+
+
+def _matches(root: Path, glob: str) -> set[str]:
+    found = globbing.glob(glob, root_dir=root, recursive=True)  # noqa: PTH207 — Path.glob refuses absolute ones
+    names = {name for name in (_name(root, path) for path in found) if _is_shard(Path(os.path.normpath(root / name)))}
+    if not names:
+        raise CorpusError(_nothing_matches(root, glob))
+    return names
+
+
+def _is_shard(path: Path) -> bool:
+    if path.name.startswith(".") or path.name.endswith(_LEFT_OUT) or _is_in_loop(path):
+        return False
+    return path.is_file() or (path.is_symlink() and not path.exists())
+
+
+def _is_in_loop(path: Path) -> bool:
+    """Whether a link in `path` leads back to a folder that the path came through: `**` finds such a file forty times."""
+    real = [os.path.realpath(folder) for folder in path.parents]
+    return len(set(real)) < len(real)
+
+
+def _name(root: Path, path: str) -> str:
+    """The one name of a path, so that two globs which match the same file agree."""
+    base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
+    inside = os.path.relpath(os.path.join(base, path), base)  # noqa: PTH118 — the same
+    if os.path.isabs(path) and inside.startswith(os.pardir + os.sep):  # noqa: PTH117
+        return Path(os.path.normpath(path)).as_posix()
+    return Path(inside).as_posix()
+
+
+def _shard(root: Path, name: str) -> Shard:
+    path = root / name
+    if not name.isascii() and name != name.encode(errors="ignore").decode():
+        raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
+    if not name.endswith(SUFFIXES):
+        raise CorpusError(
+            f"{name}: not a kind of file that can be read; expected a name that ends with {', '.join(SUFFIXES)}. "
+            "Convert it, move it elsewhere, or make source.glob in params.yaml narrower."
+        )
+    try:
+        return Shard(path, name, path.stat().st_size)
+    except OSError as error:
+        target = f" (a link to {path.readlink()})" if path.is_symlink() else ""
+        raise CorpusError(
+            f"{name}{target}: cannot be read: {error.strerror}. Restore the file (`dvc checkout`), or remove it."
+        ) from None
+
+
+def _nothing_matches(root: Path, glob: str) -> str:
+    parts = Path(glob).parts
+    n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
+    folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
+    exists = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+    missing = "" if exists == folder else ", which is not there"
+    return (
+        f"source.glob: expected files that match {glob!r}; found none in {folder}{missing}. "
+        f"{exists} holds {_listing(exists)}. "
+        f"Put files ({', '.join(SUFFIXES)}) there, or correct source.glob in params.yaml."
+    )
+
+
+def _listing(folder: Path) -> str:
+    try:
+        names = sorted(_entries(folder))
+    except OSError as error:
+        return f"what cannot be listed ({error.strerror})"
+    more = f" and {len(names) - _N_NAMES_SHOWN} more" if len(names) > _N_NAMES_SHOWN else ""
+    return ", ".join(names[:_N_NAMES_SHOWN]) + more if names else "nothing"
+
+
+def _entries(folder: Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry.name + ("/" if entry.is_dir() else "")
