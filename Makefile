@@ -1,6 +1,7 @@
 # make demo and make test do all their own set-up; a second run installs and compiles nothing.
 PYTHON ?= python3
 BIN := .venv/bin
+LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
 .PHONY: demo test lint setup core lock bench clean
@@ -34,17 +35,24 @@ core: .venv/.core ## compile the core again where its sources changed
 	@touch $@
 
 .venv/.core: .venv/.installed $(CORE)
-	@command -v cargo >/dev/null || { echo "The Rust toolchain is missing: install it with rustup (https://rustup.rs) or your system's packages (cargo, rustc 1.85 or newer)."; exit 1; }
+	@command -v cargo >/dev/null || { echo "The Rust toolchain is missing: install rustc and cargo 1.88 or newer, with rustup (rustup.rs) or from your system's packages."; exit 1; }
 	@command -v cc >/dev/null || { echo "A C compiler is missing: install gcc (Debian: apt-get install gcc), which Rust links with."; exit 1; }
 	@echo "compiling the core ..."
 	@. $(BIN)/activate && maturin develop --release --locked --quiet >.venv/core.log 2>&1 || { tail -20 .venv/core.log; echo "The core could not be compiled (full log: .venv/core.log). Without a network its crates cannot be fetched: connect to one and run make again."; exit 1; }
 	@touch $@
 
 lock: ## resolve the dependencies anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --extra dev --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
+	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 
-bench: setup ## count, train and encode side by side with other tools, in an environment of their own
-	@$(BIN)/python -m benchmarks.run
+bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, in an environment of their own
+	@$(BIN)/python -m tokenmill.sample data/raw
+	@.bench-venv/bin/python -m benchmarks.run
+
+.bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
+	@$(BIN)/python -m venv .bench-venv
+	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.lock
+	@touch $@
 
 clean: ## what make made, but for data
 	rm -rf .venv .bench-venv core/target tokenmill/*.so

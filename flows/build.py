@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.futures import wait
-from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.futures import PrefectFuture, wait
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows import server
 from flows.recipe import run_stages
@@ -21,10 +21,15 @@ from tokenmill.units import n_workers
 T = TypeVar("T")
 
 
+def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
+    """Prefect's thread pool, bounded: without a number it starts a thread a task."""
+    return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=workers))
+
+
 @flow(
     name="tokenmill-build",
     flow_run_name="build",
-    task_runner=ThreadPoolTaskRunner(max_workers=n_workers(None)),  # without a number it starts a thread a task
+    task_runner=threads(n_workers(None)),
     persist_result=False,
     validate_parameters=True,
 )

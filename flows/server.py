@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 
 from tokenmill.files import write_atomic
+from tokenmill.layout import SCRATCH_DIRECTORY
 
-_RECORD = Path(".tokenmill/prefect-server.json")
+_RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
 
 
@@ -55,8 +56,8 @@ def end_orphan(root: Path) -> None:
     (root / _RECORD).unlink(missing_ok=True)
 
 
-def settle() -> None:
-    """Waits until the embedded server has written the end of every task run of its latest flow run."""
+def settle(n_task_runs: int) -> None:
+    """Waits until the embedded server has written the end of so many task runs, or of all it knows, of its latest flow run."""
     if not any(_is_server(child) for child in psutil.Process().children()):
         return
     from prefect.client.orchestration import get_client
@@ -69,7 +70,7 @@ def settle() -> None:
         while latest and time.monotonic() < end_s:
             its_runs = FlowRunFilter(id=FlowRunFilterId(any_=[latest[0].id]))
             runs = client.read_task_runs(flow_run_filter=its_runs)
-            if all(run.state is not None and run.state.is_final() for run in runs):
+            if len(runs) >= n_task_runs and all(run.state is not None and run.state.is_final() for run in runs):
                 return
             time.sleep(0.5)
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus import Shard, find_shards, read_batches
 from tokenmill.counts import Counter, merge, read_counts, write_counts
+from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
 from tokenmill.params import Source
+from tokenmill.patterns import steps_of
+from tokenmill.pre_tokenizer import pre_tokenizer_of
 from tokenmill.units import RunUnits
-
-COUNTS_FILE = "data/counts/counts.parquet"
 
 _PARTS_AT_ONCE = 16  # partial counts held in memory while they are added up
 
@@ -26,6 +27,7 @@ def count(root: Path, source: Source, pattern: str | None, memory_mb_max: int, r
     `memory_mb_max`: what one unit's counter may hold. Raises CorpusError, PatternError, CountsError.
     """
     start_s = time.monotonic()
+    pre_tokenizer_of(steps_of(pattern))  # a regex that other libraries would read otherwise is refused before any work
     shards = find_shards(root, source.glob)
     with tempfile.TemporaryDirectory(prefix="count-", dir=_scratch(root)) as parts:
         with progress("count", sum(shard.n_bytes for shard in shards) / 1e6, "MB") as advance:
@@ -73,6 +75,6 @@ def _add_up(parts: Sequence[Path]) -> pa.Table:
 
 
 def _scratch(root: Path) -> Path:
-    scratch = root / ".tokenmill"
+    scratch = root / SCRATCH_DIRECTORY
     scratch.mkdir(exist_ok=True)
     return scratch

@@ -9,18 +9,16 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from tasks.train_vocab import TOKENIZER_DIRECTORY
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus import Shard, find_shards, read_batches
 from tokenmill.dataset import id_type, rows, schema, write_tokens
 from tokenmill.errors import CorpusError
 from tokenmill.files import sha256_file, write_directory
+from tokenmill.layout import TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import InputShard, Manifest, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.units import RunUnits
-
-TOKENS_DIRECTORY = "data/tokens"
 
 _RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
 

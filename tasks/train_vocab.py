@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tasks.count import COUNTS_FILE
 from tokenmill.console import StageSummary, progress, say
 from tokenmill.counts import read_counts
 from tokenmill.files import write_directory
+from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.params import TrainVocab
 from tokenmill.training import train_vocab as learn
-
-TOKENIZER_DIRECTORY = "data/tokenizer"
 
 
 def train_vocab(

@@ -10,9 +10,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from tasks.count import COUNTS_FILE
-from tasks.encode import TOKENS_DIRECTORY
-from tasks.train_vocab import TOKENIZER_DIRECTORY
 from tokenmill.checks import aligned, check_against, check_span
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus import Batch, Shard, find_shards, read_batches
@@ -20,12 +17,11 @@ from tokenmill.counts import read_counts
 from tokenmill.dataset import read_tokens
 from tokenmill.errors import ValidationError
 from tokenmill.files import sha256_file, write_atomic
+from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.units import RunUnits
-
-REPORT_FILE = "data/report/report.json"
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,15 @@ class Project:
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of the environment's own bin directory in the project's folder."""
         binaries = str(Path(sys.executable).parent)
-        environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY), **env}
-        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=250, check=False)
+        environment = {
+            **os.environ,
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(REPOSITORY),
+            **env,
+        }
+        return subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=250, check=False
+        )
 
     def build(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs `tokenmill build`, and expects it to end well."""
@@ -88,7 +95,7 @@ def new_project(tmp_path: Path) -> Callable[[str], Project]:
             yaml.dump(pipeline, file)
         shutil.copy(REPOSITORY / "params.yaml", root)
         project = Project(root)
-        project.set(train_vocab__vocab_size=280, run__engine="inline", run__workers=2)
+        project.set(train_vocab__vocab_size=272, run__engine="inline", run__workers=2)
         for shard, documents in DOCUMENTS.items():
             project.write(shard, documents)
         for command in (("git", "init", "-q"), ("dvc", "init", "-q")):

@@ -27,16 +27,29 @@ CASES: dict[str, tuple[Callable[[Project], object], list[str]]] = {
     "no files match": (lambda p: p.set(source__glob="data/raw/*.parquet"), ["data/raw/*.parquet", "a.jsonl"]),
     "no text column": (lambda p: p.set(source__text_column="body"), ["a.jsonl", "body", "text"]),
     "null text": (lambda p: _append(p.root / "data/raw/a.jsonl", _line(id="x", text=None)), ["a.jsonl", "4", "null"]),
-    "a number as text": (lambda p: _append(p.root / "data/raw/a.jsonl", _line(id="x", text=7)), ["a.jsonl", "4", "int"]),
+    "a number as text": (
+        lambda p: _append(p.root / "data/raw/a.jsonl", _line(id="x", text=7)),
+        ["a.jsonl", "4", "int"],
+    ),
     "invalid JSON": (lambda p: _append(p.root / "data/raw/a.jsonl", b'{"id": "x", "text": \n'), ["a.jsonl", "line 4"]),
     "truncated zst": (_truncated_zst, ["c.jsonl.zst", "truncated"]),
-    "invalid UTF-8": (lambda p: _append(p.root / "data/raw/a.jsonl", b'{"id": "x", "text": "\xff"}\n'), ["a.jsonl", "UTF-8"]),
-    "a typo in params": (lambda p: p.set(train_vocab__vocabsize=300), ["params.yaml", "train_vocab.vocabsize", "vocab_size"]),
+    "invalid UTF-8": (
+        lambda p: _append(p.root / "data/raw/a.jsonl", b'{"id": "x", "text": "\xff"}\n'),
+        ["a.jsonl", "UTF-8"],
+    ),
+    "a typo in params": (
+        lambda p: p.set(train_vocab__vocabsize=300),
+        ["params.yaml", "train_vocab.vocabsize", "vocab_size"],
+    ),
     "too small a vocabulary": (lambda p: p.set(train_vocab__vocab_size=256), ["train_vocab.vocab_size", "256", "257"]),
     "a pattern that is no regex": (lambda p: p.set(count__pattern="(["), ["(["]),
     "a shard of unknown kind": (lambda p: (p.root / "data/raw/notes.doc").touch(), ["notes.doc", ".parquet"]),
     "data outside dvc.yaml's deps": (
-        lambda p: ((p.root / "more").mkdir(), (p.root / "more/x.txt").write_text("x"), p.set(source__glob="more/*.txt", source__id_column=None)),
+        lambda p: (
+            (p.root / "more").mkdir(),
+            (p.root / "more/x.txt").write_text("x"),
+            p.set(source__glob="more/*.txt", source__id_column=None),
+        ),
         ["dvc.yaml", "more/x.txt", "deps"],
     ),
 }

@@ -200,14 +200,16 @@ def test_a_slice_of_a_batch_keeps_rows_and_ids(tmp_path: Path) -> None:
     assert batch.slice(5).text_bytes == 0
 
 
+# VmHWM, not ru_maxrss: that one starts at the parent's peak, and pytest's hides what the child takes.
 _READER = """
-import resource, sys
+import re, sys
 from pathlib import Path
 from tokenmill.corpus import find_shards, read_batches
+peak_kb = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 for shard in find_shards(Path(sys.argv[1]), "*"):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_kb()
     n = sum(batch.text_bytes for batch in read_batches(shard, "text", "id", "<|>"))
-    print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    print(n, peak_kb() - before)
 """
 
 
@@ -217,8 +219,10 @@ def many(n_bytes: int) -> Iterator[pa.Table]:
 
 
 def write_large(path: Path, n_bytes: int) -> None:
-    if path.suffix == ".parquet":  # one row group: the reader cannot rely on small ones
-        pq.write_table(pa.concat_tables(many(n_bytes)), path, row_group_size=1 << 30, use_dictionary=False)
+    if path.suffix == ".parquet":  # one large row group, not compressed: the hardest case
+        pq.write_table(
+            pa.concat_tables(many(n_bytes)), path, row_group_size=1 << 30, use_dictionary=False, compression="none"
+        )
         return
     if path.suffix == ".arrow":
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table([]).schema) as writer:
@@ -247,7 +251,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
     )
     found_bytes, grown_kb = map(int, done.stdout.split())
     assert found_bytes == n_bytes
-    assert grown_kb < 80_000
+    assert grown_kb < 130_000
 
 
 def test_a_directory_a_vanished_file_and_one_without_permission_are_named_with_the_reason(tmp_path: Path) -> None:

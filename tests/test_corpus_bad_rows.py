@@ -121,6 +121,12 @@ def test_a_null_among_the_values_of_a_dictionary_is_found(tmp_path: Path) -> Non
     assert "row 1: column 'text': expected a value; found null" in error_of(tmp_path / "a.arrow", id_column=None)
 
 
+def test_a_bad_line_is_counted_from_the_start_of_the_file(tmp_path: Path) -> None:
+    rows = jsonl([("a", "x" * 5000)] * 999)
+    (tmp_path / "a.jsonl.zst").write_bytes(zstd(rows + b"\n" + b"{}"))
+    assert "line 1001: the key 'text' is missing" in error_of(tmp_path / "a.jsonl.zst")
+
+
 def test_a_bad_row_is_counted_from_the_start_of_the_file(tmp_path: Path) -> None:
     texts = ["x" * 5000] * 3000 + [None]
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=700)

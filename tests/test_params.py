@@ -34,14 +34,21 @@ def test_the_delivered_params_are_valid() -> None:
         ("engine: threads", "engine: thread", "run.engine: found 'thread'", "'threads' or 'inline'"),
         ("[parquet]", "[bin]", "encode.formats.0: found 'bin'", "'parquet'"),
         ("[parquet]", "[]", "encode.formats: found []", "at least 1 item"),
-        ('end_of_document: "<|endoftext|>"', "end_of_document: <eos>", "encode.end_of_document: found '<eos>'", "<|endoftext|>"),
+        (
+            'end_of_document: "<|endoftext|>"',
+            "end_of_document: <eos>",
+            "encode.end_of_document: found '<eos>'",
+            "<|endoftext|>",
+        ),
         ('["<|endoftext|>"]', '["<|endoftext|>", "<|endoftext|>"]', "train_vocab.special_tokens", "every token once"),
         ("  pattern: gpt2", "  patern: gpt2", "count.pattern: missing", "add it"),
         ("run: ", "runs: ", "runs: unknown key", "Did you mean run?"),
         ("  pattern: gpt2", "  pattern: [", "line ", "not valid YAML"),
     ],
 )
-def test_a_wrong_value_names_file_section_key_found_and_allowed(tmp_path: Path, old: str, new: str, place: str, allowed: str) -> None:
+def test_a_wrong_value_names_file_section_key_found_and_allowed(
+    tmp_path: Path, old: str, new: str, place: str, allowed: str
+) -> None:
     path = changed(tmp_path, old, new)
     with pytest.raises(ParamsError) as error:
         load_params(path)

@@ -35,7 +35,7 @@ class Counter:
     """Counts of pre-tokens."""
     def __init__(self, steps: Sequence[str]) -> None: ...
     def update(self, texts: ArrowArray, threads: int) -> None:
-        """Adds every text of the array. Raises PatternError (also when a regex gives up), OverflowError."""
+        """Adds every text of the array. Raises PatternError (also when a regex gives up), CountsError, CorpusError."""
     def memory_bytes(self) -> int:
         """What the table of counts holds now."""
     def finish(self) -> ArrowStream:
@@ -63,8 +63,8 @@ class Encoder:
     `added`: texts that are tokens wherever they stand, found before splitting, leftmost and longest first."""
     def __init__(self, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> None: ...
     def encode(self, text: str) -> list[int]: ...
-    def encode_batch(self, texts: ArrowArray, threads: int) -> Any:
-        """An array large_list<uint32>, one list a text."""
+    def encode_batch(self, texts: ArrowArray, threads: int, end_id: int | None = None) -> Any:
+        """An array large_list<uint32>, one list a text, each ended by `end_id` if given."""
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of the tokens, joined. Raises TokenizerError for an id that is not in the vocabulary."""
     def decode_batch(self, ids: Any, threads: int) -> Any:

@@ -73,15 +73,15 @@ def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[S
 
     server.quiet_environment()
     server.end_orphan(root)
-    from prefect.task_runners import ThreadPoolTaskRunner
+    from flows.build import build, threads
 
-    from flows.build import build
-
-    flow = build.with_options(task_runner=ThreadPoolTaskRunner(max_workers=workers))
+    flow = build.with_options(task_runner=threads(workers))
+    summaries: list[StageSummary] = []
     try:
-        return flow(str(root), only, force)
+        summaries = flow(str(root), only, force)
     finally:
-        server.settle()
+        server.settle(sum(summary.n_units or 0 for summary in summaries))
+    return summaries
 
 
 def _find_params() -> Path:

@@ -112,7 +112,8 @@ def _read_txt(shard: Shard, has_ids: bool, separator: str | None) -> Iterator[Co
 def _split(file: pa.NativeFile, separator: bytes) -> Iterator[list[bytes]]:
     """What stands between the separators, from left to right; nothing stands after a last separator at the end."""
     n_tail = len(separator) - 1  # bytes at a block's end that may begin a separator
-    parts, tail = [], b""  # the document that has not ended yet: in parts, so that a long one costs linear time
+    parts: list[bytes] = []  # the document that has not ended yet: in parts, so that a long one costs linear time
+    tail = b""
     while block := file.read(_BLOCK_BYTES):
         *whole, last = (tail + block).split(separator)
         if whole:

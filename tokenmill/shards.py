@@ -58,9 +58,8 @@ def _name(root: Path, path: str) -> str:
     """The one name of a path, so that two globs which match the same file agree."""
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
     inside = os.path.relpath(os.path.join(base, path), base)  # noqa: PTH118 — the same
-    if os.path.isabs(path) and inside.startswith(os.pardir + os.sep):  # noqa: PTH117
-        return Path(os.path.normpath(path)).as_posix()
-    return Path(inside).as_posix()
+    outside = inside.startswith(os.pardir + os.sep)
+    return Path(os.path.normpath(path) if outside else inside).as_posix()
 
 
 def _shard(root: Path, name: str) -> Shard:

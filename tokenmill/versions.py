@@ -34,7 +34,7 @@ def state(root: Path, stage: str) -> State:
     with _repository(root) as repo:
         if _stage(repo, stage).frozen:
             return "frozen"
-        return "stale" if repo.status(targets=[stage]) else "current"
+        return "stale" if repo.status(targets=[f"{_pipeline(root)}:{stage}"]) else "current"
 
 
 def restore(root: Path, stage: str) -> bool:
@@ -50,7 +50,7 @@ def restore(root: Path, stage: str) -> bool:
             return False
         except FileNotFoundError:  # the run is known, its outputs have left the cache
             return False
-        _commit(repo, stage)
+        repo.commit(f"{_pipeline(root)}:{stage}", force=True)
     return True
 
 
@@ -101,19 +101,20 @@ def _is_params(dependency: Any) -> bool:
     return isinstance(dependency, ParamsDependency)
 
 
-def _commit(repo: Any, stage: str) -> None:
-    repo.commit(stage, force=True)
-
-
 def _stage(repo: Any, name: str) -> Any:
     from dvc.stage.exceptions import StageFileDoesNotExistError, StageNotFound
 
     try:
-        return repo.stage.load_one(name=name)
+        return repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
     except (StageNotFound, StageFileDoesNotExistError):
         raise VersionsError(
             f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
         ) from None
+
+
+def _pipeline(root: Path | str) -> str:
+    """dvc.yaml by its absolute path: DVC sees a relative one from the folder in which the process runs."""
+    return str(Path(root) / "dvc.yaml")
 
 
 def _save_dependencies(stage: Any) -> None:
@@ -135,8 +136,8 @@ def _repository(root: Path) -> Iterator[Any]:
     logging.getLogger("dvc").setLevel(logging.CRITICAL)  # its progress bars and hints to type dvc commands
     logging.getLogger("dvc_data").setLevel(logging.CRITICAL)
     logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
-    _keep_site_cache_private(root)
     try:
+        _keep_site_cache_private(root)
         with Repo(str(root)) as repo:
             yield repo
     except NotDvcRepoError:

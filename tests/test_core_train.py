@@ -1,0 +1,175 @@
+"""The core's training against the naive oracle and tokenizers' BpeTrainer."""
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from tests import reference
+from tokenmill import _core
+
+GPT2 = _core.patterns()["gpt2"]
+ORDER = _core.byte_order()
+Pair = tuple[bytes, bytes]
+COUNTS = st.dictionaries(st.text(alphabet="aab ", min_size=1, max_size=10), st.integers(1, 5), min_size=1, max_size=6)
+
+
+def learned(
+    counts: dict[bytes, int], n_tokens: int, least: int = 1, longest: int | None = None,
+    forbidden: Sequence[bytes] = (), threads: int = 1,
+) -> tuple[list[Pair], pa.Table]:  # fmt: skip
+    """The merges as bytes, and the table that the core gave."""
+    pretokens = pa.array(list(counts), pa.binary())
+    numbers = pa.array(list(counts.values()), pa.uint64())
+    table = pa.table(_core.train(pretokens, numbers, n_tokens, least, longest, list(forbidden), threads, None))
+    # A token's id does not tell when it was made where a pair came up again, so the bytes are found by repetition.
+    tokens = {place: bytes([byte]) for place, byte in enumerate(ORDER)}
+    rows = list(zip(*(table[name].to_pylist() for name in ("left", "right", "token")), strict=True))
+    for _ in rows:
+        for left, right, token in rows:
+            if left in tokens and right in tokens:
+                tokens[token] = tokens[left] + tokens[right]
+        if all(token in tokens for _, _, token in rows):
+            break
+    return [(tokens[left], tokens[right]) for left, right, _ in rows], table
+
+
+def by_tokenizers(counts: dict[str, int], n_tokens: int, least: int = 1, longest: int | None = None) -> list[Pair]:
+    """The merges of BpeTrainer on the same pre-tokens, each text being one."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    limit = {} if longest is None else {"max_token_length": longest}
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + n_tokens, min_frequency=least, show_progress=False, special_tokens=[],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **limit,
+    )  # fmt: skip
+    tokenizer.train_from_iterator([text for text, count in counts.items() for _ in range(count)], trainer)
+    return merges_of(tokenizer)
+
+
+def merges_of(tokenizer: Tokenizer) -> list[Pair]:
+    characters = [chr(byte) for byte in ORDER[:188]] + [chr(256 + place) for place in range(68)]
+    table = dict(zip(characters, ORDER, strict=True))
+    rows = json.loads(tokenizer.to_str())["model"]["merges"]
+    return [(bytes(table[c] for c in left), bytes(table[c] for c in right)) for left, right in rows]
+
+
+def encoded(counts: dict[str, int]) -> dict[bytes, int]:
+    return {text.encode(): count for text, count in counts.items()}
+
+
+def source_text() -> list[str]:
+    paths = sorted(Path(json.__file__).parent.parent.glob("*.py"))
+    return [path.read_text(encoding="utf-8") for path in paths[:50]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(counts=COUNTS, n_tokens=st.integers(0, 12), least=st.integers(0, 4))
+def test_merges_are_those_of_the_naive_trainer(counts: dict[str, int], n_tokens: int, least: int) -> None:
+    expected = reference.train(encoded(counts), n_tokens, ORDER, least)
+    if not reference.makes_a_token_twice(expected):
+        assert learned(encoded(counts), n_tokens, least)[0] == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(counts=COUNTS, n_tokens=st.integers(1, 12), least=st.integers(0, 4), longest=st.none() | st.integers(2, 7))
+def test_merges_are_those_of_tokenizers_also_when_two_make_the_same_token(
+    counts: dict[str, int], n_tokens: int, least: int, longest: int | None
+) -> None:
+    assert learned(encoded(counts), n_tokens, least, longest)[0] == by_tokenizers(counts, n_tokens, least, longest)
+
+
+@pytest.mark.parametrize("n_tokens", [44, 744, pytest.param(4744, marks=pytest.mark.slow)])
+def test_merges_of_source_text_are_those_of_tokenizers(n_tokens: int) -> None:
+    counter = _core.Counter(GPT2)
+    counter.update(pa.array(source_text()), 2)
+    table = pa.table(counter.finish())
+    counts = dict(zip(table["pretoken"].to_pylist(), table["count"].to_pylist(), strict=True))
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + n_tokens, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator(source_text(), trainer)
+    assert learned(counts, n_tokens)[0] == merges_of(tokenizer)
+
+
+def test_the_byte_order_is_the_alphabet_of_tokenizers_sorted() -> None:
+    assert ORDER[:3] == b'!"#'
+    assert sorted(ORDER) == list(range(256))
+
+
+def test_equal_counts_merge_the_smaller_pair_first() -> None:
+    assert learned({b"cd": 2, b"ab": 2}, 2)[0] == [(b"a", b"b"), (b"c", b"d")]
+
+
+def test_overlapping_pairs_count_twice_and_merge_from_the_left() -> None:
+    merges, table = learned({b"aaa": 5}, 2)
+    assert merges == [(b"a", b"a"), (b"aa", b"a")]
+    assert table["count"].to_pylist() == [10, 5]
+
+
+def test_a_count_above_31_bits_wins_as_it_should() -> None:
+    merges, table = learned({b"aa": 2_199_978_000, b"xy": 10}, 2)
+    assert merges == [(b"a", b"a"), (b"x", b"y")]
+    assert table["count"].to_pylist() == [2_199_978_000, 10]
+
+
+def test_a_forbidden_token_is_not_made() -> None:
+    assert learned({b"abc": 2}, 9, forbidden=[b"ab"])[0] == [(b"b", b"c"), (b"a", b"bc")]
+
+
+def test_no_counts_give_no_merges() -> None:
+    assert learned({}, 9)[1].num_rows == 0
+    assert learned({b"a": 9, b"": 3}, 9)[1].num_rows == 0
+
+
+def test_threads_do_not_change_the_merges() -> None:
+    counts = {f"w{number * 7919 % 10007}x".encode(): number % 13 + 1 for number in range(5000)}
+    assert learned(counts, 500, threads=3)[1].equals(learned(counts, 500)[1])
+
+
+def test_progress_is_told_and_its_error_stops_training() -> None:
+    counts = {("ab" * 40 + str(number)).encode(): 1 for number in range(40_000)}
+
+    def stop(tokens_done: int, merges_done: int) -> None:
+        raise LookupError(f"{tokens_done} {merges_done}")
+
+    with pytest.raises(LookupError):
+        _core.train(
+            pa.array(list(counts), pa.binary()),
+            pa.array(list(counts.values()), pa.uint64()),
+            50_000,
+            1,
+            None,
+            [],
+            1,
+            stop,
+        )
+
+
+def test_interrupt_stops_training_in_another_thread() -> None:
+    counts = {("ab" * 40 + str(number)).encode(): 1 for number in range(40_000)}
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            learned(counts, 50_000)
+        except KeyboardInterrupt as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work)
+    _core.interrupt(False)
+    thread.start()
+    try:
+        _core.interrupt(True)
+        thread.join(60)
+    finally:
+        _core.interrupt(False)
+    assert len(raised) == 1

@@ -1,0 +1,17 @@
+"""The examples in the library's docstrings run, and give what they show."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import tokenmill
+
+MODULES = ["tokenmill", *(f"tokenmill.{one.name}" for one in pkgutil.iter_modules(tokenmill.__path__))]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(("__main__", "_core"))])
+def test_examples_give_what_they_show(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.failed == 0

@@ -1,0 +1,67 @@
+"""dvc.yaml says what the stages depend on, and is safe to run."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import REPOSITORY
+
+# Modules that say how, not what: they change no byte of an output.
+HOW = {"tokenmill/console.py", "tokenmill/errors.py", "tokenmill/units.py", "tokenmill/threads.py"}
+CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
+STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+
+
+def imported(module: Path) -> set[Path]:
+    """The project's modules that a module imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    paths = {
+        REPOSITORY / (name.replace(".", "/") + ".py") for name in names if name.split(".")[0] in ("tokenmill", "tasks")
+    }
+    return {path for path in paths if path.is_file()}
+
+
+def all_imported(module: Path) -> set[str]:
+    found: set[Path] = set()
+    waiting = {module}
+    while waiting:
+        path = waiting.pop()
+        found.add(path)
+        waiting |= imported(path) - found
+    return {path.relative_to(REPOSITORY).as_posix() for path in found}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_depends_on_all_code_that_it_imports(stage: str) -> None:
+    code = all_imported(REPOSITORY / f"tasks/{stage.replace('-', '_')}.py") - HOW
+    named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/")}
+    assert named == code | CORE
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_command_is_a_constant(stage: str) -> None:
+    assert STAGES[stage]["cmd"] == f"tokenmill build --only {stage}"
+
+
+def keys(params: Any) -> set[str]:
+    return set(params) | {key for value in params.values() if isinstance(value, dict) for key in keys(value)}
+
+
+def test_no_parameter_has_a_name_that_dvc_leaves_out_of_its_run_cache() -> None:
+    """DVC drops `size` and `nfiles` from the key (treeverse/dvc#10296), and restores stale outputs."""
+    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    assert not keys(params) & {"size", "nfiles"}
+
+
+def test_every_parameter_but_run_is_tracked() -> None:
+    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    tracked = {name for stage in STAGES.values() for name in stage["params"] if "." not in name}
+    assert tracked == set(params) - {"run"}

@@ -1,0 +1,235 @@
+"""A tokenizer gives text back, reads special tokens as text, and is the same in every library that loads it."""
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import tiktoken
+import tiktoken.load
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.test_train_vocab import END, TEXT, trained
+from tokenmill import Tokenizer
+from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+SPECIAL = [END, "<|pad|>"]
+TOKENIZER = trained(TEXT, vocab_size=1200, special_tokens=SPECIAL)
+TRICKY = [
+    "",
+    " ",
+    "   \n\n\t x  ",
+    "it's they'LL I'd",
+    "naïve café – 東京 🙂 👩‍👩‍👧 é̂",
+    "\x00\x01\r\n\x7f\u2028\ufeff",
+    "0123456789 12 345",
+    f"a{END}b<|pad|><|pad|",
+    "def f(x):\n    return x ** 2\n" * 3,
+    "a" * 5000,
+]
+PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", "qwen2", "deepseek", "starcoder", None, r"\s+|[^\s]+"]
+
+
+@given(st.text())
+def test_any_text_comes_back(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    assert TOKENIZER.decode(ids) == text
+    assert TOKENIZER.decode_bytes(ids) == text.encode()
+
+
+@given(st.lists(st.sampled_from([*SPECIAL, "<|", "|>", "endoftext", " ", "x"])).map("".join))
+def test_text_of_special_tokens_stays_text(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    assert not set(ids) & set(TOKENIZER.special_tokens.values())
+    assert TOKENIZER.decode(ids) == text
+
+
+@pytest.mark.parametrize("threads", [None, 1, 3])
+def test_a_batch_is_the_same_as_text_by_text(threads: int | None) -> None:
+    batch = TOKENIZER.encode_batch(TRICKY, threads=threads)
+    assert batch.type == pa.large_list(pa.uint32())
+    assert batch.to_pylist() == [TOKENIZER.encode(text) for text in TRICKY]
+    assert TOKENIZER.decode_batch(batch, threads=threads).to_pylist() == [text.encode() for text in TRICKY]
+    assert TOKENIZER.encode_batch(pa.chunked_array([TRICKY[:3], TRICKY[3:]])).equals(batch)
+    assert TOKENIZER.encode_batch([text.encode() for text in TRICKY]).equals(batch)
+
+
+def test_end_id_ends_every_text_as_an_id() -> None:
+    batch = TOKENIZER.encode_batch(["a", "", END], end_id=0)
+    assert [one[-1] for one in batch.to_pylist()] == [0, 0, 0]
+    assert [one[:-1] for one in batch.to_pylist()] == [TOKENIZER.encode(text) for text in ("a", "", END)]
+
+
+def test_narrow_lists_decode_too() -> None:
+    narrow = pa.array([TOKENIZER.encode("the cat"), []], pa.list_(pa.uint16()))
+    assert TOKENIZER.decode_batch(narrow).to_pylist() == [b"the cat", b""]
+    assert TOKENIZER.decode_batch(narrow[1:]).to_pylist() == [b""]
+
+
+def test_special_tokens_decode_to_their_text() -> None:
+    assert TOKENIZER.decode([0, 1]) == END + "<|pad|>"
+    assert TOKENIZER.token_bytes(0) == END.encode()
+
+
+def test_half_a_character_decodes_to_its_bytes() -> None:
+    ids = TOKENIZER.encode("🙂")[:1]
+    assert TOKENIZER.decode(ids) == "\ufffd"
+    assert "🙂".encode().startswith(TOKENIZER.decode_bytes(ids))
+
+
+@pytest.mark.parametrize("id", [1200, 2**32 - 1, 2**40, -1])
+def test_an_unknown_id_is_an_error(id: int) -> None:
+    with pytest.raises(TokenizerError):
+        TOKENIZER.decode([id])
+    with pytest.raises(TokenizerError):
+        TOKENIZER.token_bytes(id)
+    with pytest.raises(TokenizerError):
+        TOKENIZER.encode_batch(["a"], end_id=id)
+
+
+def test_texts_that_are_none_are_errors() -> None:
+    with pytest.raises(CorpusError):
+        TOKENIZER.encode_batch(["a", None])  # type: ignore[arg-type]
+    with pytest.raises(CorpusError):
+        TOKENIZER.encode_batch([b"\xff"])
+    with pytest.raises(CorpusError):
+        TOKENIZER.encode("\ud800")
+    with pytest.raises(TypeError):
+        TOKENIZER.encode_batch("abc")
+    with pytest.raises(ValueError, match="threads"):
+        TOKENIZER.encode_batch(["abc"], threads=0)
+
+
+def test_what_a_tokenizer_says_of_itself() -> None:
+    assert (TOKENIZER.engine, TOKENIZER.engine_reason, TOKENIZER.pattern) == ("core", None, "gpt2")
+    assert (TOKENIZER.vocab_size, TOKENIZER.id_max) == (1200, 1199)
+    assert TOKENIZER.special_tokens == {END: 0, "<|pad|>": 1}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path: Path, pattern: str | None) -> None:
+    tokenizer = trained(TEXT[:2], pattern, vocab_size=400, special_tokens=SPECIAL)
+    tokenizer.save(tmp_path / "a")
+    loaded = Tokenizer.load(tmp_path / "a")
+    assert loaded.engine_reason is None
+    assert (loaded.digest, loaded.pattern, loaded.special_tokens) == (
+        tokenizer.digest,
+        pattern,
+        tokenizer.special_tokens,
+    )
+    loaded.save(tmp_path / "b")
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.tiktoken"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_tokenizers_gives_the_same_ids(tmp_path: Path, pattern: str | None) -> None:
+    tokenizer = trained(TEXT[:2], pattern, vocab_size=400, special_tokens=SPECIAL)
+    tokenizer.save(tmp_path)
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert {peer.token_to_id(text): text for text in SPECIAL} == {0: END, 1: "<|pad|>"}
+    peer.encode_special_tokens = True
+    for text in TRICKY:
+        assert peer.encode(text).ids == tokenizer.encode(text)
+        assert peer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.slow
+def test_transformers_gives_the_same_ids(tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    TOKENIZER.save(tmp_path, end_of_document=END)
+    peer = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    assert (peer.eos_token, peer.eos_token_id) == (END, 0)
+    for text in TRICKY:
+        assert peer.encode(text, add_special_tokens=False, split_special_tokens=True) == TOKENIZER.encode(text)
+        assert peer.decode(TOKENIZER.encode(text)) == text
+
+
+def test_tiktoken_gives_the_same_ids(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    path = tmp_path / "vocab.tiktoken"
+    (pattern,) = TOKENIZER.steps or ()
+    peer = tiktoken.Encoding(
+        "ours",
+        pat_str=pattern,
+        mergeable_ranks=tiktoken.load.load_tiktoken_bpe(str(path)),
+        special_tokens=TOKENIZER.special_tokens,
+    )
+    again = Tokenizer.load(path, pattern="gpt2", special_tokens=TOKENIZER.special_tokens)
+    for text in TRICKY:
+        assert peer.encode_ordinary(text) == TOKENIZER.encode(text) == again.encode(text)
+    assert again.special_tokens == TOKENIZER.special_tokens
+
+
+def test_a_tiktoken_file_saved_as_a_directory_keeps_its_ids(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "a")
+    ranks = Tokenizer.load(tmp_path / "a/vocab.tiktoken", "gpt2", TOKENIZER.special_tokens)
+    ranks.save(tmp_path / "b")
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "b/tokenizer.json"))
+    peer.encode_special_tokens = True
+    loaded = Tokenizer.load(tmp_path / "b")
+    for text in TRICKY:
+        assert peer.encode(text).ids == loaded.encode(text) == TOKENIZER.encode(text)
+
+
+def test_the_config_names_the_end_of_a_document(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    assert "eos_token" not in json.loads((tmp_path / "tokenizer_config.json").read_text())
+    TOKENIZER.save(tmp_path, end_of_document="<|pad|>")
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["eos_token"] == "<|pad|>"
+    with pytest.raises(ParamsError, match="no special token"):
+        TOKENIZER.save(tmp_path, end_of_document="</s>")
+
+
+def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.jsn").touch()
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json: .*Nearest there: tokenizer\.jsn"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(TokenizerError, match="no such file"):
+        Tokenizer.load(tmp_path / "a/b/c.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no tokens"),
+        (b"YQ== 0\n!! 1\n", "line 2"),
+        (b"YQ== 0\nYg==\n", "line 2"),
+        (b"YQ== 0\nYg== x\n", "line 2"),
+        (b"YQ== 0\nYg== -1\n", "line 2"),
+        (b"YQ== 0\nYg== 99999999999\n", "line 2"),
+        (b"YQ== 0\nYg== 0\n", "line 2"),
+        (b"YQ== 0\nYQ== 1\n", "line 2"),
+    ],
+)
+def test_a_wrong_line_of_a_tiktoken_file_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.tiktoken"
+    path.write_bytes(content)
+    with pytest.raises(TokenizerError, match=message):
+        Tokenizer.load(path, "gpt2")
+
+
+def test_a_tiktoken_file_needs_a_pattern_and_ids_that_do_not_clash(tmp_path: Path) -> None:
+    path = tmp_path / "a.tiktoken"
+    path.write_bytes(b"YQ== 0\nYg== 1\n")
+    with pytest.raises(TokenizerError, match="Give pattern="):
+        Tokenizer.load(path)
+    with pytest.raises(PatternError):
+        Tokenizer.load(path, "gpt3")
+    for special in ({"<a>": 1}, {"<a>": 2, "<b>": 2}, {"": 2}, {"b": 2}, {"\ud800": 2}, {"<a>": -1}):
+        with pytest.raises(TokenizerError):
+            Tokenizer.load(path, "gpt2", special)
+
+
+def test_a_byte_without_a_token_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.tiktoken"
+    path.write_bytes(b"YQ== 0\nYg== 1\n")
+    assert Tokenizer.load(path, "gpt2").encode("abba") == [0, 1, 1, 0]
+    with pytest.raises(TokenizerError):
+        Tokenizer.load(path, "gpt2").encode("abc")

@@ -1,0 +1,7 @@
+"""Where a build leaves what it makes, seen from the project's folder; dvc.yaml names the same places."""
+
+COUNTS_FILE = "data/counts/counts.parquet"
+TOKENIZER_DIRECTORY = "data/tokenizer"
+TOKENS_DIRECTORY = "data/tokens"
+REPORT_FILE = "data/report/report.json"
+SCRATCH_DIRECTORY = ".tokenmill"

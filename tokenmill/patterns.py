@@ -1,0 +1,97 @@
+"""Split patterns by name or as a regex: which steps they are, and whether `tokenizers` reads them alike."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from tokenmill import _core
+from tokenmill.errors import PatternError
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+_ESCAPES = r"""\\[sSdDnrtzA] | \\x[0-7][0-9A-Fa-f] | \\x\{[0-9A-Fa-f]+\} | \\u[0-9A-Fa-f]{4} | \\[!-/:;=?@\[-`{-~]
+    | \\[pP](?:[LMNPSZC]|\{(?:[LMNPSZC][a-z]?
+        |Arabic|Armenian|Cyrillic|Devanagari|Greek|Han|Hangul|Hebrew|Hiragana|Katakana|Latin|Thai)\})"""
+
+# What fancy-regex, which the core runs, and Oniguruma, which tokenizers runs, read alike. Left out as different: ^ and $
+# (ends of lines there), {1,3}+ (not possessive there), {3}? and {,3}, \w and \b (joiners), [[:alpha:]], flags within.
+_ALIKE = re.compile(
+    rf"{_ESCAPES} | \((?!\?) | \(\?(?:i?:|=|!|<=|<!|>) | \{{[0-9]+(?:,[0-9]*)?\}}(?![+?]) | [^\\(\[\]{{}}^$]",
+    re.X | re.S,
+)
+_ALIKE_IN_CLASS = re.compile(rf"{_ESCAPES} | (?!&&|--|~~)[^\\\[\]]", re.X | re.S)
+_CLASS = re.compile(r"\[\^?(?![\]:])")
+
+
+def steps_of(pattern: str | None) -> tuple[str, ...]:
+    """The regexes that a pattern applies one after another; none for None: each document is one pre-token.
+
+    Raises PatternError for a regex that does not compile, and for what looks like a name but is none.
+
+    >>> steps_of("starcoder")[0]
+    '\\\\p{N}'
+    """
+    if pattern is None:
+        return ()
+    named = _core.patterns()
+    if pattern in named:
+        return tuple(named[pattern])
+    if _NAME.fullmatch(pattern):
+        close = difflib.get_close_matches(pattern, named, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise PatternError(f"pattern: there is none called {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
+    if not pattern:
+        raise PatternError("pattern: expected a name, a regex, or None for no split; found an empty one.")
+    _core.split([pattern], "")
+    return (pattern,)
+
+
+def names() -> list[str]:
+    """The named patterns."""
+    return list(_core.patterns())
+
+
+def name_of(steps: Sequence[str]) -> str | None:
+    """The name of a pattern with these steps, if it has one."""
+    return next((name for name, named in _core.patterns().items() if named == list(steps)), None)
+
+
+def first_difference(steps: Sequence[str]) -> str | None:
+    """The first part of the steps that `tokenizers` may read differently; None when they mean the same to both.
+
+    >>> first_difference([r"\\s+|[^\\s$]+"]), first_difference([r"\\p{N}{1,3}+|\\s+$"])
+    (None, '{1,3}+|\\\\s+$')
+    """
+    if name_of(steps):
+        return None
+    return next((different for step in steps if (different := _different(step)) is not None), None)
+
+
+def _different(step: str) -> str | None:
+    letters = re.sub(r"\(\?:|[()]", "", step).casefold()
+    if "(?i" in step and (folded := next((text for text in _folds() if text in letters), None)):
+        return folded
+    at, depth = (4 if step.startswith("(?i)") else 0), 0
+    while at < len(step):
+        if step[at] == "]" and depth:
+            at, depth = at + 1, depth - 1
+        elif opened := _CLASS.match(step, at):
+            at, depth = opened.end(), depth + 1
+        elif (alike := (_ALIKE_IN_CLASS if depth else _ALIKE).match(step, at)) and not _is_reversed(alike[0]):
+            at = alike.end()
+        else:
+            return step[at:]
+    return None
+
+
+@cache
+def _folds() -> list[str]:
+    """Texts that are one character in another case, as ss is ß; without case, only Oniguruma takes one for the other."""
+    return sorted({folded for code in range(0x80, 0xFFFF) if len(folded := chr(code).casefold()) > 1})
+
+
+def _is_reversed(part: str) -> bool:
+    """Whether it is a repetition like {3,1}, which Oniguruma takes for {1,3}."""
+    least, _, most = part.strip("{}").partition(",")
+    return part.startswith("{") and most != "" and int(least) > int(most)

@@ -1,0 +1,82 @@
+"""Documents from memory as Arrow arrays: lists of str or bytes, and any library's string columns."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+import pyarrow as pa
+
+from tokenmill.errors import CorpusError
+
+if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
+    from tokenmill._core import ArrowArray, ArrowStream
+
+Texts: TypeAlias = Union[Sequence[str], Sequence[bytes], "ArrowArray", "ArrowStream"]
+
+
+def text_chunks(texts: Texts) -> list[pa.Array]:
+    """The texts in order, as string or binary arrays; those of an Arrow object are not copied.
+
+    Raises CorpusError for a text that is no Unicode (a lone surrogate), TypeError for what holds no texts. Nulls and bytes
+    that are not UTF-8 are found by the core.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError(f"expected a list of texts; found one {type(texts).__name__}. Put it into a list.")
+    if isinstance(texts, pa.ChunkedArray):
+        chunks = texts.chunks
+    elif isinstance(texts, pa.Array):
+        chunks = [texts]
+    elif hasattr(texts, "__arrow_c_stream__"):
+        chunks = pa.chunked_array(texts).chunks
+    elif hasattr(texts, "__arrow_c_array__"):
+        chunks = [pa.array(texts)]
+    elif isinstance(texts, Sequence):
+        chunks = [_from_list(texts)]
+    else:
+        raise TypeError(f"expected a list of texts or an Arrow array; found {type(texts).__name__}.")
+    return [_plain(chunk) for chunk in chunks]
+
+
+def one_array(texts: Texts) -> pa.Array:
+    """The texts as one array."""
+    chunks = text_chunks(texts)
+    if len(chunks) == 1:
+        return chunks[0]
+    kind = pa.large_binary() if any(_is_binary(chunk) for chunk in chunks) else pa.large_string()
+    return pa.concat_arrays([chunk.cast(kind) for chunk in chunks]) if chunks else pa.array([], kind)
+
+
+def _from_list(texts: Sequence[str] | Sequence[bytes]) -> pa.Array:
+    kind = pa.large_binary() if texts and isinstance(texts[0], bytes) else pa.large_string()
+    try:
+        return pa.array(texts, kind)
+    except UnicodeEncodeError as error:
+        i = next(i for i, text in enumerate(texts) if text == error.object)
+        raise CorpusError(
+            f"text {i}: no Unicode text: lone surrogate at character {error.start}. Decode the text with errors='replace'."
+        ) from None
+    except pa.ArrowTypeError:
+        kinds = sorted({type(text).__name__ for text in texts})
+        raise TypeError(f"expected a list of str or a list of bytes; found {' and '.join(kinds)}.") from None
+
+
+def _plain(chunk: pa.Array) -> pa.Array:
+    """Strings that an encoding hides, plain; another type is a TypeError."""
+    kind = chunk.type
+    if pa.types.is_dictionary(kind):
+        chunk = chunk.dictionary_decode()
+        kind = chunk.type
+    if pa.types.is_binary_view(kind):
+        return chunk.cast(pa.large_binary())
+    if pa.types.is_null(kind) and not len(chunk):
+        return chunk.cast(pa.large_string())
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_binary(chunk) or _is_view(chunk)):
+        raise TypeError(f"expected a column of strings; found {kind}. Pick the text column.")
+    return chunk
+
+
+def _is_binary(chunk: pa.Array) -> bool:
+    return bool(pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type))
+
+
+def _is_view(chunk: pa.Array) -> bool:
+    return bool(pa.types.is_string_view(chunk.type))

@@ -1,0 +1,12 @@
+"""How many threads a call may use."""
+
+import os
+
+
+def threads_or_all(threads: int | None) -> int:
+    """`threads`, or for None as many as this process has cores. Raises ValueError below 1."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads: found {threads}; expected 1 or more, or None for all cores.")
+    return threads

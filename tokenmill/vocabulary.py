@@ -1,0 +1,132 @@
+"""A byte-level BPE tokenizer as plain data, between the file formats and the core."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeGuard
+
+import pyarrow as pa
+
+from tokenmill import _core
+from tokenmill.errors import TokenizerError
+
+ID_MAX = 2**32 - 2
+
+
+class Merge(NamedTuple):
+    """Two ids that become a third; the lowest rank goes first, then the leftmost pair."""
+
+    left: int
+    right: int
+    rank: int
+    token: int
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A token by its text. A special one never comes from text; any other is found wherever its text stands.
+
+    `in_vocab`: model.vocab of tokenizer.json lists it as well.
+    """
+
+    id: int
+    text: str
+    special: bool
+    in_vocab: bool
+
+
+@dataclass(frozen=True)
+class Model:
+    """`tokens`: bytes by id, without the added ones. `steps`: the split pattern. `ignore_merges`: a pre-token that is a
+    token is taken whole, whatever the merges say."""
+
+    tokens: dict[int, bytes]
+    merges: Sequence[Merge]
+    steps: tuple[str, ...]
+    added: tuple[AddedToken, ...]
+    ignore_merges: bool
+
+    def token_bytes(self) -> dict[int, bytes]:
+        """The bytes of every token by id, those of an added one being its text in UTF-8."""
+        return self.tokens | {one.id: one.text.encode() for one in self.added}
+
+
+def encoder_of(model: Model) -> _core.Encoder:
+    """The core's encoder. Raises TokenizerError for a vocabulary that contradicts itself, PatternError for the steps."""
+    ids = pa.array(model.tokens.keys(), pa.uint32())
+    vocabulary = pa.record_batch({"id": ids, "token": pa.array(model.tokens.values(), pa.binary())})
+    columns = zip(*model.merges, strict=True) if model.merges else [()] * len(Merge._fields)
+    merges = [pa.array(column, pa.uint32()) for column in columns]
+    added = pa.record_batch(
+        {
+            "id": pa.array([one.id for one in model.added], pa.uint32()),
+            "token": pa.array([one.text.encode() for one in model.added], pa.binary()),
+            "in_text": pa.array([not one.special for one in model.added], pa.bool_()),
+        }
+    )
+    return _core.Encoder(
+        model.steps, vocabulary, pa.record_batch(merges, names=list(Merge._fields)), added, model.ignore_merges
+    )
+
+
+def digest_of(model: Model) -> str:
+    """The sha256, in hex, of everything that decides ids or bytes: tokens, merges, steps, added tokens, ignore_merges."""
+    order = {rank: i for i, rank in enumerate(sorted({merge.rank for merge in model.merges}))}
+    canonical = {
+        "added": [[one.id, one.text, one.special] for one in sorted(model.added, key=lambda one: one.id)],
+        "ignore_merges": model.ignore_merges,
+        "merges": sorted([order[merge.rank], merge.left, merge.right, merge.token] for merge in model.merges),
+        "steps": model.steps,
+        "tokens": [[id, token.hex()] for id, token in sorted(model.tokens.items())],
+    }
+    return hashlib.sha256(json.dumps(canonical, separators=(",", ":")).encode()).hexdigest()
+
+
+def check_id(id: object, place: str) -> int:
+    """The id, when it is one. Raises TokenizerError that begins with `place`."""
+    if type(id) is not int or not 0 <= id <= ID_MAX:
+        raise TokenizerError(f"{place}: id {id!r:.40}; expected an integer from 0 to {ID_MAX:,}.")
+    return id
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether it can be an added token's text: a str, not empty, without lone surrogates."""
+    return isinstance(value, str) and value != "" and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _characters() -> list[str]:
+    """GPT-2's character for each byte: itself where that is visible, else the next one from 256 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = iter(range(256, 512))
+    return [chr(byte) if byte in visible else chr(next(hidden)) for byte in range(256)]
+
+
+CHARACTERS = _characters()
+_FROM_LATIN = dict(enumerate(CHARACTERS))
+_VISIBLE = {ord(character) for character in CHARACTERS}
+# Codes below 256 that are no byte's character (a blank's, for one) go beyond latin-1, where encoding stops.
+_TO_LATIN = {ord(character): chr(byte) for byte, character in enumerate(CHARACTERS)} | {
+    code: "\uffff" for code in range(256) if code not in _VISIBLE
+}
+
+
+def characters_of(token: bytes) -> str:
+    """Bytes in the byte-level alphabet.
+
+    >>> characters_of(b" the")
+    'Ġthe'
+    """
+    return token.decode("latin-1").translate(_FROM_LATIN)
+
+
+def bytes_of(characters: str) -> bytes | None:
+    """The bytes that a text of the byte-level alphabet stands for; None for a text with other characters.
+
+    >>> bytes_of("Ġthe"), bytes_of("▁the")
+    (b' the', None)
+    """
+    try:
+        return characters.translate(_TO_LATIN).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
