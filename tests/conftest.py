@@ -18,6 +18,7 @@ SHARED = REPOSITORY.parent / "shared"
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.pop("PREFECT_API_URL", None)
 
 DOCUMENTS = {
     "a.jsonl": ["the cat sat on the mat", "the dog sat on the log", ""],

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Environment of a Prefect that knows no server."""
-    return {"PREFECT_HOME": str(tmp_path_factory.mktemp("prefect")), "PREFECT_API_URL": ""}
+    return {"PREFECT_HOME": str(tmp_path_factory.mktemp("prefect"))}
 
 
 def runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:
