@@ -30,7 +30,7 @@ def count(root: Path, source: Source, pattern: str | None, memory_mb_max: int, r
     pre_tokenizer_of(steps_of(pattern))  # a regex that other libraries would read otherwise is refused before any work
     shards = find_shards(root, source.glob)
     with tempfile.TemporaryDirectory(prefix="count-", dir=_scratch(root)) as parts:
-        with progress("count", sum(shard.n_bytes for shard in shards) / 1e6, "MB") as advance:
+        with progress("count", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
             do = partial(
                 count_unit,
                 source=source,

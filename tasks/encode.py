@@ -34,7 +34,7 @@ def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> S
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
     end_id = None if params.end_of_document is None else tokenizer.special_tokens[params.end_of_document]
     with write_directory(root / TOKENS_DIRECTORY) as directory:
-        with progress("encode", sum(shard.n_bytes for shard in shards) / 1e6, "MB") as advance:
+        with progress("encode", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
             do = partial(
                 encode_unit,
                 source=source,

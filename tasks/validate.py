@@ -47,7 +47,7 @@ def validate(root: Path, source: Source, sample_documents: int, run_units: RunUn
     _check_manifest(manifest, shards, tokenizer)
     judge = Judge(tokenizer, _reference(root / TOKENIZER_DIRECTORY), manifest.end_of_document_id, sample_documents)
     entries = {shard.source.name: shard for shard in manifest.shards}
-    with progress("validate", sum(shard.n_bytes for shard in shards) / 1e6, "MB") as advance:
+    with progress("validate", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
         do = partial(validate_unit, root=root, source=source, judge=judge, entries=entries, advance=advance)
         n_sampled = sum(run_units("validate", do, shards))
     _write_report(root, manifest, tokenizer, n_sampled)

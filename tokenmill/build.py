@@ -63,6 +63,7 @@ def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits)
             f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`."
         )
     refuse_stale_core()
+    _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
     return Build(path.parent, load_params(path), only, force, run_units)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,8 @@ def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[S
 
     server.quiet_environment()
     server.end_orphan(root)
+    if not os.environ.get("PREFECT_API_URL"):
+        say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
     from flows.build import build, threads
 
     flow = build.with_options(task_runner=threads(workers))

@@ -1,0 +1,41 @@
+"""Ctrl-C ends a long call of the core in a real process."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PREPARE = """
+import pyarrow as pa
+from tokenmill import _core
+words = pa.array([" ".join(f"w{i * j}" for i in range(2000)) for j in range(4000)])
+steps = _core.patterns()["gpt2"]
+counter = _core.Counter(steps)
+letters = pa.record_batch({"id": pa.array(range(256), pa.uint32()), "token": [bytes([i]) for i in range(256)]})
+none = pa.record_batch({name: pa.array([], pa.uint32()) for name in ("left", "right", "rank", "token")})
+added = pa.record_batch({"id": pa.array([], pa.uint32()), "token": pa.array([], pa.binary()), "in_text": pa.array([], pa.bool_())})
+encoder = _core.Encoder(steps, letters, none, added, False)
+print("ready", flush=True)
+"""
+CALLS = {
+    "count": "while True: counter.update(words, 1)",
+    "encode": "while True: encoder.encode_batch(words, 2)",
+    "train": "_core.train(words, pa.array([1] * len(words), pa.uint64()), 10**6, 1, None, [], 1, None)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", CALLS)
+def test_ctrl_c_ends_the_call_with_keyboard_interrupt(call: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREPARE + CALLS[call]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert said.rstrip().endswith(("KeyboardInterrupt", "KeyboardInterrupt: the call was stopped"))
