@@ -84,6 +84,7 @@ def test_two_clean_builds_give_the_same_lock_and_the_same_bytes(new_project: Cal
     assert (one.root / "dvc.lock").read_bytes() == (two.root / "dvc.lock").read_bytes()
 
 
+@pytest.mark.slow
 def test_after_a_build_dvc_repro_does_nothing_and_the_other_way_round(new_project: Callable[[str], Project]) -> None:
     one, two = new_project("one"), new_project("two")
     one.build()

@@ -46,6 +46,7 @@ def test_tricky_texts_are_cut_as_tokenizers_cuts_them(name: str) -> None:
         assert _core.split(_core.patterns()[name], text) == judged(name, text), repr(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_short_text_over_white_space_and_a_letter_is_cut_as_tokenizers_cuts_it(name: str) -> None:
     for n_characters in range(1, 6):

@@ -119,6 +119,7 @@ def test_a_published_tokenizer_survives_saving(tmp_path: Path, name: str) -> Non
     assert {text: peer.token_to_id(text) for text in again.special_tokens} == again.special_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
 def test_a_published_tiktoken_file_saved_as_a_directory_keeps_its_ids(tmp_path: Path, name: str) -> None:
     ours = Tokenizer.load(TOKENIZERS / name / f"{name}.tiktoken", IN_CORE[name], SPECIAL[name])
