@@ -16,6 +16,7 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from benchmarks.corpus import ENGLISH, ROOT, documents, lines
 from benchmarks.one import END, TASKS, VOCAB_SIZE
@@ -58,17 +59,17 @@ def _write_documents(path: Path, mb: int) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
-def _measure(task: str, tool: str, file: Path) -> dict[str, object]:
+def _measure(task: str, tool: str, file: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.one", task, tool, str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"failed": f"exit {done.returncode}: {last}"}
-    measured: dict[str, object] = json.loads(done.stdout.splitlines()[-1])  # gigatoken prints what it does
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # gigatoken prints what it does
     return measured
 
 
-def _print(task: str, n_bytes: int, found: dict[str, list[dict[str, object]]]) -> None:
+def _print(task: str, n_bytes: int, found: dict[str, list[dict[str, Any]]]) -> None:
     head = {"count": "count", "train": f"train, vocab_size {VOCAB_SIZE:,}", "encode": "encode, vocab_size 32,768"}[task]
     print(f"\n{head}: {n_bytes / 1e6:.1f} MB of text, one core; median of {len(found['tokenmill'])} (lowest – highest)")
     own = _seconds(found["tokenmill"])
@@ -85,21 +86,21 @@ def _print(task: str, n_bytes: int, found: dict[str, list[dict[str, object]]]) -
         seconds = _seconds(runs)
         middle = statistics.median(seconds)
         ratio = middle / statistics.median(own)
-        peak = statistics.median(run["peak_mb"] for run in runs)  # type: ignore
+        peak = statistics.median(run["peak_mb"] for run in runs)
         print(
             f"  {tool:<11} {middle:7.2f} s ({min(seconds):.2f} – {max(seconds):.2f})  {n_bytes / 1e6 / middle:7.1f} MB/s  "
             f"{ratio:5.1f} × tokenmill's time  peak {peak:5.0f} MB{_again(task, n_bytes, runs)}  {answer}"
         )
 
 
-def _again(task: str, n_bytes: int, runs: list[dict[str, object]]) -> str:
+def _again(task: str, n_bytes: int, runs: list[dict[str, Any]]) -> str:
     if task != "encode":
         return ""
-    return f"  again {n_bytes / 1e6 / statistics.median(run['seconds'][1] for run in runs):6.1f} MB/s"  # type: ignore
+    return f"  again {n_bytes / 1e6 / statistics.median(run['seconds'][1] for run in runs):6.1f} MB/s"
 
 
-def _seconds(runs: list[dict[str, object]]) -> list[float]:
-    return [run["seconds"][0] for run in runs if "seconds" in run]  # type: ignore
+def _seconds(runs: list[dict[str, Any]]) -> list[float]:
+    return [run["seconds"][0] for run in runs if "seconds" in run]
 
 
 def _say_where() -> None:
