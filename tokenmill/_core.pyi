@@ -7,7 +7,7 @@ Symbols of training: 0..255 are the bytes in the order of `byte_order()`, from 2
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 class ArrowArray(Protocol):
     """A string, large_string, binary or large_binary array without nulls, of any Arrow library."""
@@ -31,6 +31,7 @@ def interrupt(on: bool) -> None:
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
 
+@final
 class Counter:
     """Counts of pre-tokens."""
     def __init__(self, steps: Sequence[str]) -> None: ...
@@ -57,6 +58,7 @@ def train(
     `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then.
     """
 
+@final
 class Encoder:
     """BPE by integer pairs. `vocabulary`: record batch `id: uint32, token: binary`; `merges`: record batch
     `left: uint32, right: uint32, rank: uint32, token: uint32` (ids); lowest rank first, then the leftmost.
