@@ -4,6 +4,7 @@ It is started by Prefect, as a process of its own, when no PREFECT_API_URL is se
 written yet (of 202 task runs, 24 to 57 were kept), so a build waits until its task runs are settled.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -16,6 +17,7 @@ from tokenmill.layout import SCRATCH_DIRECTORY
 
 _RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
+_PAGE_RUNS = 200  # what a server gives at once
 
 
 def quiet_environment() -> None:
@@ -49,10 +51,11 @@ def end_orphan(root: Path) -> None:
         return
     left = _process(record["pid"], record["started"])
     if left and not _process(record["owner"], record["owner_started"]) and _is_server(left):
-        left.terminate()
-        _gone, alive = psutil.wait_procs([left], timeout=5)
-        for process in alive:
-            process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
+            left.terminate()
+            _gone, alive = psutil.wait_procs([left], timeout=5)
+            for process in alive:
+                process.kill()
     (root / _RECORD).unlink(missing_ok=True)
 
 
@@ -60,16 +63,21 @@ def settle(n_task_runs: int) -> None:
     """Waits until the embedded server has written the end of so many task runs, or of all it knows, of its latest flow run."""
     if not any(_is_server(child) for child in psutil.Process().children()):
         return
+    import httpx
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas import TaskRun
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
     from prefect.client.schemas.sorting import FlowRunSort
 
     end_s = time.monotonic() + _SETTLE_S_MAX
-    with get_client(sync_client=True) as client:
+    # A server that has gone away, as after Ctrl-C in its terminal, has nothing left to wait for.
+    with contextlib.suppress(httpx.HTTPError), get_client(sync_client=True) as client:
         latest = client.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
         while latest and time.monotonic() < end_s:
             its_runs = FlowRunFilter(id=FlowRunFilterId(any_=[latest[0].id]))
-            runs = client.read_task_runs(flow_run_filter=its_runs)
+            runs: list[TaskRun] = []
+            while page := client.read_task_runs(flow_run_filter=its_runs, limit=_PAGE_RUNS, offset=len(runs)):
+                runs += page
             if len(runs) >= n_task_runs and all(run.state is not None and run.state.is_final() for run in runs):
                 return
             time.sleep(0.5)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tokenmill.checks import aligned, check_against, check_span
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus import Batch, Shard, find_shards, read_batches
 from tokenmill.counts import read_counts
-from tokenmill.dataset import read_tokens
+from tokenmill.dataset import id_type, read_tokens
 from tokenmill.errors import ValidationError
 from tokenmill.files import sha256_file, write_atomic
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
@@ -44,7 +45,9 @@ def validate(root: Path, source: Source, sample_documents: int, run_units: RunUn
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     shards = find_shards(root, source.glob)
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
-    _check_manifest(manifest, shards, tokenizer)
+    directory = root / TOKENS_DIRECTORY
+    files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
+    _check_manifest(manifest, shards, files, tokenizer)
     judge = Judge(tokenizer, _reference(root / TOKENIZER_DIRECTORY), manifest.end_of_document_id, sample_documents)
     entries = {shard.source.name: shard for shard in manifest.shards}
     with progress("validate", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
@@ -96,12 +99,29 @@ def validate_unit(
     return n_sampled
 
 
-def _check_manifest(manifest: Manifest, shards: list[Shard], tokenizer: Tokenizer) -> None:
-    """The manifest speaks of these shards and this tokenizer, and its sums are the sums of its entries."""
+def _check_manifest(manifest: Manifest, shards: list[Shard], files: list[str], tokenizer: Tokenizer) -> None:
+    """The manifest speaks of these shards, files and tokenizer, and its sums are the sums of its entries."""
     if manifest.tokenizer_digest != tokenizer.digest:
         raise ValidationError(
             f"manifest.json: the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; "
             f"{TOKENIZER_DIRECTORY} holds {tokenizer.digest[:16]}…. Run `tokenmill build`."
+        )
+    shape = (str(id_type(tokenizer.id_max)), tokenizer.id_max)
+    if (manifest.id_type, manifest.id_max) != shape:
+        raise ValidationError(
+            f"manifest.json: id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}. "
+            "Run `tokenmill build --force`."
+        )
+    if manifest.end_of_document_id not in (None, *tokenizer.special_tokens.values()):
+        raise ValidationError(
+            f"manifest.json: end_of_document_id: {manifest.end_of_document_id} is no special token of the tokenizer. "
+            "Run `tokenmill build --force`."
+        )
+    named, found = sorted(shard.name for shard in manifest.shards), sorted(files)
+    if named != found:
+        raise ValidationError(
+            f"manifest.json: names {len(named)} files, {TOKENS_DIRECTORY} holds {len(found)}; the first that differs: "
+            f"{next(a or b for a, b in zip_longest(named, found) if a != b)}. Run `tokenmill build --force`."
         )
     listed, there = {shard.source.name for shard in manifest.shards}, {shard.name for shard in shards}
     if listed != there:

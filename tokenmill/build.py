@@ -65,7 +65,13 @@ def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits)
     refuse_stale_core()
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
-    return Build(path.parent, load_params(path), only, force, run_units)
+    build = Build(path.parent, load_params(path), only, force, run_units)
+    if build.memory_mb_max_unit < 1:
+        raise ParamsError(
+            f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
+            f"{build.workers} workers. Raise it, or lower run.workers."
+        )
+    return build
 
 
 def settle(root: Path, stage: str) -> StageSummary | None:

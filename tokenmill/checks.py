@@ -47,7 +47,10 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
     Raises ValidationError with the first row that is wrong.
     """
     names = span.documents.ids
-    if names is not None:
+    if names is None:
+        rows = pa.array(range(span.first_row, span.first_row + span.tokens.num_rows), pa.int64())
+        _all_equal(span, span.tokens["id"], rows, "id")
+    else:
         _all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
     _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
     input_ids = span.tokens["input_ids"]
@@ -87,7 +90,7 @@ def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]
 
 
 def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id: int | None) -> None:
-    values = input_ids.flatten()
+    values = input_ids.flatten().cast(pa.uint32())
     if len(values) and pc.max(values).as_py() > tokenizer.id_max:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
         raise ValidationError(
@@ -127,7 +130,10 @@ def _row_of_value(lists: pa.ListArray, at: int) -> int:
 def _all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> None:
     if found.equals(expected):
         return
-    i = pc.index(pc.equal(found, expected), False).as_py()
-    raise ValidationError(
-        f"{span.shard}: row {span.first_row + i}: {what}: found {found[i].as_py()!r:.80}, expected {expected[i].as_py()!r:.80}."
-    )
+    i = pc.index(pc.fill_null(pc.equal(found, expected), False), False).as_py()
+    one, other = found[i].as_py(), expected[i].as_py()
+    place = ""
+    if isinstance(one, bytes | str) and isinstance(other, bytes | str):
+        at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+        one, other, place = one[at : at + 20], other[at : at + 20], f" from {at} on"
+    raise ValidationError(f"{span.shard}: row {span.first_row + i}: {what}{place}: found {one!r}, expected {other!r}.")

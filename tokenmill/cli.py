@@ -31,6 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TokenmillError as error:
         print(f"tokenmill: error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
+    except OSError as error:
+        print(
+            f"tokenmill: error: {error.filename or 'a file'}: {error.strerror or error}. Mend that and build again.",
+            file=sys.stderr,
+        )
+        return EXIT_USER_ERROR
     except KeyboardInterrupt:
         print("tokenmill: interrupted. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -79,11 +85,12 @@ def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[S
     from flows.build import build, threads
 
     flow = build.with_options(task_runner=threads(workers))
-    summaries: list[StageSummary] = []
     try:
-        summaries = flow(str(root), only, force)
-    finally:
-        server.settle(sum(summary.n_units or 0 for summary in summaries))
+        summaries: list[StageSummary] = flow(str(root), only, force)
+    except TokenmillError:
+        server.settle(0)
+        raise
+    server.settle(sum(summary.n_units or 0 for summary in summaries))
     return summaries
 
 

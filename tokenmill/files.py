@@ -34,7 +34,8 @@ def write_directory(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{path.name}.*.partial"):
-        if not _is_alive(left.name.split(".")[-2]):
+        # One with our own id was left by another process: in a container the ids are the same each time.
+        if (pid := left.name.split(".")[-2]) == str(os.getpid()) or not _is_alive(pid):
             shutil.rmtree(left)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     partial.mkdir()

@@ -216,6 +216,9 @@ impl Encoder {
 
     /// Merges a pre-token of `text`; a byte without a token is named with its place in the text.
     fn merge_at(&self, text: &str, piece: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<()> {
+        if piece.len() >= u32::MAX as usize {
+            return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", piece.len())));
+        }
         self.merge(piece, scratch, out).map_err(|at| {
             let offset = piece.as_ptr().addr() - text.as_ptr().addr() + at;
             CoreError::Tokenizer(format!(

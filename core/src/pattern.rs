@@ -89,7 +89,7 @@ fn split_by(steps: &[Step], text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) 
     let mut n_found = 0_u32;
     step.each_match(text, |from, to| {
         n_found = n_found.wrapping_add(1);
-        if n_found % 4096 == 0 {
+        if n_found.is_multiple_of(4096) {
             stop.check()?;
         }
         for piece in [&text[end..from], &text[from..to]] {

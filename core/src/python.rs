@@ -171,7 +171,7 @@ impl Counter {
             },
             || Ok(()),
         )?;
-        Ok(PyTable::try_new(batches, counts_schema())?.into_pyarrow(py)?)
+        PyTable::try_new(batches, counts_schema())?.into_pyarrow(py)
     }
 }
 
@@ -270,7 +270,7 @@ fn train<'py>(
     let merges = long(py, work, show)?;
     show()?;
     let schema = merges.schema();
-    Ok(PyTable::try_new(vec![merges], schema)?.into_pyarrow(py)?)
+    PyTable::try_new(vec![merges], schema)?.into_pyarrow(py)
 }
 
 /// A column of a record batch, as unsigned 32-bit integers.
