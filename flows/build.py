@@ -6,13 +6,14 @@ from typing import Any, TypeVar, cast
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows import server
 from flows.recipe import run_stages
 from tokenmill import _core
-from tokenmill.build import start
+from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, start
 from tokenmill.console import StageSummary
 from tokenmill.corpus import Shard
 from tokenmill.params import PARAMS_FILE
@@ -40,7 +41,14 @@ def build(project: str = ".", only: str | None = None, force: bool = False) -> l
     """
     root = Path(project)
     server.remember_embedded(root)
-    return run_stages(start(root / PARAMS_FILE, only, force, map_tasks))
+    try:
+        return run_stages(start(root / PARAMS_FILE, only, force, map_tasks))
+    except KeyboardInterrupt:
+        server.leave_in_time(EXIT_INTERRUPTED)
+        raise
+    except TerminationSignal:
+        server.leave_in_time(EXIT_TERMINATED)
+        raise
 
 
 def map_tasks(stage: str, do: Callable[[Shard], T], units: Sequence[Shard]) -> list[T]:

@@ -7,16 +7,19 @@ written yet (of 202 task runs, 24 to 57 were kept), so a build waits until its t
 import contextlib
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
 import psutil
 
+from tokenmill.console import say
 from tokenmill.files import write_atomic
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 _RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
+_LEAVE_S = 5.0
 _PAGE_RUNS = 200  # what a server gives at once
 
 
@@ -81,6 +84,28 @@ def settle(n_task_runs: int) -> None:
             if len(runs) >= n_task_runs and all(run.state is not None and run.state.is_final() for run in runs):
                 return
             time.sleep(0.5)
+
+
+def leave_in_time(code: int) -> None:
+    """Ends this process with `code` in a few seconds, if Prefect has not let it end by then.
+
+    Ctrl-C in a terminal also ends the embedded server, and Prefect would try for minutes to tell it of the interruption.
+    The build has cleaned up behind itself by now. Without an embedded server Prefect is left to end as it does.
+    """
+    children = [child for child in psutil.Process().children() if _is_server(child)]
+    if os.environ.get("PREFECT_API_URL"):
+        return
+
+    def leave() -> None:
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.terminate()
+        say("tokenmill: interrupted. Run `tokenmill build` to go on.")
+        os._exit(code)
+
+    timer = threading.Timer(_LEAVE_S, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def _is_server(process: psutil.Process) -> bool:

@@ -97,13 +97,17 @@ def said(project: Project) -> Path:
     return project.root / "stderr.txt"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("send", "number", "code"),
+    [(os.kill, signal.SIGINT, 130), (os.killpg, signal.SIGINT, 130), (os.kill, signal.SIGTERM, 143)],
+    ids=["interrupt", "Ctrl-C in a terminal, which reaches the server, too", "terminate"],
+)
 def test_a_signal_ends_the_build_with_its_code_and_leaves_nothing_behind(
-    project: Project, home: dict[str, str], number: int, code: int
+    project: Project, home: dict[str, str], send: Callable[[int, int], None], number: int, code: int
 ) -> None:
     before = servers()
     process = _start(project, home)
-    os.kill(process.pid, number)
+    send(process.pid, number)
     assert process.wait(timeout=60) == code
     words = said(project).read_text(encoding="utf-8")
     assert "Traceback" not in words

@@ -13,6 +13,9 @@ from tokenmill.params import PARAMS_FILE, Params, load_params
 from tokenmill.sources import sources_hash
 from tokenmill.units import RunUnits, n_workers
 
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
 STAGES = ("count", "train-vocab", "encode", "validate")
 
 _READS_DATA = ("count", "encode", "validate")

@@ -16,8 +16,6 @@ from tokenmill.params import PARAMS_FILE
 from tokenmill.versions import quiet_environment
 
 EXIT_USER_ERROR = 2
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Ctrl-C or a termination signal."""
     asked = _parser().parse_args(arguments)
     quiet_environment()
+    from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
+
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _build(asked.params, asked.only, asked.force)
