@@ -15,8 +15,8 @@ from flows.recipe import run_stages
 from tokenmill import _core
 from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, start
 from tokenmill.console import StageSummary
-from tokenmill.corpus import Shard
-from tokenmill.params import PARAMS_FILE
+from tokenmill.layout import PARAMS_FILE
+from tokenmill.shards import Shard
 from tokenmill.units import n_workers
 
 T = TypeVar("T")

@@ -106,7 +106,8 @@ def test_an_input_that_changes_while_its_stage_runs_is_not_recorded(project: Pro
     from tokenmill import versions
     from tokenmill.errors import VersionsError
 
-    with pytest.raises(VersionsError, match="changed while the stage ran"), versions.recording(project.root, "count"):
+    changed = pytest.raises(VersionsError, match="changed while the stage ran")
+    with changed, versions.opened(project.root, "count") as stage, stage.recording():
         (project.root / "data/counts").mkdir(parents=True)
         (project.root / "data/counts/counts.parquet").touch()
         _append(project.root / "data/raw/a.jsonl", _line(id="x", text="more"))

@@ -1,5 +1,6 @@
 """tokenmill: from a corpus of documents to a versioned tokenizer and a token dataset, proved right.
 
+>>> from tokenmill import Counter, train_vocab
 >>> counter = Counter(pattern="gpt2")
 >>> counter.update(["the cat sat on the mat", "the dog sat on the log"])
 >>> tokenizer = train_vocab(counter.finish(), vocab_size=270, pattern="gpt2", special_tokens=["<|endoftext|>"])
@@ -7,10 +8,28 @@
 'the cat'
 """
 
-from tokenmill.counts import Counter
-from tokenmill.tokenizer import Tokenizer
-from tokenmill.training import train_vocab
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenmill.counts import Counter
+    from tokenmill.tokenizer import Tokenizer
+    from tokenmill.training import train_vocab
 
 __version__ = "0.1.0"
 
 __all__ = ["Counter", "Tokenizer", "__version__", "train_vocab"]
+
+_HOMES = {"Counter": "counts", "Tokenizer": "tokenizer", "train_vocab": "training"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used: pyarrow takes 0.2 s, which a build with nothing to do can do without."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tokenmill' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"tokenmill.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

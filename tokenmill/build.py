@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tokenmill import _core, versions
 from tokenmill.console import StageSummary
-from tokenmill.corpus import find_shards
 from tokenmill.errors import ParamsError, TokenmillError
-from tokenmill.params import PARAMS_FILE, Params, load_params
+from tokenmill.layout import PARAMS_FILE
+from tokenmill.params import Params, load_params
+from tokenmill.shards import find_shards
 from tokenmill.sources import sources_hash
 from tokenmill.units import RunUnits, n_workers
 
@@ -32,6 +33,11 @@ class Build:
     run_units: RunUnits
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages asked for, in order."""
+        return STAGES if self.only is None else (self.only,)
+
+    @property
     def workers(self) -> int:
         """Units at work at the same time."""
         return n_workers(self.params.run.workers)
@@ -41,19 +47,20 @@ class Build:
         """What one unit's counter may hold."""
         return self.params.run.memory_mb_max // self.workers
 
-    def stage(self, name: str, run: Callable[[], StageSummary]) -> list[StageSummary]:
+    def stage(self, name: str, run: Callable[["Build"], StageSummary]) -> list[StageSummary]:
         """Sees to it that a stage's outputs are those of its inputs; what comes back is what was done, if anything."""
-        if self.only not in (None, name):
+        if name not in self.stages:
             return []
         if under_dvc():
-            return [run()]
-        if not self.force:
-            settled = settle(self.root, name)
-            if settled:
-                return [settled]
-        _refuse_unseen_shards(self.root, name, self.params.source.glob)
-        with versions.recording(self.root, name):
-            return [run()]
+            return [run(self)]
+        with versions.opened(self.root, name) as stage:
+            if not self.force:
+                settled = _settle(stage, name)
+                if settled:
+                    return [settled]
+            _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
+            with stage.recording():
+                return [run(self)]
 
 
 def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits) -> Build:
@@ -77,28 +84,27 @@ def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits)
     return build
 
 
-def settle(root: Path, stage: str) -> StageSummary | None:
-    """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run."""
-    match versions.state(root, stage):
-        case "current":
-            return StageSummary(stage, "up to date")
-        case "frozen":
-            return StageSummary(stage, "frozen")
-        case "stale":
-            return StageSummary(stage, "restored") if versions.restore(root, stage) else None
-
-
-def settle_all(build: Build) -> list[StageSummary] | None:
-    """The summaries of a build in which no stage has to run; None as soon as one has to."""
-    if build.force or under_dvc():
-        return None
-    summaries = []
-    for stage in STAGES if build.only is None else (build.only,):
-        settled = settle(build.root, stage)
+def settle_first(build: Build) -> list[StageSummary]:
+    """What happened to the stages before the first that has to run."""
+    summaries: list[StageSummary] = []
+    for stage in () if build.force else build.stages:
+        with versions.opened(build.root, stage) as opened:
+            settled = _settle(opened, stage)
         if settled is None:
-            return None
+            break
         summaries.append(settled)
     return summaries
+
+
+def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
+    """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run."""
+    match stage.state():
+        case "current":
+            return StageSummary(name, "up to date")
+        case "frozen":
+            return StageSummary(name, "frozen")
+        case "stale":
+            return StageSummary(name, "restored") if stage.restore() else None
 
 
 def under_dvc() -> bool:
@@ -113,16 +119,16 @@ def refuse_stale_core() -> None:
         raise TokenmillError("tokenmill._core was compiled from other sources than those in core/. Run `make core`.")
 
 
-def _refuse_unseen_shards(root: Path, stage: str, globs: list[str]) -> None:
+def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: list[str]) -> None:
     """Raises ParamsError for a shard that DVC would not see change: one outside the stage's dependencies."""
-    if stage not in _READS_DATA:
+    if name not in _READS_DATA:
         return
-    dependencies = versions.data_dependencies(root, stage)
+    dependencies = stage.data_dependencies()
     for shard in find_shards(root, globs):
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
         if not any(path.is_relative_to(dependency) for dependency in dependencies):
             folder = Path(shard.name).parent
             raise ParamsError(
-                f"dvc.yaml: stage {stage}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
+                f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
                 f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
             )

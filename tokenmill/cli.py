@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import gc
 import os
 import signal
 import sys
@@ -12,15 +13,18 @@ from types import FrameType
 import tokenmill
 from tokenmill.console import StageSummary, say, table
 from tokenmill.errors import ParamsError, TokenmillError
-from tokenmill.params import PARAMS_FILE
+from tokenmill.layout import PARAMS_FILE
 from tokenmill.versions import quiet_environment
 
 EXIT_USER_ERROR = 2
+
+_GARBAGE_EVERY = 200_000  # objects made between two looks for cycles; importing makes many and drops none
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
     Ctrl-C or a termination signal."""
+    gc.set_threshold(_GARBAGE_EVERY)
     asked = _parser().parse_args(arguments)
     quiet_environment()
     from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
@@ -55,23 +59,20 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _build(params: Path | None, only: str | None, force: bool) -> None:
-    from tokenmill.build import settle_all, start, under_dvc
-    from tokenmill.units import n_workers, run_in_threads
+    from flows.recipe import run_stages
+    from tokenmill.build import settle_first, start, under_dvc
+    from tokenmill.units import run_in_threads
 
-    path = params or _find_params()
-    build = start(path, only, force, run_in_threads(1))
-    workers = n_workers(build.params.run.workers)
-    settled = settle_all(build)
-    if settled is not None:
-        if all(summary.action == "up to date" for summary in settled):
-            say("Nothing to do: every stage is up to date.")
-        table(settled)
-    elif build.params.run.engine == "threads" and not under_dvc():
-        table(_run_flow(build.root, workers, only, force))
+    build = start(params or _find_params(), only, force, run_in_threads(1))
+    if under_dvc() or build.params.run.engine == "inline":
+        summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
     else:
-        from flows.recipe import run_stages
-
-        table(run_stages(dataclasses.replace(build, run_units=run_in_threads(workers))))
+        summaries = settle_first(build)
+        if len(summaries) < len(build.stages):
+            summaries += _run_flow(build.root, build.workers, only, force)[len(summaries) :]
+    if all(summary.action == "up to date" for summary in summaries):
+        say("Nothing to do: every stage is up to date.")
+    table(summaries)
 
 
 def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[StageSummary]:

@@ -1,5 +1,6 @@
-"""Where a build leaves what it makes, seen from the project's folder; dvc.yaml names the same places."""
+"""Where a project has its parameters and a build leaves what it makes, seen from the project's folder."""
 
+PARAMS_FILE = "params.yaml"
 COUNTS_FILE = "data/counts/counts.parquet"
 TOKENIZER_DIRECTORY = "data/tokenizer"
 TOKENS_DIRECTORY = "data/tokens"

@@ -8,7 +8,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tokenmill.errors import ParamsError
 
-PARAMS_FILE = "params.yaml"
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
 from tokenmill import _core
-from tokenmill.corpus import Shard
+from tokenmill.shards import Shard
 
 T = TypeVar("T")
 

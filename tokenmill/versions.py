@@ -26,73 +26,77 @@ def quiet_environment() -> None:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
 
-def state(root: Path, stage: str) -> State:
-    """Whether the stage's outputs belong to its dependencies and parameters as they are now.
+class Stage:
+    """One stage of the project's dvc.yaml, as `opened` yields it. All methods raise VersionsError."""
 
-    "frozen" is DVC's word for a stage that is not to run; its staleness is not looked at. Raises VersionsError.
-    """
-    with _repository(root) as repo:
-        if _stage(repo, stage).frozen:
+    def __init__(self, repo: Any, name: str) -> None:
+        self._repo = repo
+        self._name = name
+        self._stage = _load(repo, name)
+
+    def state(self) -> State:
+        """Whether the stage's outputs belong to its dependencies and parameters as they are now.
+
+        "frozen" is DVC's word for a stage that is not to run; its staleness is not looked at.
+        """
+        if self._stage.frozen:
             return "frozen"
-        return "stale" if repo.status(targets=[f"{_pipeline(root)}:{stage}"]) else "current"
+        with self._repo.lock:
+            return "stale" if self._stage.status(check_updates=True) else "current"
 
+    def restore(self) -> bool:
+        """Brings the outputs back from DVC's run cache, if the stage has run with these inputs before, and records it."""
+        from dvc.stage.cache import RunCacheNotFoundError
 
-def restore(root: Path, stage: str) -> bool:
-    """Brings the stage's outputs back from DVC's run cache, if it has run with these inputs before, and records it."""
-    from dvc.stage.cache import RunCacheNotFoundError
-
-    with _repository(root) as repo:
-        loaded = _stage(repo, stage)
         try:
-            with repo.lock:
-                repo.stage_cache.restore(loaded)
+            with self._repo.lock:
+                self._repo.stage_cache.restore(self._stage)
         except RunCacheNotFoundError:
             return False
         except FileNotFoundError:  # the run is known, its outputs have left the cache
             return False
-        repo.commit(f"{_pipeline(root)}:{stage}", force=True)
-    return True
+        self._repo.commit(f"{_pipeline(self._repo.root_dir)}:{self._name}", force=True)
+        return True
 
+    def data_dependencies(self) -> list[Path]:
+        """The absolute paths that dvc.yaml names as dependencies, but for parameters."""
+        return [Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)]
 
-@contextmanager
-def recording(root: Path, stage: str) -> Iterator[None]:
-    """Removes the stage's outputs, lets the block make them, and records them with the inputs they were made from.
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Removes the outputs, lets the block make them, and records them with the inputs they were made from.
 
-    Raises VersionsError, and records nothing, when an input changed while the block ran.
-    """
-    with _repository(root) as repo:
-        pinned = _stage(repo, stage)
-        with repo.lock:
-            _save_dependencies(pinned)
-            pinned.remove_outs(ignore_remove=False, force=False)
-    yield
-    with _repository(root) as repo:
-        fresh = _stage(repo, stage)
-        with repo.lock:
+        Raises VersionsError, and records nothing, when an input changed while the block ran.
+        """
+        with self._repo.lock:
+            _save_dependencies(self._stage)
+            self._stage.remove_outs(ignore_remove=False, force=False)
+        yield
+        fresh = _load(self._repo, self._name)
+        with self._repo.lock:
             _save_dependencies(fresh)
             changed = [
                 str(before)
-                for before, after in zip(pinned.deps, fresh.deps, strict=True)
+                for before, after in zip(self._stage.deps, fresh.deps, strict=True)
                 if before.hash_info != after.hash_info
             ]
             if changed:
                 raise VersionsError(
-                    f"stage {stage}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
+                    f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
                     "Run `tokenmill build` again when the inputs are at rest."
                 )
             fresh.save_outs()
             fresh.md5 = fresh.compute_md5()
-            repo.stage_cache.save(fresh)
+            self._repo.stage_cache.save(fresh)
             fresh.commit()
             fresh.dump(update_pipeline=False)
 
 
-def data_dependencies(root: Path, stage: str) -> list[Path]:
-    """The absolute paths that dvc.yaml names as the stage's dependencies, but for parameters."""
+@contextmanager
+def opened(root: Path, stage: str) -> Iterator[Stage]:
+    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block."""
     with _repository(root) as repo:
-        return [
-            Path(dep.fs_path) for dep in _stage(repo, stage).deps if hasattr(dep, "fs_path") and not _is_params(dep)
-        ]
+        yield Stage(repo, stage)
 
 
 def _is_params(dependency: Any) -> bool:
@@ -101,7 +105,7 @@ def _is_params(dependency: Any) -> bool:
     return isinstance(dependency, ParamsDependency)
 
 
-def _stage(repo: Any, name: str) -> Any:
+def _load(repo: Any, name: str) -> Any:
     from dvc.stage.exceptions import StageFileDoesNotExistError, StageNotFound
 
     try:
