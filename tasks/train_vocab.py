@@ -1,28 +1,45 @@
 """train-vocab: counts of pre-tokens → tokenizer."""
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.checkpoint import Checkpoint
 from tokenmill.console import StageSummary, progress, say
+from tokenmill.corpus import find_shards, read_batches
 from tokenmill.counts import read_counts
-from tokenmill.files import write_directory
-from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
-from tokenmill.params import TrainVocab
-from tokenmill.training import train_vocab as learn
+from tokenmill.errors import ParamsError
+from tokenmill.files import write_atomic, write_directory
+from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.params import Extend, Source, TrainVocab
+from tokenmill.patterns import steps_of
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.training import Goal, Learned, changed_documents, extend, learn
 
 
 def train_vocab(
-    root: Path, pattern: str | None, params: TrainVocab, end_of_document: str | None, threads: int
+    root: Path,
+    source: Source,
+    pattern: str | None,
+    params: TrainVocab,
+    end_of_document: str | None,
+    threads: int,
+    checkpoint_every: int | None,
 ) -> StageSummary:
     """Learns the vocabulary from data/counts and writes data/tokenizer.
 
     A corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
-    Raises CountsError, ParamsError.
+    Raises CountsError, ParamsError, TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
+    base = _base(root, params, pattern) if params.extend else None
     counts = read_counts(root / COUNTS_FILE)
+    goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
+    checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
     n_done = 0
     with progress("train-vocab", params.vocab_size, "tokens") as advance:
 
@@ -31,28 +48,86 @@ def train_vocab(
             advance(n_tokens - n_done)
             n_done = n_tokens
 
-        tokenizer = learn(
-            counts,
-            vocab_size=params.vocab_size,
-            pattern=pattern,
-            special_tokens=params.special_tokens,
-            pair_count_min=params.pair_count_min,
-            token_bytes_max=params.token_bytes_max,
-            threads=threads,
-            progress=show,
+        sizes = [params.vocab_size, *params.vocab_sizes]
+        learned = (
+            extend(base, counts, params.vocab_size, goal, threads, show, checkpoint)
+            if base
+            else learn(counts, sizes, pattern, params.special_tokens, goal, threads, show, checkpoint)
         )
+    tokenizer = learned.tokenizers[0]
+    report = _report(counts, learned)
+    if base and params.extend:
+        report["extended"] = _changes(root, source, base, tokenizer, counts, params.extend)
     with write_directory(root / TOKENIZER_DIRECTORY) as directory:
         tokenizer.save(directory, end_of_document=end_of_document)
+        for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
+            smaller.save(directory / str(size), end_of_document=end_of_document)
+        with write_atomic(directory / TRAINING_FILE) as path:
+            path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if tokenizer.vocab_size < params.vocab_size:
         say(
             f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "
             f"occurs {params.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
         )
-    text_bytes = pc.sum(pc.multiply(pc.binary_length(counts["pretoken"]).cast("uint64"), counts["count"])).as_py() or 0
     return StageSummary(
         "train-vocab",
         "run",
-        text_mb=text_bytes / 1e6,
+        text_mb=report["text_bytes"] / 1e6,
         n_tokens=tokenizer.vocab_size,
         seconds=time.monotonic() - start_s,
     )
+
+
+def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
+    """The tokenizer to extend, when it is the one that was pinned and fits the other parameters."""
+    assert params.extend
+    base = Tokenizer.load(root / params.extend.path)
+    if base.digest != params.extend.digest:
+        raise ParamsError(
+            f"train_vocab.extend.digest: found {base.digest} at {params.extend.path}, expected {params.extend.digest}. "
+            "Restore that tokenizer, or put the digest found into params.yaml."
+        )
+    if base.steps != steps_of(pattern):
+        raise ParamsError(
+            f"count.pattern: found {pattern!r}, expected that of the tokenizer to extend, {base.pattern or base.steps!r}."
+        )
+    if missing := [token for token in params.special_tokens if token not in base.special_tokens]:
+        raise ParamsError(
+            f"train_vocab.special_tokens: {missing[0]!r} is not one of {params.extend.path}; expected some of "
+            f"{list(base.special_tokens)}. An extended tokenizer keeps the special tokens that it has."
+        )
+    return base
+
+
+def _report(counts: pa.Table, learned: Learned) -> dict[str, Any]:
+    n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
+    text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
+    return {
+        "n_distinct_pretokens": counts.num_rows,
+        "n_pretokens": pc.sum(counts["count"]).as_py() or 0,
+        "text_bytes": text_bytes,
+        "vocab_size": learned.tokenizers[0].vocab_size,
+        "n_merges": learned.n_merges,
+        "last_merge_count": learned.last_count,
+        "n_text_tokens": learned.n_text_tokens,
+        "bytes_per_token": round(text_bytes / max(learned.n_text_tokens, 1), 6),
+    }
+
+
+def _changes(
+    root: Path, source: Source, old: Tokenizer, new: Tokenizer, counts: pa.Table, extended: Extend
+) -> dict[str, Any]:
+    """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids."""
+    n_documents = n_changed = 0
+    for shard in find_shards(root, extended.old_glob) if extended.old_glob else ():
+        for batch in read_batches(shard, source.text_column, source.id_column, source.text_separator):
+            n_documents += len(batch.texts)
+            n_changed += changed_documents(old, new, batch.texts)
+    if extended.old_glob:
+        say(f"train-vocab: {n_changed:,} of {n_documents:,} documents of the old text get other ids.")
+    return {
+        "digest": extended.digest,
+        "n_tokens_added": new.vocab_size - old.vocab_size,
+        "n_old_documents": n_documents,
+        "n_old_documents_changed": n_changed,
+    }

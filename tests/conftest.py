@@ -73,7 +73,7 @@ class Project:
     def actions(self, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
         """What the table at the end says was done with each stage."""
         lines = [line.split() for line in done.stdout.splitlines()[1:]]
-        return {line[0]: " ".join(line[7:]) for line in lines}
+        return {line[0]: " ".join(line[8:]) for line in lines}
 
     def outputs(self) -> dict[str, bytes]:
         """Every file that a build made, by name."""

@@ -157,4 +157,42 @@ def test_dvc_caches_no_leftovers_and_the_project_has_none(project: Project) -> N
     project.build()
     names = [path.name for path in project.root.rglob("*")]
     assert not [name for name in names if name.endswith((".partial", ".tmp"))]
-    assert not list((project.root / ".tokenmill").iterdir())
+    assert [path.name for path in (project.root / ".tokenmill").iterdir()] == ["last-build.json"]
+
+
+def test_one_training_gives_smaller_vocabularies_too(project: Project) -> None:
+    project.set(train_vocab__vocab_sizes=[260], train_vocab__pad_vocab_to=64)
+    project.build("--only", "count")
+    project.build("--only", "train-vocab")
+    sizes = {name: Tokenizer.load(project.root / "data/tokenizer" / name).vocab_size for name in (".", "260")}
+    assert sizes == {".": 320, "260": 320}
+    report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
+    assert report["text_bytes"] == sum(len(text.encode()) for texts in DOCUMENTS.values() for text in texts)
+    assert report["bytes_per_token"] > 1
+
+
+def test_a_tokenizer_is_extended_when_its_digest_is_the_one_pinned(project: Project) -> None:
+    project.build("--only", "count")
+    project.build("--only", "train-vocab")
+    old = project.root / "old"
+    (project.root / "data/tokenizer").rename(old)
+    digest = Tokenizer.load(old).digest
+    extended = {"path": "old", "digest": "0" * 64, "old_glob": "data/raw/a.jsonl"}
+    project.set(train_vocab__extend=extended, train_vocab__vocab_size=276, train_vocab__pair_count_min=1)
+    refused = project.run("tokenmill", "build", "--only", "train-vocab")
+    assert refused.returncode == 2
+    assert digest in refused.stderr
+    assert "0" * 64 in refused.stderr
+    project.set(train_vocab__extend=extended | {"digest": digest})
+    project.build("--only", "train-vocab")
+    assert Tokenizer.load(project.root / "data/tokenizer").vocab_size == 276
+    report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
+    assert report["extended"]["n_tokens_added"] == 4
+    assert report["extended"]["n_old_documents"] == len(DOCUMENTS["a.jsonl"])
+
+
+def test_what_a_build_cost_is_kept_for_programs(project: Project) -> None:
+    project.build("--only", "count")
+    (count,) = json.loads((project.root / ".tokenmill/last-build.json").read_text(encoding="utf-8"))
+    assert count["stage"] == "count"
+    assert count["peak_mb"] > 1

@@ -11,6 +11,7 @@ PREPARE = """
 import pyarrow as pa
 from tokenmill import _core
 words = pa.array([" ".join(f"w{i * j}" for i in range(2000)) for j in range(4000)])
+ones = pa.array([1] * len(words), pa.uint64())
 steps = _core.patterns()["gpt2"]
 counter = _core.Counter(steps)
 letters = pa.record_batch({"id": pa.array(range(256), pa.uint32()), "token": [bytes([i]) for i in range(256)]})
@@ -22,7 +23,7 @@ print("ready", flush=True)
 CALLS = {
     "count": "while True: counter.update(words, 1)",
     "encode": "while True: encoder.encode_batch(words, 2)",
-    "train": "_core.train(words, pa.array([1] * len(words), pa.uint64()), 10**6, 1, None, [], 1, None)",
+    "train": "_core.train(words, ones, letters['token'], 256, 10**6, 'count', 1, None, [], 1, None, None, None)",
 }
 
 

@@ -13,21 +13,24 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests import reference
 from tokenmill import _core
+from tokenmill.errors import CountsError
 
 GPT2 = _core.patterns()["gpt2"]
 ORDER = _core.byte_order()
+BYTES = pa.array([bytes([byte]) for byte in ORDER], pa.binary())
 Pair = tuple[bytes, bytes]
 COUNTS = st.dictionaries(st.text(alphabet="aab ", min_size=1, max_size=10), st.integers(1, 5), min_size=1, max_size=6)
 
 
 def learned(
     counts: dict[bytes, int], n_tokens: int, least: int = 1, longest: int | None = None,
-    forbidden: Sequence[bytes] = (), threads: int = 1,
+    forbidden: Sequence[bytes] = (), threads: int = 1, score: str = "count",
 ) -> tuple[list[Pair], pa.Table]:  # fmt: skip
     """The merges as bytes, and the table that the core gave."""
     pretokens = pa.array(list(counts), pa.binary())
     numbers = pa.array(list(counts.values()), pa.uint64())
-    table = pa.table(_core.train(pretokens, numbers, n_tokens, least, longest, list(forbidden), threads, None))
+    goal = (n_tokens, score, least, longest, list(forbidden), threads)
+    table = pa.table(_core.train(pretokens, numbers, BYTES, 256, *goal, None, None, None)[0])
     # A token's id does not tell when it was made where a pair came up again, so the bytes are found by repetition.
     tokens = {place: bytes([byte]) for place, byte in enumerate(ORDER)}
     rows = list(zip(*(table[name].to_pylist() for name in ("left", "right", "token")), strict=True))
@@ -69,12 +72,73 @@ def source_text() -> list[str]:
     return [path.read_text(encoding="utf-8") for path in paths[:50]]
 
 
+@pytest.mark.parametrize("score", reference.SCORES)
 @settings(max_examples=300, deadline=None)
 @given(counts=COUNTS, n_tokens=st.integers(0, 12), least=st.integers(0, 4))
-def test_merges_are_those_of_the_naive_trainer(counts: dict[str, int], n_tokens: int, least: int) -> None:
-    expected = reference.train(encoded(counts), n_tokens, ORDER, least)
+def test_merges_are_those_of_the_naive_trainer(score: str, counts: dict[str, int], n_tokens: int, least: int) -> None:
+    expected = reference.train(encoded(counts), n_tokens, ORDER, least, score)
     if not reference.makes_a_token_twice(expected):
-        assert learned(encoded(counts), n_tokens, least)[0] == expected
+        assert learned(encoded(counts), n_tokens, least, score=score)[0] == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.lists(st.sampled_from(["ab", "ba", "aab", "c"]), min_size=20, max_size=200).map("".join),
+    count=st.sampled_from([1, 3, 2**30 - 1, 2**31]),
+)
+def test_a_long_pretoken_is_merged_as_a_short_one(text: str, count: int) -> None:
+    counts = {text.encode(): count, b"abc": 2, text[:40].encode(): 1}
+    expected = reference.train(counts, 12, ORDER)
+    if not reference.makes_a_token_twice(expected):
+        assert learned(counts, 12)[0] == expected
+
+
+@pytest.mark.parametrize("score", reference.SCORES)
+def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str) -> None:
+    counts = {f"{a}{b}{c}x".encode(): a * b % 7 + 1 for a in range(12) for b in range(12) for c in range(12)}
+    expected = learned(counts, 60, score=score)[1]
+    states: list[tuple[pa.Table, pa.Table]] = []
+
+    def keep(words: object, merges: object) -> None:
+        states.append((pa.table(words), pa.table(merges)))
+
+    pretokens = pa.array(list(counts), pa.binary())
+    numbers = pa.array(list(counts.values()), pa.uint64())
+    _core.train(pretokens, numbers, BYTES, 256, 60, score, 1, None, [], 1, None, 7, keep)
+    assert [merges.num_rows for _, merges in states] == list(range(7, expected.num_rows + 1, 7))
+    for words, merges in states:
+        tokens = BYTES.to_pylist()
+        for left, right, token in zip(*(merges[name].to_pylist() for name in ("left", "right", "token")), strict=True):
+            if token == len(tokens):
+                tokens.append(tokens[left] + tokens[right])
+        n_left = 60 - (len(tokens) - 256)
+        rest, _ = _core.train(
+            words["ids"], words["count"], pa.array(tokens, pa.binary()), 256, n_left, score, 1, None, [], 1,
+            None, None, None,
+        )  # fmt: skip
+        assert pa.concat_tables([merges, pa.table(rest)]).equals(expected)
+
+
+def test_many_places_of_one_pair_are_merged_by_threads_alike() -> None:
+    counts = {f"ab{number}abab".encode(): number % 5 + 1 for number in range(60_000)}
+    assert learned(counts, 30, threads=3)[1].equals(learned(counts, 30)[1])
+
+
+def test_the_tokens_of_the_text_are_told() -> None:
+    pretokens, numbers = pa.array([b"aaa", b"b", b"ab"], pa.binary()), pa.array([2, 5, 1], pa.uint64())
+    told = [
+        _core.train(pretokens, numbers, BYTES, 256, n, "count", 1, None, [], 1, None, None, None)[1] for n in range(3)
+    ]
+    assert told == [13, 11, 9]  # "aa" is joined twice, then "aaa"
+
+
+def test_an_unknown_score_and_an_id_without_token_are_refused() -> None:
+    words, ones = pa.array([b"ab"], pa.binary()), pa.array([1], pa.uint64())
+    with pytest.raises(CountsError, match="wordpiece"):
+        _core.train(words, ones, BYTES, 256, 9, "best", 1, None, [], 1, None, None, None)
+    lists = pa.array([[0, 256]], pa.large_list(pa.uint32()))
+    with pytest.raises(CountsError, match="id 256"):
+        _core.train(lists, ones, BYTES, 256, 9, "count", 1, None, [], 1, None, None, None)
 
 
 @settings(max_examples=300, deadline=None)
@@ -143,15 +207,9 @@ def test_progress_is_told_and_its_error_stops_training() -> None:
 
     with pytest.raises(LookupError):
         _core.train(
-            pa.array(list(counts), pa.binary()),
-            pa.array(list(counts.values()), pa.uint64()),
-            50_000,
-            1,
-            None,
-            [],
-            1,
-            stop,
-        )
+            pa.array(list(counts), pa.binary()), pa.array(list(counts.values()), pa.uint64()), BYTES, 256,
+            50_000, "count", 1, None, [], 1, stop, None, None,
+        )  # fmt: skip
 
 
 def test_interrupt_stops_training_in_another_thread() -> None:

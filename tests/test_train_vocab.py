@@ -5,8 +5,10 @@ import json
 import random
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import tokenizers
 from hypothesis import given, settings
@@ -14,7 +16,9 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
 from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.checkpoint import Checkpoint, key_of
 from tokenmill.errors import CountsError, ParamsError, PatternError
+from tokenmill.training import Goal, changed_documents, extend, learn
 from tokenmill.vocabulary import characters_of
 
 TEXT = [inspect.getsource(module) for module in (json.decoder, json.encoder, textwrap, random, inspect)]
@@ -25,6 +29,12 @@ def trained(texts: Sequence[str], pattern: str | None = "gpt2", **settings: Any)
     counter = Counter(pattern)
     counter.update(texts)
     return train_vocab(counter.finish(), pattern=pattern, **settings)
+
+
+def counted(texts: Sequence[str]) -> pa.Table:
+    counter = Counter("gpt2")
+    counter.update(texts)
+    return counter.finish()
 
 
 def judge(texts: Sequence[str], vocab_size: int, **settings: Any) -> dict[str, object]:
@@ -137,3 +147,107 @@ def test_a_table_that_holds_no_counts_is_refused() -> None:
     counter.update(["a"])
     with pytest.raises(CountsError, match="expected"):
         train_vocab(counter.finish().rename_columns(["word", "count"]), vocab_size=300, pattern="gpt2")
+
+
+@pytest.mark.parametrize("vocab_size", [257, 300, 411])
+def test_a_smaller_vocabulary_of_one_run_is_that_of_a_run_of_its_own(vocab_size: int) -> None:
+    counts = counted(TEXT)
+    goal = Goal(pair_count_min=2)
+    both = learn(counts, [600, vocab_size], "gpt2", [END], goal)
+    alone = train_vocab(counts, vocab_size, "gpt2", [END])
+    assert [one.vocab_size for one in both.tokenizers] == [600, vocab_size]
+    assert both.tokenizers[1].digest == alone.digest
+
+
+def test_the_numbers_of_a_run_are_told() -> None:
+    done = learn(counted(["low low lower lowest"]), [300], "gpt2", [], Goal(pair_count_min=2))
+    assert (done.n_merges, done.last_count) == (4, 2)
+    assert done.n_text_tokens == sum(
+        len(done.tokenizers[0].encode(word)) for word in ["low", " low", " lower", " lowest"]
+    )
+
+
+def test_a_vocabulary_is_padded_to_a_multiple_with_reserved_tokens() -> None:
+    tokenizer = trained(TEXT, vocab_size=300, special_tokens=[END], pad_vocab_to=128)
+    assert tokenizer.vocab_size == 384
+    assert tokenizer.special_tokens["<|reserved_83|>"] == 383
+    assert tokenizer.encode("<|reserved_0|>") == trained(TEXT, vocab_size=300, special_tokens=[END]).encode(
+        "<|reserved_0|>"
+    )
+    assert trained(TEXT, vocab_size=384, pad_vocab_to=128).vocab_size == 384
+
+
+def test_a_reserved_name_that_is_taken_is_refused() -> None:
+    with pytest.raises(ParamsError, match="reserved_0"):
+        trained(TEXT, vocab_size=300, special_tokens=["<|reserved_0|>"], pad_vocab_to=128)
+
+
+@pytest.mark.parametrize("score", ["wordpiece", "bytes_saved"])
+def test_another_score_gives_another_vocabulary(score: str) -> None:
+    assert trained(TEXT, vocab_size=400, score=score).digest != trained(TEXT, vocab_size=400).digest
+
+
+def test_an_extended_tokenizer_keeps_ids_and_merges_and_learns_from_new_text() -> None:
+    old = trained(TEXT[:2], vocab_size=400, special_tokens=[END])
+    new_text = ["Ω-Wörter wörtlich, Wörter überall: Wörter, Märchen und Größen!"] * 3
+    new = extend(old, counted(new_text), 420, Goal(pair_count_min=2)).tokenizers[0]
+    assert new.vocab_size == 420
+    assert old.model is not None
+    assert new.model is not None
+    assert [new.token_bytes(id) for id in range(400)] == [old.token_bytes(id) for id in range(400)]
+    assert list(new.model.merges[: len(old.model.merges)]) == list(old.model.merges)
+    assert " Wörter".encode() in {new.token_bytes(id) for id in range(400, 420)}
+    assert len({new.token_bytes(id) for id in range(420)}) == 420
+    assert new.decode(new.encode(new_text[0])) == new_text[0]
+    assert len(new.encode(new_text[0])) < len(old.encode(new_text[0]))
+    assert changed_documents(old, new, [*new_text, "", "x = 1"]) == 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    texts=st.lists(st.text("ab ", min_size=1, max_size=12), min_size=1, max_size=5),
+    more=st.lists(st.text("abc ", min_size=1, max_size=12), min_size=1, max_size=5),
+)
+def test_what_an_extension_counts_on_is_what_the_new_tokenizer_gives(texts: list[str], more: list[str]) -> None:
+    old = trained(texts, vocab_size=260)
+    done = extend(old, counted(more), 266, Goal(pair_count_min=1))
+    counts = counted(more)
+    lengths = [len(done.tokenizers[0].encode(word.as_py().decode())) for word in counts["pretoken"]]
+    assert done.n_text_tokens == sum(n * count.as_py() for n, count in zip(lengths, counts["count"], strict=True))
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    counts = counted(TEXT)
+    expected = train_vocab(counts, 900, "gpt2")
+    kept = Checkpoint(tmp_path / "state", every=100)
+    seen: list[int] = []
+
+    class Killed(Exception):
+        pass
+
+    class Deadly(Checkpoint):
+        def save(self, key: str, words: pa.Table, merges: pa.Table) -> None:
+            super().save(key, words, merges)
+            if merges.num_rows >= 300:
+                raise Killed
+
+    with pytest.raises(Killed):
+        learn(counts, [900], "gpt2", [], Goal(), checkpoint=Deadly(kept.directory, kept.every))
+    done = learn(counts, [900], "gpt2", [], Goal(), progress=lambda _, n: seen.append(n), checkpoint=kept)
+    assert done.tokenizers[0].digest == expected.digest
+    assert seen[0] >= 300
+    assert not kept.directory.exists()
+
+
+def test_a_checkpoint_of_other_counts_or_settings_is_not_used(tmp_path: Path) -> None:
+    kept = Checkpoint(tmp_path / "state", every=100)
+    words = pa.table({"ids": pa.array([[1, 2]], pa.large_list(pa.uint32())), "count": pa.array([1], pa.uint64())})
+    kept.save("other", words, words)
+    assert learn(counted(TEXT), [400], "gpt2", [], Goal(), checkpoint=kept).tokenizers[0].vocab_size == 400
+
+
+def test_the_key_of_a_checkpoint_is_that_of_the_rows_however_chunked() -> None:
+    counts = counted(TEXT)
+    halves = pa.concat_tables([counts.slice(0, 100), counts.slice(100)])
+    assert key_of(halves, 1) == key_of(counts, 1) != key_of(counts, 2)
+    assert len({key_of(counts, 1), key_of(counts.slice(1), 1), key_of(counts.slice(0, 100), 1)}) == 3

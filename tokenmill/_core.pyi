@@ -43,19 +43,30 @@ class Counter:
         """A table `pretoken: binary, count: uint64`, sorted by pretoken bytes; the counter is empty afterwards."""
 
 def train(
-    pretokens: ArrowArray,
+    pretokens: Any,
     counts: Any,
+    tokens: ArrowArray,
+    n_first: int,
     n_tokens_max: int,
+    score: str,
     pair_count_min: int,
     token_bytes_max: int | None,
     forbidden: Sequence[bytes],
     threads: int,
     progress: Callable[[int, int], None] | None,
-) -> ArrowStream:
-    """A table `left: uint32, right: uint32, token: uint32, count: uint64`, one row a merge, in order.
+    checkpoint_every: int | None,
+    checkpoint: Callable[[ArrowStream, ArrowStream], None] | None,
+) -> tuple[ArrowStream, int]:
+    """A table `left: uint32, right: uint32, token: uint32, count: uint64`, one row a merge, in order; and the number of
+    tokens of which the text consists then.
 
-    Stops after n_tokens_max new tokens, or when no pair counts pair_count_min. A pair whose bytes are in
-    `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then.
+    `tokens`: the bytes of every token so far, by id. `pretokens`: binary (the first 256 tokens are the bytes in the order
+    of `byte_order()` then), or large_list<uint32> of ids. Pairs of the first `n_first` tokens are looked at however long
+    they are. `score`: "count", "wordpiece" or "bytes_saved". Stops after n_tokens_max new tokens, or when no pair counts
+    pair_count_min. A pair whose bytes are in `forbidden` is never merged. `progress(tokens_done, merges_done)` is called
+    now and then; `checkpoint(words, merges)`, after every `checkpoint_every` merges, with a table `ids: large_list<uint32>,
+    count: uint64` of the pre-tokens as they are and one of this call's merges: with the words, their counts and all tokens
+    so far, another call goes on from there.
     """
 
 @final

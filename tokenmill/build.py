@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokenmill import _core, versions
 from tokenmill.console import StageSummary
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import PARAMS_FILE
+from tokenmill.memory import peak_mb, reset_peak
 from tokenmill.params import Params, load_params
 from tokenmill.shards import find_shards
 from tokenmill.sources import sources_hash
@@ -52,7 +53,7 @@ class Build:
         if name not in self.stages:
             return []
         if under_dvc():
-            return [run(self)]
+            return [_measured(run, self)]
         with versions.opened(self.root, name) as stage:
             if not self.force:
                 settled = _settle(stage, name)
@@ -60,7 +61,7 @@ class Build:
                     return [settled]
             _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
             with stage.recording():
-                return [run(self)]
+                return [_measured(run, self)]
 
 
 def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits) -> Build:
@@ -105,6 +106,12 @@ def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
             return StageSummary(name, "frozen")
         case "stale":
             return StageSummary(name, "restored") if stage.restore() else None
+
+
+def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummary:
+    """What the stage did, with the memory that it took."""
+    reset_peak()
+    return replace(run(build), peak_mb=peak_mb())
 
 
 def under_dvc() -> bool:

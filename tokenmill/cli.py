@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import gc
+import json
 import os
 import signal
 import sys
@@ -13,7 +14,8 @@ from types import FrameType
 import tokenmill
 from tokenmill.console import StageSummary, say, table
 from tokenmill.errors import ParamsError, TokenmillError
-from tokenmill.layout import PARAMS_FILE
+from tokenmill.files import write_atomic
+from tokenmill.layout import LAST_BUILD_FILE, PARAMS_FILE
 from tokenmill.versions import quiet_environment
 
 EXIT_USER_ERROR = 2
@@ -72,7 +74,16 @@ def _build(params: Path | None, only: str | None, force: bool) -> None:
             summaries += _run_flow(build.root, build.workers, only, force)[len(summaries) :]
     if all(summary.action == "up to date" for summary in summaries):
         say("Nothing to do: every stage is up to date.")
+    else:
+        _keep(summaries, build.root / LAST_BUILD_FILE)
     table(summaries)
+
+
+def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
+    """The table as JSON, for programs that watch what builds cost; outside DVC, since times differ from run to run."""
+    with write_atomic(path) as partial:
+        text = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[StageSummary]:

@@ -15,7 +15,8 @@ _PLAIN_EVERY_S = 30.0
 
 @dataclass(frozen=True)
 class StageSummary:
-    """What one stage did. `text_mb`: millions of bytes of UTF-8 text; None: not of this stage, or not run."""
+    """What one stage did. `text_mb`: millions of bytes of UTF-8 text; `peak_mb`: the most memory that the process held
+    meanwhile, in millions of bytes; None: not of this stage, or not run."""
 
     stage: str
     action: Action
@@ -24,6 +25,7 @@ class StageSummary:
     text_mb: float | None = None
     n_tokens: int | None = None
     seconds: float | None = None
+    peak_mb: float | None = None
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def say(line: str) -> None:
 
 def table(summaries: Sequence[StageSummary]) -> None:
     """Prints what every stage did (standard output)."""
-    head = ("stage", "units", "documents", "MB", "tokens", "seconds", "MB/s", "")
+    head = ("stage", "units", "documents", "MB", "tokens", "seconds", "MB/s", "peak MB", "")
     rows = [_cells(summary) for summary in summaries]
     if not sys.stdout.isatty():
         widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
@@ -115,6 +117,7 @@ def _cells(summary: StageSummary) -> tuple[str, ...]:
         _number(summary.n_tokens),
         _number(summary.seconds, 1),
         _number(rate, 1),
+        _number(summary.peak_mb),
         summary.action,
     )
 

@@ -3,6 +3,9 @@
 PARAMS_FILE = "params.yaml"
 COUNTS_FILE = "data/counts/counts.parquet"
 TOKENIZER_DIRECTORY = "data/tokenizer"
+TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"
 REPORT_FILE = "data/report/report.json"
 SCRATCH_DIRECTORY = ".tokenmill"
+CHECKPOINT_DIRECTORY = ".tokenmill/train-vocab"
+LAST_BUILD_FILE = ".tokenmill/last-build.json"

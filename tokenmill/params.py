@@ -37,6 +37,15 @@ class Count(_Section):
     pattern: str | None = Field(min_length=1)
 
 
+class Extend(_Section):
+    """The tokenizer to add tokens to: its `digest` is held against the one at `path`, which DVC does not watch. `old_glob`:
+    shards of the text it was made for; how many of their documents get other ids is told."""
+
+    path: str = Field(min_length=1)
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    old_glob: Globs | None
+
+
 class TrainVocab(_Section):
     """What the vocabulary holds and when learning stops."""
 
@@ -44,6 +53,10 @@ class TrainVocab(_Section):
     special_tokens: list[Annotated[str, Field(min_length=1)]]
     pair_count_min: int = Field(ge=1)
     token_bytes_max: int | None = Field(ge=2)
+    score: Literal["count", "wordpiece", "bytes_saved"]
+    pad_vocab_to: int = Field(ge=1)
+    vocab_sizes: list[Annotated[int, Field(ge=N_BYTES)]]
+    extend: Extend | None
 
     @model_validator(mode="after")
     def _room_for_all(self) -> "TrainVocab":
@@ -54,6 +67,12 @@ class TrainVocab(_Section):
             raise ValueError(
                 f"vocab_size: found {self.vocab_size}; allowed: {smallest} or more "
                 f"({N_BYTES} bytes + {len(self.special_tokens)} special tokens)"
+            )
+        if wrong := [one for one in self.vocab_sizes if not smallest <= one <= self.vocab_size]:
+            raise ValueError(f"vocab_sizes: found {wrong[0]}; allowed: {smallest} to vocab_size ({self.vocab_size})")
+        if self.extend and self.vocab_sizes:
+            raise ValueError(
+                f"vocab_sizes: found {self.vocab_sizes}; allowed: none with extend, which gives one vocabulary"
             )
         return self
 
@@ -76,6 +95,7 @@ class Run(_Section):
 
     engine: Literal["threads", "inline"]
     workers: int | None = Field(ge=1)
+    checkpoint_every: int | None = Field(ge=1)
     memory_mb_max: int = Field(ge=16)
 
 

@@ -191,6 +191,11 @@ class Tokenizer:
             return None
         return patterns.name_of(self.steps) or (self.steps[0] if len(self.steps) == 1 else None)
 
+    @property
+    def model(self) -> Model | None:
+        """The tokenizer as plain data; None with the engine tokenizers."""
+        return self._model
+
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
 

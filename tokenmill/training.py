@@ -1,19 +1,50 @@
 """Learns a vocabulary from counts of pre-tokens: byte-level BPE, merge for merge that of `tokenizers`' BpeTrainer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from tokenmill import _core
+from tokenmill.checkpoint import Checkpoint, key_of
 from tokenmill.counts import check_schema
 from tokenmill.errors import ParamsError
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
+from tokenmill.texts import Texts
 from tokenmill.threads import threads_or_all
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.vocabulary import CHARACTERS, ID_MAX, AddedToken, Merge, Model, bytes_of, is_text
+from tokenmill.vocabulary import CHARACTERS, ID_MAX, AddedToken, Merge, Model, bytes_of, encoder_of, is_text
+
+Score = Literal["count", "wordpiece", "bytes_saved"]
+Progress = Callable[[int, int], None]
 
 _N_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When learning stops and what it goes by; see `train_vocab`."""
+
+    pair_count_min: int = 2
+    token_bytes_max: int | None = None
+    score: Score = "count"
+    pad_vocab_to: int = 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a training gave: a tokenizer for each size asked for, in that order, and the run's numbers.
+
+    `last_count`: what the last merge counted. `n_text_tokens`: the tokens of the text counted, with the largest of them.
+    """
+
+    tokenizers: list[Tokenizer]
+    n_merges: int
+    last_count: int | None
+    n_text_tokens: int
 
 
 def train_vocab(
@@ -24,7 +55,9 @@ def train_vocab(
     pair_count_min: int = 2,
     token_bytes_max: int | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
+    score: Score = "count",
+    pad_vocab_to: int = 1,
 ) -> Tokenizer:
     """A tokenizer of at most `vocab_size` tokens: the special ones, the 256 bytes, then the learned ones, in this order of ids.
 
@@ -32,7 +65,10 @@ def train_vocab(
     occurs less often is not merged; when none is left, learning stops, and `vocab_size` of the tokenizer is smaller.
     `token_bytes_max`: tokens of more than two bytes stay shorter than that, as with `max_token_length` of BpeTrainer.
     `progress(n_tokens, n_merges)`, learned so far, is called now and then. A pair whose text is a special token's is not
-    merged. Raises ParamsError, PatternError, CountsError.
+    merged. `score`: which pair comes first, by "count" (BPE), "wordpiece" (count / (left's count × right's count)) or
+    "bytes_saved" (count × (bytes - 1)); equal ones by the smaller left id, then the smaller right id. `pad_vocab_to`:
+    special tokens `<|reserved_0|>` … are added at the end until the size is a multiple of it.
+    Raises ParamsError, PatternError, CountsError.
 
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")
@@ -41,38 +77,199 @@ def train_vocab(
     >>> tokenizer.vocab_size, tokenizer.token_bytes(257)
     (260, b'low')
     """
+    goal = Goal(pair_count_min, token_bytes_max, score, pad_vocab_to)
+    return learn(counts, [vocab_size], pattern, special_tokens, goal, threads, progress).tokenizers[0]
+
+
+def learn(
+    counts: pa.Table,
+    vocab_sizes: Sequence[int],
+    pattern: str | None,
+    special_tokens: Sequence[str],
+    goal: Goal,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Learned:
+    """One training for several sizes: a smaller vocabulary is the beginning of a larger. See `train_vocab`.
+
+    `checkpoint`: the state is kept there now and then, and a training that was killed goes on from it, with the same result.
+    """
     check_schema(counts, "counts")
     steps = steps_of(pattern)
     pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
-    _check_params(vocab_size, special_tokens, pair_count_min, token_bytes_max)
-    n_special = len(special_tokens)
-    merges = pa.table(
-        _core.train(
-            counts["pretoken"],
-            counts["count"],
-            vocab_size - _N_BYTES - n_special,
-            pair_count_min,
-            token_bytes_max,
-            [token for special in special_tokens if (token := bytes_of(special)) is not None],
-            threads_or_all(threads),
-            progress,
-        )
-    )
-    symbols = [bytes([byte]) for byte in _core.byte_order()]
-    ranked = []
-    columns = (merges[name].to_pylist() for name in ("left", "right", "token"))
-    for rank, (left, right, token) in enumerate(zip(*columns, strict=True)):
-        if token == len(symbols):
-            symbols.append(symbols[left] + symbols[right])
-        ranked.append(Merge(left + n_special, right + n_special, rank, token + n_special))
+    _check_special_tokens(special_tokens)
     added = [AddedToken(id, text, special=True, in_vocab=True) for id, text in enumerate(special_tokens)]
-    tokens = {symbol + n_special: token for symbol, token in enumerate(symbols)}
-    return Tokenizer(Model(tokens, ranked, steps, tuple(added), ignore_merges=False))
+    tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
+    start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
+    forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
+    return _learn(start, counts, counts["pretoken"], forbidden, vocab_sizes, goal, threads, progress, checkpoint)
 
 
-def _check_params(
-    vocab_size: int, special_tokens: Sequence[str], pair_count_min: int, token_bytes_max: int | None
-) -> None:
+def extend(
+    tokenizer: Tokenizer,
+    counts: pa.Table,
+    vocab_size: int,
+    goal: Goal,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Learned:
+    """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
+
+    Old ids and merges are kept; new ones follow the largest id, new merges come after all old ones. The counts are to be
+    made with the tokenizer's own pattern. Raises ParamsError for a tokenizer that the core cannot run, CountsError.
+
+    >>> from tokenmill import Counter
+    >>> counter = Counter(pattern="gpt2")
+    >>> counter.update(["low low lower lowest"])
+    >>> tokenizer = train_vocab(counter.finish(), vocab_size=258, pattern="gpt2")
+    >>> counter.update(["new newer newest"])
+    >>> longer = extend(tokenizer, counter.finish(), vocab_size=260, goal=Goal()).tokenizers[0]
+    >>> [longer.token_bytes(id) for id in range(256, 260)]
+    [b'lo', b'low', b'ew', b'new']
+    """
+    check_schema(counts, "counts")
+    model = tokenizer.model
+    if model is None:
+        raise ParamsError(
+            f"a tokenizer of the engine {tokenizer.engine!r} cannot be extended; expected byte-level BPE."
+        )
+    place_of = np.zeros(max(model.tokens) + 1, np.uint32)
+    place_of[sorted(model.tokens)] = np.arange(len(model.tokens))
+    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges))
+    chunks = []
+    for chunk in counts["pretoken"].chunks:
+        lists = whole.encode_batch(chunk, threads_or_all(threads))
+        places = pa.array(place_of[lists.values.to_numpy()], pa.uint32())
+        chunks.append(pa.LargeListArray.from_arrays(lists.offsets, places))
+    words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
+    # A token made twice would have its old merges applied before the new one's turn: no new pair makes an old token.
+    forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
+    return _learn(model, counts, words, forbidden, [vocab_size], goal, threads, progress, checkpoint)
+
+
+def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
+    """How many of the texts have other ids with the new tokenizer than with the old."""
+    before, after = old.encode_batch(texts), new.encode_batch(texts)
+    one_ends, other_ends = before.offsets.to_numpy(), after.offsets.to_numpy()
+    one, other = before.values.to_numpy(), after.values.to_numpy()
+    same_length = np.diff(one_ends) == np.diff(other_ends)
+    return sum(
+        not same or not np.array_equal(one[one_ends[i] : one_ends[i + 1]], other[other_ends[i] : other_ends[i + 1]])
+        for i, same in enumerate(same_length)
+    )
+
+
+def _learn(
+    start: Model,
+    counts: pa.Table,
+    words: pa.ChunkedArray,
+    forbidden: Sequence[bytes],
+    vocab_sizes: Sequence[int],
+    goal: Goal,
+    threads: int | None,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
+) -> Learned:
+    n_start = len(start.tokens) + len(start.added)
+    _check_goal(vocab_sizes, goal, start)
+    first = [start.tokens[id] for id in sorted(start.tokens)]
+    n_tokens_max = max(vocab_sizes) - n_start
+    settings = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
+    key = key_of(counts, _core.SOURCE_HASH, start, *settings) if checkpoint else ""
+    kept = checkpoint.load(key) if checkpoint else None
+    numbers = counts["count"]
+    earlier = None
+    if kept:
+        table, earlier = kept
+        words, numbers = table["ids"], table["count"]
+    tokens = _tokens_after(first, earlier)
+
+    def keep(words_now: object, merges_now: object) -> None:
+        assert checkpoint
+        checkpoint.save(key, pa.table(words_now), _joined(earlier, pa.table(merges_now)))
+
+    def show(n_tokens: int, n_merges: int) -> None:
+        if progress:
+            progress(n_tokens + len(tokens) - len(first), n_merges + (earlier.num_rows if earlier is not None else 0))
+
+    learned, n_text_tokens = _core.train(
+        words,
+        numbers,
+        pa.array(tokens, pa.binary()),
+        len(first),
+        n_tokens_max - (len(tokens) - len(first)),
+        goal.score,
+        goal.pair_count_min,
+        goal.token_bytes_max,
+        forbidden,
+        threads_or_all(threads),
+        show,
+        checkpoint.every if checkpoint else None,
+        keep if checkpoint else None,
+    )
+    merges = _joined(earlier, pa.table(learned))
+    tokenizers = [Tokenizer(_model(start, merges, size - n_start, goal.pad_vocab_to)) for size in vocab_sizes]
+    if checkpoint:
+        checkpoint.remove()
+    last_count = merges["count"][-1].as_py() if merges.num_rows else None
+    return Learned(tokenizers, merges.num_rows, last_count, n_text_tokens)
+
+
+def _tokens_after(first: Sequence[bytes], merges: pa.Table | None) -> list[bytes]:
+    """The bytes of all tokens, those made by merges behind the first ones."""
+    tokens = list(first)
+    for left, right, token in _rows(merges):
+        if token == len(tokens):
+            tokens.append(tokens[left] + tokens[right])
+    return tokens
+
+
+def _model(start: Model, merges: pa.Table, n_tokens_max: int, pad_vocab_to: int) -> Model:
+    """`start` with the merges up to the one that makes the last of `n_tokens_max` tokens."""
+    ids = sorted(start.tokens)
+    tokens = [start.tokens[id] for id in ids]
+    next_id = max([*ids, *(one.id for one in start.added)]) + 1
+    rank = max((merge.rank for merge in start.merges), default=-1) + 1
+    # A pair that came up again has its last rank, as in `tokenizers`.
+    ranks: dict[tuple[int, int], tuple[int, int]] = {}
+    for left, right, token in _rows(merges):
+        if len(tokens) - len(start.tokens) == n_tokens_max:
+            break
+        if token == len(tokens):
+            tokens.append(tokens[left] + tokens[right])
+            ids.append(next_id)
+            next_id += 1
+        ranks.pop((left, right), None)
+        ranks[left, right] = rank, token
+        rank += 1
+    new = [Merge(ids[left], ids[right], rank, ids[token]) for (left, right), (rank, token) in ranks.items()]
+    padding = [
+        AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
+        for i in range(-next_id % pad_vocab_to)
+    ]
+    if taken := {one.text for one in start.added} & {one.text for one in padding}:
+        raise ParamsError(f"pad_vocab_to: {min(taken)} is a special token already. Give that one another name.")
+    return Model(
+        dict(zip(ids, tokens, strict=True)),
+        [*start.merges, *new],
+        start.steps,
+        (*start.added, *padding),
+        start.ignore_merges,
+    )
+
+
+def _rows(merges: pa.Table | None) -> Iterator[tuple[int, int, int]]:
+    if merges is not None:
+        yield from zip(*(merges[name].to_pylist() for name in ("left", "right", "token")), strict=True)
+
+
+def _joined(earlier: pa.Table | None, later: pa.Table) -> pa.Table:
+    return later if earlier is None else pa.concat_tables([earlier, later])
+
+
+def _check_special_tokens(special_tokens: Sequence[str]) -> None:
     if isinstance(special_tokens, str):
         raise ParamsError(
             f"special_tokens: expected a list of texts; found the text {special_tokens!r}. Put it into a list."
@@ -84,13 +281,20 @@ def _check_params(
             raise ParamsError(f"special_tokens: {text!r} is how tokenizer.json writes a byte. Choose a longer text.")
     if len(set(special_tokens)) < len(special_tokens):
         raise ParamsError(f"special_tokens: expected every token once; found {list(special_tokens)}.")
-    smallest = _N_BYTES + len(special_tokens)
-    if not smallest <= vocab_size <= ID_MAX:
-        raise ParamsError(
-            f"vocab_size: found {vocab_size}; allowed: {smallest} ({_N_BYTES} bytes + {len(special_tokens)} special tokens) "
-            f"to {ID_MAX}."
-        )
-    if pair_count_min < 1:
-        raise ParamsError(f"pair_count_min: found {pair_count_min}; allowed: 1 or more.")
-    if token_bytes_max is not None and token_bytes_max < 2:
-        raise ParamsError(f"token_bytes_max: found {token_bytes_max}; allowed: 2 or more, or None.")
+
+
+def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
+    smallest = len(start.tokens) + len(start.added)
+    what = "bytes" if len(start.tokens) == _N_BYTES else "old tokens"
+    for vocab_size in vocab_sizes:
+        if not smallest <= vocab_size <= ID_MAX:
+            raise ParamsError(
+                f"vocab_size: found {vocab_size}; allowed: {smallest} ({len(start.tokens)} {what} + {len(start.added)} special "
+                f"tokens) to {ID_MAX}."
+            )
+    if goal.pair_count_min < 1:
+        raise ParamsError(f"pair_count_min: found {goal.pair_count_min}; allowed: 1 or more.")
+    if goal.token_bytes_max is not None and goal.token_bytes_max < 2:
+        raise ParamsError(f"token_bytes_max: found {goal.token_bytes_max}; allowed: 2 or more, or None.")
+    if goal.pad_vocab_to < 1:
+        raise ParamsError(f"pad_vocab_to: found {goal.pad_vocab_to}; allowed: 1 or more.")

@@ -10,8 +10,12 @@ pub mod decode;
 pub mod encode;
 pub mod guard;
 pub mod merge;
+pub mod pairs;
 pub mod pattern;
+pub mod queue;
+pub mod score;
 pub mod train;
+pub mod words;
 
 #[cfg(feature = "python")]
 mod python;

@@ -1,30 +1,51 @@
-//! Counts → merges: byte-pair encoding learned from every distinct pre-token once.
+//! Counts → merges: the best pair of tokens is made one, again and again, from every distinct pre-token once.
 //!
-//! Invariants: a pair's count is the number of places where it stands now, overlaps counted ("aaa" has "aa" twice), times
-//! the counts of their pre-tokens; its list names every pre-token that holds it, and maybe some that no longer do.
-//! Ties: the higher count, then the smaller left id, then the smaller right id (the order of `tokenizers`).
-//! Cost: O(bytes of distinct pre-tokens) to begin with, then for each merge the pre-tokens on its pair's list.
+//! Invariant: pairs are looked at in the order of their score, then the smaller left id, then the smaller right id (the
+//! order of `tokenizers`); the result does not depend on the number of threads. An entry of the queue whose score is no
+//! longer its pair's is skipped.
+//! Cost: O(bytes of distinct pre-tokens) to begin with, then for each merge the places of its pair.
 
-use crate::guard::{CoreError, Result, Stop, cut, in_threads};
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::hash_map::Entry;
+use crate::guard::{CoreError, Result, Stop, in_threads};
+use crate::pairs::{self, Pairs, ids_of};
+use crate::queue::Queue;
+use crate::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
+use crate::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
+use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A merge with fewer places is done by one thread: starting others takes longer.
+const PLACES_PER_THREAD: usize = 1 << 16;
 
 /// What to learn.
 pub struct Goal<'a> {
     /// Learned tokens at most.
     pub n_tokens_max: u64,
+    pub score: Score,
     /// A pair that counts less is not merged (at least 1).
     pub pair_count_min: u64,
     /// A pair that arises beside a merge is looked at only while it is shorter than this (`tokenizers`' max_token_length).
     pub token_bytes_max: usize,
     /// Bytes that no token may have.
     pub forbidden: &'a [Vec<u8>],
-    /// For the first count of pairs.
     pub threads: usize,
+    /// Merges between two checkpoints.
+    pub checkpoint_every: Option<u64>,
 }
+
+/// The text to learn from, as `begin` or an earlier call's checkpoint left it.
+pub struct Start {
+    pub words: WordsBuilder,
+    /// The bytes of every token so far, by id.
+    pub tokens: Vec<Vec<u8>>,
+    /// The tokens before the first merge: their pairs are looked at however long they are.
+    pub n_first: usize,
+}
+
+/// Called with the pre-tokens as they are and the merges of this call.
+pub type Checkpoint<'a> = &'a mut (dyn FnMut(Lists, &[Merge]) -> Result<()> + Send);
+
+/// Pre-tokens as ids of tokens, one after another; where each ends; and its count.
+pub type Lists = (Vec<u32>, Vec<i64>, Vec<u64>);
 
 /// One merge: the ids of its two sides, of its token, and what it counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +63,6 @@ pub struct Progress {
     pub n_merges: AtomicU64,
 }
 
-#[derive(Default)]
-struct Pair {
-    count: u64,
-    words: Vec<u32>,
-}
-
-type Pairs = FxHashMap<u64, Pair>;
-
 /// The 256 bytes in the order of GPT-2's byte-to-character table: those that print first, then the rest.
 pub fn byte_order() -> [u8; 256] {
     let prints = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
@@ -59,124 +72,230 @@ pub fn byte_order() -> [u8; 256] {
     order
 }
 
-/// The merges learned from pre-tokens (distinct) and their counts, in order. Ids 0..256 are the bytes in `byte_order`.
-pub fn train(pretokens: &[&[u8]], counts: &[u64], goal: &Goal, progress: &Progress, stop: &Stop) -> Result<Vec<Merge>> {
-    if pretokens.len() >= u32::MAX as usize || pretokens.iter().any(|pretoken| pretoken.len() >= u32::MAX as usize) {
-        return Err(CoreError::Counts("more than 2^32 - 2 pre-tokens, or bytes in one of them.".to_string()));
-    }
-    let mut words = Words::new(pretokens, counts);
-    let mut tokens = Tokens::new();
-    let forbidden: FxHashSet<&[u8]> = goal.forbidden.iter().map(Vec::as_slice).collect();
-    let mut pairs = count_pairs(&words, goal.threads, stop)?;
-    let mut heap: BinaryHeap<(u64, Reverse<u64>)> =
-        pairs.iter().map(|(&key, pair)| (pair.count, Reverse(key))).collect();
-    let mut merges = Vec::new();
-    let mut changes = Changes::default();
-    while tokens.n_learned() < goal.n_tokens_max {
-        let Some((count, Reverse(key))) = heap.pop() else { break };
-        let Entry::Occupied(entry) = pairs.entry(key) else { continue };
-        if entry.get().count != count {
-            heap.push((entry.get().count, Reverse(key)));
-            continue;
-        }
-        if count < goal.pair_count_min.max(1) {
-            break;
-        }
-        let pair = entry.remove();
-        let (left, right) = ids_of(key);
-        let bytes = tokens.joined(left, right);
-        if forbidden.contains(bytes.as_slice()) {
-            continue;
-        }
-        let token = tokens.id_of(bytes)?;
-        merges.push(Merge { left, right, token, count });
-        for (i, &word) in pair.words.iter().enumerate() {
-            if i % 4096 == 0 {
-                stop.check()?;
-            }
-            words.merge(word, left, right, token, &mut changes)?;
-        }
-        changes.apply(&mut pairs, &mut heap, &tokens, goal.token_bytes_max)?;
-        progress.n_tokens.store(tokens.n_learned(), Ordering::Relaxed);
-        progress.n_merges.store(merges.len() as u64, Ordering::Relaxed);
-    }
-    Ok(merges)
+/// What was learned: merges in order, and the tokens of which the text consists then.
+pub struct Learned {
+    pub merges: Vec<Merge>,
+    pub n_text_tokens: u64,
 }
 
-/// Pre-tokens as ids: one flat array, a span a pre-token, merged in place.
-struct Words {
-    ids: Vec<u32>,
-    starts: Vec<usize>,
-    lengths: Vec<u32>,
+/// Learns; a new token's id follows those in `start`.
+pub fn train(
+    start: Start,
+    goal: &Goal,
+    progress: &Progress,
+    stop: &Stop,
+    checkpoint: Checkpoint<'_>,
+) -> Result<Learned> {
+    match goal.score {
+        Score::Count => Trainer::<ByCount>::new(start, goal, stop)?.learn(progress, stop, checkpoint),
+        Score::WordPiece => Trainer::<ByWordPiece>::new(start, goal, stop)?.learn(progress, stop, checkpoint),
+        Score::BytesSaved => Trainer::<ByBytesSaved>::new(start, goal, stop)?.learn(progress, stop, checkpoint),
+    }
+}
+
+struct Trainer<'a, S: Scoring> {
+    goal: &'a Goal<'a>,
+    words: Words,
+    pairs: Pairs,
+    tokens: Tokens,
+    queue: Queue<S::Value>,
+    /// Tokens that stand in the text now.
+    n_placed: usize,
+    /// By token, how often it stands in the text; kept only for a score by sides.
     counts: Vec<u64>,
+    /// By token, the pairs that it may be a side of; kept only for a score by sides.
+    partners: Vec<Vec<u64>>,
 }
 
-impl Words {
-    fn new(pretokens: &[&[u8]], counts: &[u64]) -> Self {
-        let mut rank = [0_u32; 256];
-        byte_order().iter().zip(0..).for_each(|(&byte, id)| rank[byte as usize] = id);
-        let long = || pretokens.iter().zip(counts).filter(|(pretoken, _)| pretoken.len() > 1);
-        let n_bytes = long().map(|(pretoken, _)| pretoken.len()).sum();
-        let mut words = Self { ids: Vec::with_capacity(n_bytes), starts: vec![], lengths: vec![], counts: vec![] };
-        for (pretoken, &count) in long() {
-            words.starts.push(words.ids.len());
-            words.lengths.push(pretoken.len() as u32);
-            words.counts.push(count);
-            words.ids.extend(pretoken.iter().map(|&byte| rank[byte as usize]));
+impl<'a, S: Scoring> Trainer<'a, S> {
+    fn new(start: Start, goal: &'a Goal<'a>, stop: &Stop) -> Result<Self> {
+        let words = start.words.build()?;
+        let tokens = Tokens::new(start.tokens, start.n_first)?;
+        let threads = goal.threads.max(1);
+        let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
+        let parts = in_threads(words.ranges(&cuts), |cells| {
+            let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
+            pairs::count(&words, cells, |id| tokens.cells(id), keep, || stop.check())
+        })?;
+        let mut trainer = Self {
+            goal,
+            n_placed: words.n_cells(),
+            words,
+            pairs: Pairs::new(parts),
+            tokens,
+            queue: Queue::new(std::iter::empty(), S::level),
+            counts: Vec::new(),
+            partners: Vec::new(),
+        };
+        if S::BY_SIDES {
+            trainer.counts = trainer.words.token_counts(trainer.tokens.bytes.len(), |id| trainer.tokens.cells(id));
+            trainer.partners.resize_with(trainer.tokens.bytes.len(), Vec::new);
+            trainer.note_partners(&trainer.pairs.iter().map(|(key, _)| key).collect::<Vec<_>>());
         }
-        words
+        trainer.fill_queue();
+        Ok(trainer)
     }
 
-    /// Merges a pair in one pre-token, from left to right, and notes which pairs came and went.
-    fn merge(&mut self, word: u32, left: u32, right: u32, token: u32, changes: &mut Changes) -> Result<()> {
-        let w = word as usize;
-        let count = self.counts[w];
-        let start = self.starts[w];
-        let ids = &mut self.ids[start..start + self.lengths[w] as usize];
-        let (mut from, mut to) = (0, 0);
-        while from < ids.len() {
-            if ids[from] != left || from + 1 == ids.len() || ids[from + 1] != right {
-                ids[to] = ids[from];
-                from += 1;
-                to += 1;
+    fn learn(mut self, progress: &Progress, stop: &Stop, checkpoint: Checkpoint<'_>) -> Result<Learned> {
+        let mut merges: Vec<Merge> = Vec::new();
+        let (mut positions, mut touched) = (Vec::new(), Vec::new());
+        while self.tokens.n_learned() < self.goal.n_tokens_max {
+            let Some((key, count)) = self.next_pair() else { break };
+            stop.check()?;
+            self.pairs.take(key, &mut positions);
+            let (left, right) = ids_of(key);
+            let bytes = self.tokens.joined(left, right);
+            if self.goal.forbidden.contains(&bytes) {
                 continue;
             }
-            if to > 0 {
-                changes.remove(key_of(ids[to - 1], left), count)?;
-                changes.add(key_of(ids[to - 1], token), count, word)?;
+            let token = self.tokens.id_of(bytes)?;
+            let joint = Joint {
+                left,
+                right,
+                token,
+                left_cells: self.tokens.cells(left),
+                right_cells: self.tokens.cells(right),
+            };
+            let found = self.merge(&joint, &positions, stop)?;
+            let tokens = &self.tokens;
+            let keep = |left, right| tokens.is_kept(left, right, self.goal.token_bytes_max);
+            self.pairs.change(&joint, &found, keep, &mut touched)?;
+            self.n_placed -= found.iter().map(|part| part.n_places).sum::<u64>() as usize;
+            self.push(&joint, &found, &touched);
+            self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id));
+            merges.push(Merge { left, right, token, count });
+            progress.n_tokens.store(self.tokens.n_learned(), Ordering::Relaxed);
+            progress.n_merges.store(merges.len() as u64, Ordering::Relaxed);
+            if self.goal.checkpoint_every.is_some_and(|every| (merges.len() as u64).is_multiple_of(every)) {
+                checkpoint(self.words.lists(|id| self.tokens.cells(id)), &merges)?;
             }
-            if let Some(&next) = ids.get(from + 2) {
-                changes.remove(key_of(right, next), count)?;
-                changes.add(key_of(token, next), count, word)?;
-            }
-            ids[to] = token;
-            from += 2;
-            to += 1;
         }
-        self.lengths[w] = to as u32;
-        Ok(())
+        let counts = self.words.token_counts(self.tokens.bytes.len(), |id| self.tokens.cells(id));
+        Ok(Learned { merges, n_text_tokens: counts.iter().sum() })
+    }
+
+    /// The pair to merge now, and its count.
+    fn next_pair(&mut self) -> Option<(u64, u64)> {
+        loop {
+            let (value, key) = self.queue.pop()?;
+            let Some(count) = self.pairs.count(key).filter(|&count| count >= self.goal.pair_count_min) else {
+                continue;
+            };
+            let now = self.value(key, count);
+            if now == value {
+                return Some((key, count));
+            }
+            // A score by sides is pushed anew whenever it changes; others only fall, so it is enough to do that here.
+            if !S::BY_SIDES {
+                self.queue.push(now, key, S::level);
+            }
+        }
+    }
+
+    fn value(&self, key: u64, count: u64) -> S::Value {
+        let side = |id: u32| Side {
+            count: if S::BY_SIDES { self.counts[id as usize] } else { 0 },
+            n_bytes: self.tokens.cells(id),
+        };
+        let (left, right) = ids_of(key);
+        S::value(count, side(left), side(right))
+    }
+
+    fn merge(&mut self, joint: &Joint, positions: &[u32], stop: &Stop) -> Result<Vec<Found>> {
+        let n_parts = (positions.len() / PLACES_PER_THREAD).clamp(1, self.goal.threads.max(1));
+        let cuts: Vec<u32> = (1..n_parts).map(|part| positions[positions.len() * part / n_parts]).collect();
+        let tokens = &self.tokens;
+        let mut rest = positions;
+        let parts = self.words.parts(&cuts).into_iter().map(|part| {
+            let (now, later) = rest.split_at(rest.partition_point(|&position| (position as usize) < part.end()));
+            rest = later;
+            (part, now)
+        });
+        in_threads(parts.collect(), |(mut part, positions)| {
+            part.merge(positions, joint, |id| tokens.cells(id), || stop.check())
+        })
+    }
+
+    /// Puts the pairs whose score may have risen into the queue.
+    fn push(&mut self, joint: &Joint, found: &[Found], touched: &[u64]) {
+        if S::BY_SIDES {
+            let count: u64 = found.iter().map(|part| part.count).sum();
+            self.counts.resize(self.tokens.bytes.len(), 0);
+            self.partners.resize_with(self.tokens.bytes.len(), Vec::new);
+            self.counts[joint.left as usize] -= count;
+            self.counts[joint.right as usize] -= count;
+            self.counts[joint.token as usize] += count;
+            self.note_partners(touched);
+            for id in [joint.left, joint.right, joint.token] {
+                let mut keys = std::mem::take(&mut self.partners[id as usize]);
+                keys.retain(|&key| self.pairs.count(key).is_some());
+                keys.iter().for_each(|&key| self.push_one(key));
+                self.partners[id as usize] = keys;
+            }
+        } else {
+            touched.iter().for_each(|&key| self.push_one(key));
+        }
+        if self.queue.n_entries() > 4 * self.pairs.n_pairs() + PLACES_PER_THREAD {
+            self.fill_queue();
+        }
+    }
+
+    fn push_one(&mut self, key: u64) {
+        if let Some(count) = self.pairs.count(key).filter(|&count| count >= self.goal.pair_count_min) {
+            self.queue.push(self.value(key, count), key, S::level);
+        }
+    }
+
+    /// The queue anew, without stale entries.
+    fn fill_queue(&mut self) {
+        let enough = self.pairs.iter().filter(|&(_, count)| count >= self.goal.pair_count_min);
+        self.queue = Queue::new(enough.map(|(key, count)| (self.value(key, count), key)), S::level);
+    }
+
+    fn note_partners(&mut self, keys: &[u64]) {
+        for &key in keys {
+            let (left, right) = ids_of(key);
+            self.partners[left as usize].push(key);
+            if right != left {
+                self.partners[right as usize].push(key);
+            }
+        }
     }
 }
 
-/// The learned tokens' bytes, and the id of each.
+/// The tokens' bytes, and the id of each.
 struct Tokens {
     bytes: Vec<Vec<u8>>,
     ids: FxHashMap<Vec<u8>, u32>,
+    /// The lengths of `bytes`, close together.
+    cells: Vec<u32>,
+    n_first: usize,
+    n_start: usize,
 }
 
 impl Tokens {
-    fn new() -> Self {
-        let bytes: Vec<Vec<u8>> = byte_order().iter().map(|&byte| vec![byte]).collect();
+    fn new(bytes: Vec<Vec<u8>>, n_first: usize) -> Result<Self> {
         let ids = bytes.iter().cloned().zip(0..).collect();
-        Self { bytes, ids }
+        if bytes.iter().any(Vec::is_empty) {
+            return Err(CoreError::Tokenizer("a token has no bytes.".into()));
+        }
+        let cells = bytes.iter().map(|token| token.len() as u32).collect();
+        Ok(Self { n_start: bytes.len(), bytes, ids, cells, n_first })
     }
 
     fn n_learned(&self) -> u64 {
-        self.bytes.len() as u64 - 256
+        (self.bytes.len() - self.n_start) as u64
     }
 
-    fn length(&self, id: u32) -> usize {
-        self.bytes[id as usize].len()
+    #[inline]
+    fn cells(&self, id: u32) -> usize {
+        self.cells[id as usize] as usize
+    }
+
+    #[inline]
+    fn is_kept(&self, left: u32, right: u32, bytes_max: usize) -> bool {
+        let is_first = (left as usize) < self.n_first && (right as usize) < self.n_first;
+        is_first || self.cells(left) + self.cells(right) < bytes_max
     }
 
     fn joined(&self, left: u32, right: u32) -> Vec<u8> {
@@ -188,121 +307,13 @@ impl Tokens {
         if let Some(&id) = self.ids.get(&bytes) {
             return Ok(id);
         }
-        let id = u32::try_from(self.bytes.len())
-            .map_err(|_| CoreError::Tokenizer("more than 2^32 tokens were asked for.".to_string()))?;
+        let id = u32::try_from(self.bytes.len()).ok().filter(|&id| id < ID_MAX);
+        let id = id.ok_or_else(|| CoreError::Tokenizer("more than 2^30 tokens were asked for.".to_string()))?;
+        self.cells.push(bytes.len() as u32);
         self.ids.insert(bytes.clone(), id);
         self.bytes.push(bytes);
         Ok(id)
     }
-}
-
-/// What one merge changes, gathered so that each pair is looked up once.
-#[derive(Default)]
-struct Changes {
-    added: Pairs,
-    removed: FxHashMap<u64, u64>,
-}
-
-impl Changes {
-    fn add(&mut self, key: u64, count: u64, word: u32) -> Result<()> {
-        note(self.added.entry(key).or_default(), count, word)
-    }
-
-    fn remove(&mut self, key: u64, count: u64) -> Result<()> {
-        let removed = self.removed.entry(key).or_default();
-        *removed = plus(*removed, count)?;
-        Ok(())
-    }
-
-    fn apply(
-        &mut self,
-        pairs: &mut Pairs,
-        heap: &mut BinaryHeap<(u64, Reverse<u64>)>,
-        tokens: &Tokens,
-        token_bytes_max: usize,
-    ) -> Result<()> {
-        let mut touched = Vec::with_capacity(self.added.len());
-        for (key, new) in self.added.drain() {
-            let (left, right) = ids_of(key);
-            if tokens.length(left) + tokens.length(right) >= token_bytes_max {
-                continue;
-            }
-            touched.push(key);
-            match pairs.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert(new);
-                }
-                Entry::Occupied(mut place) => {
-                    let pair = place.get_mut();
-                    pair.count = plus(pair.count, new.count)?;
-                    pair.words.extend(new.words);
-                    pair.words.sort_unstable();
-                    pair.words.dedup();
-                }
-            }
-        }
-        for (key, count) in self.removed.drain() {
-            // A pair that is not there is the merged one, or too long to be looked at.
-            if let Entry::Occupied(mut place) = pairs.entry(key) {
-                let pair = place.get_mut();
-                pair.count = pair.count.checked_sub(count).ok_or_else(|| {
-                    CoreError::Internal("a pair was removed more often than it was counted; please report it.".into())
-                })?;
-                if pair.count == 0 {
-                    place.remove();
-                }
-            }
-        }
-        heap.extend(touched.into_iter().filter_map(|key| Some((pairs.get(&key)?.count, Reverse(key)))));
-        Ok(())
-    }
-}
-
-fn count_pairs(words: &Words, threads: usize, stop: &Stop) -> Result<Pairs> {
-    let n_words = words.starts.len();
-    let parts = cut(n_words, threads.max(1), |i| words.starts.get(i).copied().unwrap_or(words.ids.len()));
-    let counted = in_threads(parts, |part| {
-        let mut pairs = Pairs::default();
-        for w in part {
-            if w % 4096 == 0 {
-                stop.check()?;
-            }
-            let start = words.starts[w];
-            for pair in words.ids[start..start + words.lengths[w] as usize].windows(2) {
-                note(pairs.entry(key_of(pair[0], pair[1])).or_default(), words.counts[w], w as u32)?;
-            }
-        }
-        Ok(pairs)
-    })?;
-    let mut counted = counted.into_iter();
-    let mut all = counted.next().unwrap_or_default();
-    for (key, more) in counted.flatten() {
-        let pair = all.entry(key).or_default();
-        pair.count = plus(pair.count, more.count)?;
-        pair.words.extend(more.words);
-    }
-    Ok(all)
-}
-
-/// Counts a pair once more, in a pre-token that comes after those on its list or is the last of them.
-fn note(pair: &mut Pair, count: u64, word: u32) -> Result<()> {
-    pair.count = plus(pair.count, count)?;
-    if pair.words.last() != Some(&word) {
-        pair.words.push(word);
-    }
-    Ok(())
-}
-
-fn plus(count: u64, more: u64) -> Result<u64> {
-    count.checked_add(more).ok_or_else(|| CoreError::Counts("the count of a pair exceeds 64 bits.".to_string()))
-}
-
-fn key_of(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
-}
-
-fn ids_of(key: u64) -> (u32, u32) {
-    ((key >> 32) as u32, key as u32)
 }
 
 #[cfg(test)]
@@ -313,13 +324,25 @@ mod tests {
     const A: u32 = 64; // the place of "a" in byte_order
 
     fn learn(words: &[(&str, u64)], n_tokens_max: u64, change: impl FnOnce(&mut Goal)) -> Vec<(u32, u32, u32, u64)> {
-        let pretokens: Vec<&[u8]> = words.iter().map(|(word, _)| word.as_bytes()).collect();
-        let counts: Vec<u64> = words.iter().map(|(_, count)| *count).collect();
-        let mut goal =
-            Goal { n_tokens_max, pair_count_min: 1, token_bytes_max: usize::MAX, forbidden: &[], threads: 1 };
+        let mut goal = Goal {
+            n_tokens_max,
+            score: Score::Count,
+            pair_count_min: 1,
+            token_bytes_max: usize::MAX,
+            forbidden: &[],
+            threads: 1,
+            checkpoint_every: None,
+        };
         change(&mut goal);
-        let merges = train(&pretokens, &counts, &goal, &Progress::default(), &Stop::default()).unwrap();
-        merges.iter().map(|one| (one.left, one.right, one.token, one.count)).collect()
+        let order = byte_order();
+        let mut builder = WordsBuilder::default();
+        for (word, count) in words {
+            let ids = word.bytes().map(|byte| order.iter().position(|&one| one == byte).unwrap() as u32);
+            builder.add(ids, *count, |_| 1).unwrap();
+        }
+        let start = Start { words: builder, tokens: order.iter().map(|&byte| vec![byte]).collect(), n_first: 256 };
+        let learned = train(start, &goal, &Progress::default(), &Stop::default(), &mut |_, _| Ok(())).unwrap();
+        learned.merges.iter().map(|one| (one.left, one.right, one.token, one.count)).collect()
     }
 
     #[test]
