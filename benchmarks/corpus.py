@@ -1,11 +1,14 @@
 """The text that is measured on: english documents beside the project where they are, else the sample in data/raw."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from tokenmill.corpus import find_shards, read_batches
 
 ROOT = Path(__file__).parent.parent
-ENGLISH = ROOT.parent / "shared/corpus/english"
+ROOT_CORPUS = ROOT.parent / "shared/corpus"
+ENGLISH = ROOT_CORPUS / "english"
+_TEXT_COLUMN = {"multilingual": "body"}
 
 
 def documents(n_bytes_max: int) -> list[str]:
@@ -27,3 +30,15 @@ def lines(n_bytes_max: int) -> list[str]:
     """Lines of such documents with their line ends: what every tool reads alike, those that read files by line, too."""
     found = [line for text in documents(n_bytes_max) for line in text.splitlines(keepends=True)]
     return [line for line in found if line.endswith("\n") and "\r" not in line]
+
+
+def lines_of(*names: str) -> Iterator[str]:
+    """The lines, with their ends, of all documents of corpora beside the project; of the sample where they are not."""
+    for name in names if ENGLISH.is_dir() else ("",):
+        glob = f"{ROOT_CORPUS / name}/*" if name else "data/raw/**/*"
+        for shard in find_shards(ROOT, glob):
+            for batch in read_batches(shard, _TEXT_COLUMN.get(name, "text"), None, None):
+                for text in batch.texts.to_pylist():
+                    yield from (
+                        line for line in text.splitlines(keepends=True) if line.endswith("\n") and "\r" not in line
+                    )

@@ -30,12 +30,16 @@ def main() -> None:
         start_s = time.perf_counter()
         result = work()
         seconds.append(time.perf_counter() - start_s)
-    peak_mb = _peak_mb()
-    digest = hashlib.sha256(json.dumps(answer(result)).encode()).hexdigest()
-    print(json.dumps({"seconds": seconds, "peak_mb": peak_mb, "answer": digest}))
+    peak = peak_mb()
+    print(json.dumps({"seconds": seconds, "peak_mb": peak, "answer": answer_of(answer(result))}))
 
 
-def _peak_mb() -> float:
+def answer_of(answer: Any) -> str:
+    """What two tools' answers are compared by."""
+    return hashlib.sha256(json.dumps(answer).encode()).hexdigest()
+
+
+def peak_mb() -> float:
     """The process's own peak: what getrusage says begins with that of the process that started it."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
@@ -53,7 +57,7 @@ def _documents(file: Path) -> list[str]:
     return found
 
 
-def _learned(tokens: list[str]) -> list[str]:
+def learned(tokens: list[str], n_compared: int = N_COMPARED) -> list[str]:
     """The first learned tokens as bytes in hex, from the characters that stand for bytes in a tokenizer.json."""
     from tokenmill import _core
 
@@ -61,8 +65,8 @@ def _learned(tokens: list[str]) -> list[str]:
     prints = [byte for byte in order if 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174]
     characters = {chr(byte): byte for byte in prints}
     characters |= {chr(256 + i): byte for i, byte in enumerate(order[len(prints) :])}
-    learned = [token for token in tokens if len(token) > 1][:N_COMPARED]
-    return [bytes(characters[character] for character in token).hex() for token in learned]
+    first = [token for token in tokens if len(token) > 1][:n_compared]
+    return [bytes(characters[character] for character in token).hex() for token in first]
 
 
 # Counting and training. Counting alone, for tools that only train: a vocabulary of two tokens more than the bytes.
@@ -110,7 +114,7 @@ def _tokenizers(vocab_size: int) -> Callable[[Path], Prepared]:
 
         def answer(_: Any) -> Any:
             vocabulary = tokenizer.get_vocab()
-            return _learned(sorted(vocabulary, key=vocabulary.__getitem__))
+            return learned(sorted(vocabulary, key=vocabulary.__getitem__))
 
         return lambda: tokenizer.train_from_iterator(lines, trainer), answer
 
@@ -134,7 +138,7 @@ def _gigabpe(vocab_size: int) -> Callable[[Path], Prepared]:
 
         def answer(result: Any) -> Any:
             vocabulary = result[0]
-            return _learned(sorted(vocabulary, key=vocabulary.__getitem__))
+            return learned(sorted(vocabulary, key=vocabulary.__getitem__))
 
         return lambda: gigabpe.train_bpe(
             [str(file)], vocab_size, special_tokens=[], pretokenizer="bytelevel", threads=1

@@ -1,0 +1,194 @@
+"""make bench-train: counting plus merging, side by side; every tool in a process of its own, the tools taking turns.
+
+Input is what each tool wants: a Parquet file of lines (tokenmill, which streams it), a text file (gigabpe), lines or the text
+in memory (the others). The time is that of counting and merging, reading of files included; the memory is the process's peak.
+The first learned tokens of tokenmill and gigabpe are compared with those of tokenizers before a time is printed, where
+tokenizers takes part. What this does not show: whether rustbpe (another order among equally frequent pairs), bpeasy (tokens no
+longer than it is told) and gigatoken (the text whole, not line by line) learned well.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.corpus import ROOT, ROOT_CORPUS, lines_of
+from benchmarks.run import say_where
+from tokenmill.counts import SCHEMA, write_counts
+
+TOOLS = ("tokenmill", "tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken")
+FAST = ("tokenmill", "gigabpe", "gigatoken")
+_ROWS = 1 << 16
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", choices=["english", "mixed", "large", "distinct", "nosplit", "growth"])
+    asked = parser.parse_args()
+    say_where(("tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken"))
+    for name, bench in BENCHES.items():
+        if asked.only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                bench(Path(folder), asked.runs)
+
+
+def english(folder: Path, runs: int) -> None:
+    """64 MB, 10,000 tokens, one core."""
+    n_bytes = _write(folder, lines_of("english"))
+    _side_by_side("english", n_bytes, folder, TOOLS, 10_000, 1, runs)
+
+
+def mixed(folder: Path, runs: int) -> None:
+    """168 MB, 50,000 tokens, two cores."""
+    n_bytes = _write(folder, lines_of("english", "code", "multilingual"))
+    _side_by_side("mixed", n_bytes, folder, TOOLS, 50_000, 2, runs)
+
+
+def large(folder: Path, runs: int) -> None:
+    """1.2 GB: seven copies of the mixed text, another letter changed in each; without tokenizers, which takes minutes."""
+    n_bytes = _write(folder, _copies(7))
+    _side_by_side("large", n_bytes, folder, FAST, 50_000, 2, min(runs, 3))
+
+
+def distinct(folder: Path, runs: int) -> None:
+    """10 million distinct pre-tokens that count 10⁹ bytes and more: from counts, which the others cannot begin with."""
+    pretokens, counts = heavy_tail(10_000_000)
+    write_counts(pa.table([pretokens, counts], schema=SCHEMA), folder / "counts.parquet")
+    _print(
+        "distinct, 50,000 tokens",
+        None,
+        {"tokenmill": [_measure("counts", folder, 50_000, 2) for _ in range(min(runs, 3))]},
+    )
+
+
+def nosplit(folder: Path, runs: int) -> None:
+    """Texts without a split: each one pre-token. The published figures of a fast trainer in Python: 1.00 s and 8.15 s."""
+    for name, vocab_size in (("taylorswift.txt", 10_000), ("proust_0300511.txt", 100_000)):
+        text = (ROOT_CORPUS / name).read_bytes()
+        (folder / "text.txt").write_bytes(text)
+        found = {"tokenmill": [_measure("nosplit", folder, vocab_size, 1) for _ in range(runs)]}
+        _print(f"{name} without a split, {vocab_size:,} tokens", len(text), found)
+
+
+def growth(folder: Path, _runs: int) -> None:
+    """How the time grows with the text and with the vocabulary; one core."""
+    everything = list(lines_of("english", "code", "multilingual"))
+    rng = np.random.default_rng(0)
+    everything = [everything[i] for i in rng.permutation(len(everything))]
+    for mb in (10, 20, 40, 80, 160):
+        n_bytes = _write(folder, _first(everything, mb * 10**6))
+        _print(f"growth: {mb} MB, 32,000 tokens", n_bytes, {"tokenmill": [_measure("tokenmill", folder, 32_000, 1)]})
+    for vocab_size in (1_000, 4_000, 16_000, 64_000):
+        measured = [_measure("tokenmill", folder, vocab_size, 1)]
+        _print(f"growth: {mb} MB, {vocab_size:,} tokens", n_bytes, {"tokenmill": measured})
+
+
+BENCHES = {
+    "english": english, "mixed": mixed, "large": large, "distinct": distinct, "nosplit": nosplit, "growth": growth,
+}  # fmt: skip
+
+
+def heavy_tail(n: int) -> tuple[pa.Array, pa.Array]:
+    """`n` distinct pre-tokens of letters, sorted, the k-th by rank counting about 1 / k of the first: the same each time."""
+    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", np.uint8)
+    rng = np.random.default_rng(1)
+    words: set[bytes] = set()
+    while len(words) < n:
+        rows = letters[np.minimum(rng.geometric(0.12, (1 << 20, 12)) - 1, 25)]
+        lengths = rng.integers(4, 13, len(rows))
+        words.update(b" " + row[:length].tobytes() for row, length in zip(rows, lengths, strict=True))
+    ranked = sorted(words)[:n]
+    ranks = rng.permutation(n) + 1
+    counts = np.maximum(1, (60_000_000 / ranks)).astype(np.uint64)
+    return pa.array(ranked, pa.binary()), pa.array(counts)
+
+
+def _copies(n: int) -> Iterator[str]:
+    for letter in "abcdefg"[:n]:
+        for line in lines_of("english", "code", "multilingual"):
+            yield line.replace(letter, "q")
+
+
+def _first(lines: list[str], n_bytes_max: int) -> Iterator[str]:
+    n_bytes = 0
+    for line in lines:
+        n_bytes += len(line.encode())
+        if n_bytes > n_bytes_max:
+            return
+        yield line
+
+
+def _write(folder: Path, lines: Iterator[str]) -> int:
+    """The lines as a text file and as Parquet; what comes back is their bytes."""
+    n_bytes = 0
+    schema = pa.schema([("text", pa.string())])
+    with (folder / "text.txt").open("w", encoding="utf-8", newline="") as file, pq.ParquetWriter(
+        folder / "text.parquet", schema, compression="zstd"
+    ) as writer:  # fmt: skip
+        batch: list[str] = []
+        for line in lines:
+            n_bytes += file.write(line) and len(line.encode())
+            batch.append(line)
+            if len(batch) == _ROWS:
+                writer.write_table(pa.table({"text": batch}, schema=schema))
+                batch = []
+        writer.write_table(pa.table({"text": pa.array(batch, pa.string())}, schema=schema))
+    return n_bytes
+
+
+def _side_by_side(
+    name: str, n_bytes: int, folder: Path, tools: tuple[str, ...], vocab_size: int, cores: int, runs: int
+) -> None:
+    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
+    for _ in range(runs):
+        for tool in tools:
+            found[tool].append(_measure(tool, folder, vocab_size, cores))
+    _print(f"{name}: {n_bytes / 1e6:.1f} MB, {vocab_size:,} tokens, {cores} core(s)", n_bytes, found)
+
+
+def _measure(tool: str, folder: Path, vocab_size: int, cores: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.train_one", tool, str(folder), str(vocab_size), str(cores)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"failed": f"exit {done.returncode}: {last}"}
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def _print(head: str, n_bytes: int | None, found: dict[str, list[dict[str, Any]]]) -> None:
+    print(f"\n{head}; median of {len(found['tokenmill'])} (lowest – highest)", flush=True)
+    expected = {run.get("answer") for run in found.get("tokenizers", [])}
+    own = statistics.median(run.get("seconds", float("nan")) for run in found["tokenmill"])
+    own_peak = statistics.median(run.get("peak_mb", float("nan")) for run in found["tokenmill"])
+    for tool, runs in found.items():
+        if failed := [run["failed"] for run in runs if "failed" in run]:
+            print(f"  {tool:<11} {failed[0]}")
+            continue
+        answers = {run["answer"] for run in runs}
+        if expected and answers != {None} and answers != expected:
+            print(f"  {tool:<11} another answer than that of tokenizers: no time")
+            continue
+        seconds = [run["seconds"] for run in runs]
+        middle, peak = statistics.median(seconds), statistics.median(run["peak_mb"] for run in runs)
+        rate = f"{n_bytes / 1e6 / middle:7.1f} MB/s  " if n_bytes else ""
+        same = "same answer" if expected and answers == expected else "not compared"
+        print(
+            f"  {tool:<11} {middle:8.3f} s ({min(seconds):.3f} – {max(seconds):.3f})  {rate}{middle / own:6.2f} × the time  "
+            f"peak {peak:6.0f} MB = {peak / own_peak:5.2f} × the memory  {same}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
