@@ -1,8 +1,16 @@
-//! Puts a digest of the crate's sources into the module, so that Python can tell a core that is older than they are.
+//! Makes what the crate includes: a digest of its sources, and the tables of character classes.
+//!
+//! By the digest, Python can tell a core that is older than its sources:
 //! sha256 over Cargo.lock, Cargo.toml, build.rs and src/**/*.rs in the order of their names: name, NUL, length (u64,
 //! little-endian), content. tokenmill/sources.py takes the same.
 
+#[allow(dead_code)]
+#[path = "src/named.rs"]
+mod named;
+
+use regex_syntax::hir::{Class, HirKind};
 use sha2::{Digest, Sha256};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -23,7 +31,49 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=src");
     let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("cargo::rustc-env=TOKENMILL_SOURCE_HASH={hex}");
-    Ok(())
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
+    fs::write(out.join("unicode_tables.rs"), tables()?)
+}
+
+/// The source text of the two tables; the flags are those that src/unicode.rs and src/scan/deepseek.rs name.
+fn tables() -> io::Result<String> {
+    let general = [r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]", r"\p{M}", r"\p{N}", r"\s", r"['\r\n]", r"[/\x20]"];
+    let [_, letters, punctuation, _, ideographs, _] = named::DEEPSEEK;
+    let spelled = |step: &str| step.trim_start_matches(r"\s?").trim_end_matches('+').to_string();
+    let deepseek = [
+        spelled(letters),
+        spelled(punctuation),
+        spelled(ideographs),
+        r"\p{N}".into(),
+        r"[\s&&[^\r\n]]".into(),
+        r"[\r\n]".into(),
+    ];
+    Ok(table("GENERAL", &general.map(String::from))? + &table("DEEPSEEK", &deepseek)?)
+}
+
+/// One table: a character has flag 2^i when it is of class i.
+fn table(name: &str, classes: &[String]) -> io::Result<String> {
+    let mut flags = vec![0_u8; 0x11_0000];
+    for (i, class) in classes.iter().enumerate() {
+        let hir = regex_syntax::parse(class).map_err(io::Error::other)?;
+        let HirKind::Class(Class::Unicode(class)) = hir.kind() else { return Err(io::Error::other("no class")) };
+        for range in class.ranges() {
+            flags[range.start() as usize..=range.end() as usize].iter_mut().for_each(|one| *one |= 1 << i);
+        }
+    }
+    let mut blocks: Vec<&[u8]> = Vec::new();
+    let index = flags.chunks(64).map(|block| {
+        blocks.iter().position(|known| *known == block).unwrap_or_else(|| {
+            blocks.push(block);
+            blocks.len() - 1
+        })
+    });
+    let index: Vec<usize> = index.collect();
+    let mut text = String::new();
+    writeln!(text, "pub static {name}: Table = Table {{").map_err(io::Error::other)?;
+    writeln!(text, "ascii: {:?}, index: {index:?}, blocks: &{blocks:?} }};", &flags[..128])
+        .map_err(io::Error::other)?;
+    Ok(text)
 }
 
 fn collect(root: &Path, folder: &Path, names: &mut Vec<String>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock, no environment.
 //!
-//! pattern: text → pre-tokens. count: pre-tokens → counts. train: counts → merges. encode: text → ids. decode: ids → bytes.
+//! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts. train: counts → merges. encode: text → ids. decode: ids → bytes.
 //! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
 #![forbid(unsafe_code)]
@@ -10,11 +10,14 @@ pub mod decode;
 pub mod encode;
 pub mod guard;
 pub mod merge;
+mod named;
 pub mod pairs;
 pub mod pattern;
 pub mod queue;
+mod scan;
 pub mod score;
 pub mod train;
+mod unicode;
 pub mod words;
 
 #[cfg(feature = "python")]

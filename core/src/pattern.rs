@@ -5,56 +5,23 @@
 //! Cost: O(n) for patterns without look-around but the white-space idiom below; else what fancy-regex takes, with its limits.
 
 use crate::guard::{CoreError, Result, Stop};
+pub use crate::named::NAMED;
+use crate::scan::Scanner;
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
-
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-const CL100K: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]|\s+(?!\S)|\s";
-const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const DIGITS: &str = r"\p{N}";
-
-/// The named patterns; the texts are those of the published tokenizers' files.
-pub const NAMED: &[(&str, &[&str])] = &[
-    ("gpt2", &[GPT2]),
-    ("cl100k", &[CL100K]),
-    ("o200k", &[O200K]),
-    ("llama3", &[LLAMA3]),
-    ("qwen2", &[QWEN2]),
-    ("deepseek", &DEEPSEEK),
-    ("starcoder", &[DIGITS, GPT2]),
-];
-
-const DEEPSEEK: [&str; 6] = [
-    "[\r\n]",
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
-    "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+",
-    r"\s+$",
-    "[一-龥ࠀ-一가-\u{d7ff}]+",
-    DIGITS,
-];
 
 /// Endings that mean: a run of white space, but its last character stays for what follows. Both take a single one whole.
 const SPACE_IDIOMS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s"];
 
-/// Texts that the linear engine does not take, and what matches the same there. Possessive repetition makes no difference
-/// in them: what follows each repeated class cannot begin with a character of that class.
-const SAME_AS: &[(&str, &str)] = &[
-    (
-        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]",
-        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]",
-    ),
-    (
-        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]",
-        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]",
-    ),
-];
-
 /// A compiled split pattern. A clone has scratch space of its own: give one to each thread.
 #[derive(Clone)]
-pub struct Pattern(Vec<Step>);
+pub struct Pattern(Engine);
+
+#[derive(Clone)]
+enum Engine {
+    Scanner(Scanner),
+    Regex(Vec<Step>),
+}
 
 #[derive(Clone)]
 enum Step {
@@ -71,12 +38,32 @@ enum Step {
 impl Pattern {
     /// Compiles the steps. With none, each text is one piece.
     pub fn new<S: AsRef<str>>(steps: &[S]) -> Result<Self> {
-        steps.iter().map(|step| Step::new(step.as_ref())).collect::<Result<_>>().map(Self)
+        let steps: Vec<&str> = steps.iter().map(AsRef::as_ref).collect();
+        if let Some(scanner) = Scanner::of(&steps) {
+            return Ok(Self(Engine::Scanner(scanner)));
+        }
+        Self::with_regex(&steps)
+    }
+
+    fn with_regex(steps: &[&str]) -> Result<Self> {
+        steps.iter().map(|step| Step::new(step)).collect::<Result<_>>().map(Engine::Regex).map(Self)
+    }
+
+    /// What finds the pieces: "scanner" for the patterns known by their text, else "regex".
+    pub fn engine(&self) -> &'static str {
+        match self.0 {
+            Engine::Scanner(_) => "scanner",
+            Engine::Regex(_) => "regex",
+        }
     }
 
     /// Hands the pieces of `text` to `emit`, in order.
-    pub fn split(&self, text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
-        split_by(&self.0, text, stop, emit)
+    #[inline]
+    pub fn split(&self, text: &str, stop: &Stop, emit: &mut impl FnMut(&str) -> Result<()>) -> Result<()> {
+        match &self.0 {
+            Engine::Scanner(scanner) => scanner.split(text, stop, emit),
+            Engine::Regex(steps) => split_by(steps, text, stop, emit),
+        }
     }
 }
 
@@ -106,11 +93,10 @@ fn split_by(steps: &[Step], text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) 
 impl Step {
     fn new(text: &str) -> Result<Self> {
         for idiom in SPACE_IDIOMS {
-            if let Some(first) = text.strip_suffix(idiom) {
-                let first = SAME_AS.iter().find(|(known, _)| *known == first).map_or(first, |(_, same)| same);
-                if let (Ok(all), Ok(first)) = (Regex::new(&format!(r"(?:{first})|\s+")), Regex::new(first)) {
-                    return Ok(Self::Space { all, first });
-                }
+            if let Some(first) = text.strip_suffix(idiom)
+                && let (Ok(all), Ok(first)) = (Regex::new(&format!(r"(?:{first})|\s+")), Regex::new(first))
+            {
+                return Ok(Self::Space { all, first });
             }
         }
         if let Ok(linear) = Regex::new(text) {
@@ -170,6 +156,7 @@ fn each_with_space(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named::{GPT2, LLAMA3, O200K, QWEN2};
 
     fn pieces(steps: &[&str], text: &str) -> Vec<String> {
         let mut found = Vec::new();
@@ -190,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn the_named_patterns_with_the_space_idiom_are_linear() {
+    fn the_named_patterns_are_scanned_and_others_are_not() {
         for (name, steps) in NAMED {
-            for step in *steps {
-                assert!(!matches!(Step::new(step), Ok(Step::Backtracking(_)) | Err(_)), "{name}: {step}");
-            }
+            assert_eq!(Pattern::new(steps).unwrap().engine(), "scanner", "{name}");
         }
+        assert_eq!(Pattern::new(&[r"\p{L}+"]).unwrap().engine(), "regex");
+        assert_eq!(Pattern::new(&[GPT2, r"\p{N}"]).unwrap().engine(), "regex");
     }
 
     #[test]
@@ -221,25 +208,25 @@ mod tests {
         assert!(pieces(&[GPT2], "").is_empty());
     }
 
-    /// All texts of up to six characters of a small alphabet, against fancy-regex running the pattern as it is written.
+    /// All texts of up to four characters of a small alphabet, against fancy-regex running the pattern as it is written.
     #[test]
     fn the_linear_engine_splits_as_the_pattern_says() {
         const ALPHABET: [char; 9] = [' ', '\n', '\r', 'a', 'A', '1', '\'', '.', 's'];
-        for (name, steps) in &NAMED[..5] {
-            let plain = fancy_regex::Regex::new(steps[0]).unwrap();
-            let quick = Pattern::new(steps).unwrap();
-            for length in 1..=5_u32 {
+        for step in [GPT2, LLAMA3, O200K, QWEN2] {
+            let plain = fancy_regex::Regex::new(step).unwrap();
+            let quick = Pattern::with_regex(&[step]).unwrap();
+            assert!(matches!(&quick.0, Engine::Regex(steps) if matches!(steps[0], Step::Space { .. })));
+            for length in 1..=4_u32 {
                 for code in 0..9_usize.pow(length) {
                     let text: String = (0..length).map(|i| ALPHABET[code / 9_usize.pow(i) % 9]).collect();
                     let mut found = Vec::new();
-                    quick
-                        .split(&text, &Stop::default(), &mut |piece| {
-                            found.push(piece.to_string());
-                            Ok(())
-                        })
-                        .unwrap();
+                    let keep = &mut |piece: &str| {
+                        found.push(piece.to_string());
+                        Ok(())
+                    };
+                    quick.split(&text, &Stop::default(), keep).unwrap();
                     let expected: Vec<&str> = plain.find_iter(&text).map(|one| one.unwrap().as_str()).collect();
-                    assert_eq!(found, expected, "{name} {text:?}");
+                    assert_eq!(found, expected, "{text:?}");
                 }
             }
         }
