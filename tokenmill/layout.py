@@ -2,6 +2,7 @@
 
 PARAMS_FILE = "params.yaml"
 COUNTS_FILE = "data/counts/counts.parquet"
+COUNTS_REPORT_FILE = "data/counts/report.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"
 TOKENS_DIRECTORY = "data/tokens"
 REPORT_FILE = "data/report/report.json"
