@@ -21,7 +21,9 @@ def _count(build: Build) -> StageSummary:
     from tasks.count import count
 
     params = build.params
-    return count(build.root, params.source, params.count.pattern, build.memory_mb_max_unit, build.run_units)
+    return count(
+        build.root, params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.run_units
+    )
 
 
 def _train_vocab(build: Build) -> StageSummary:

@@ -1,6 +1,7 @@
 """The core's counting against collections.Counter."""
 
 import collections
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,15 +10,20 @@ from hypothesis import strategies as st
 
 from tokenmill import _core
 from tokenmill.errors import CorpusError
+from tokenmill.runs import SCHEMA
 
 GPT2 = _core.patterns()["gpt2"]
 
 
 def counted(steps: list[str], batches: list[pa.Array], threads: int = 1) -> pa.Table:
-    counter = _core.Counter(steps)
+    counter = _core.Counter(steps, threads)
     for batch in batches:
-        counter.update(batch, threads)
-    return pa.table(counter.finish())
+        counter.update(batch)
+    return drained(counter)
+
+
+def drained(counter: Any) -> pa.Table:
+    return pa.Table.from_batches(iter(counter.drain, None), SCHEMA)
 
 
 def expected(steps: list[str], texts: list[str]) -> dict[bytes, int]:
@@ -63,11 +69,11 @@ def test_threads_do_not_change_the_counts() -> None:
 
 def test_batches_add_up_and_finish_empties_the_counter() -> None:
     counter = _core.Counter([])
-    counter.update(pa.array(["x", "y"]), 1)
-    counter.update(pa.array(["x"]), 1)
+    counter.update(pa.array(["x", "y"]))
+    counter.update(pa.array(["x"]))
     assert counter.memory_bytes() > 0
-    assert as_dict(pa.table(counter.finish())) == {b"x": 2, b"y": 1}
-    assert pa.table(counter.finish()).num_rows == 0
+    assert as_dict(drained(counter)) == {b"x": 2, b"y": 1}
+    assert drained(counter).num_rows == 0
 
 
 def test_bytes_that_are_not_utf8_are_named_by_text_and_place() -> None:
@@ -94,3 +100,36 @@ def test_interrupt_stops_counting_and_can_be_taken_back() -> None:
     finally:
         _core.interrupt(False)
     assert as_dict(counted(GPT2, [pa.array(["a"])])) == {b"a": 1}
+
+
+def test_a_full_table_is_handed_over_as_a_sorted_run() -> None:
+    runs: dict[int, list[pa.RecordBatch]] = collections.defaultdict(list)
+    ended = []
+
+    def spill(run: int, batch: pa.RecordBatch | None) -> None:
+        if batch is None:
+            ended.append(run)
+        else:
+            runs[run].append(batch)
+
+    counter = _core.Counter([], 1, 1 << 19, spill)
+    texts = [f"{number * 7919 % 50_021}" for number in range(100_000)]
+    counter.update(pa.array(texts))
+    assert counter.memory_bytes() <= 1 << 19
+    assert sorted(ended) == sorted(runs) == list(range(len(runs)))
+    total: collections.Counter[bytes] = collections.Counter(as_dict(drained(counter)))
+    for batches in runs.values():
+        rows = as_dict(pa.Table.from_batches(batches))
+        assert list(rows) == sorted(rows)
+        total.update(rows)
+    assert len(runs) > 1
+    assert dict(sorted(total.items())) == expected([], texts)
+
+
+def test_what_the_spilling_raises_ends_the_call() -> None:
+    def spill(run: int, batch: pa.RecordBatch | None) -> None:
+        raise OSError("no room")
+
+    counter = _core.Counter([], 1, 1 << 19, spill)
+    with pytest.raises(OSError, match="no room"):
+        counter.update(pa.array([str(number) for number in range(100_000)]))

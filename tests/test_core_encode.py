@@ -48,8 +48,8 @@ def vocabulary_of(merges: list[Pair]) -> dict[bytes, int]:
 @pytest.fixture(scope="module")
 def real() -> tuple[dict[bytes, int], list[Pair]]:
     counter = _core.Counter(GPT2)
-    counter.update(pa.array(source_text()), 1)
-    table = pa.table(counter.finish())
+    counter.update(pa.array(source_text()))
+    table = pa.Table.from_batches(iter(counter.drain, None))
     counts = dict(zip(table["pretoken"].to_pylist(), table["count"].to_pylist(), strict=True))
     merges, _ = learned(counts, 1500)
     return vocabulary_of(merges), merges

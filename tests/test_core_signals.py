@@ -21,7 +21,7 @@ encoder = _core.Encoder(steps, letters, none, added, False)
 print("ready", flush=True)
 """
 CALLS = {
-    "count": "while True: counter.update(words, 1)",
+    "count": "while True: counter.update(words)",
     "encode": "while True: encoder.encode_batch(words, 2)",
     "train": "_core.train(words, ones, letters['token'], 256, 10**6, 'count', 1, None, [], 1, None, None, None)",
 }

@@ -152,8 +152,8 @@ def test_merges_are_those_of_tokenizers_also_when_two_make_the_same_token(
 @pytest.mark.parametrize("n_tokens", [44, 744, pytest.param(4744, marks=pytest.mark.slow)])
 def test_merges_of_source_text_are_those_of_tokenizers(n_tokens: int) -> None:
     counter = _core.Counter(GPT2)
-    counter.update(pa.array(source_text()), 2)
-    table = pa.table(counter.finish())
+    counter.update(pa.array(source_text()))
+    table = pa.Table.from_batches(iter(counter.drain, None))
     counts = dict(zip(table["pretoken"].to_pylist(), table["count"].to_pylist(), strict=True))
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -33,14 +33,43 @@ def split(steps: Sequence[str], text: str) -> list[str]:
 
 @final
 class Counter:
-    """Counts of pre-tokens."""
-    def __init__(self, steps: Sequence[str]) -> None: ...
-    def update(self, texts: ArrowArray, threads: int) -> None:
-        """Adds every text of the array. Raises PatternError (also when a regex gives up), CountsError, CorpusError."""
+    """Counts of pre-tokens, exact, or with `width` approximate: too low by at most the pre-tokens counted / width.
+
+    What the tables of all threads hold stays below `memory_bytes_max`: a full one is sorted and handed to `spill(run, batch)`
+    batch for batch, from any thread, and with None at the run's end.
+    """
+    def __init__(
+        self,
+        steps: Sequence[str],
+        threads: int = 1,
+        memory_bytes_max: int | None = None,
+        spill: Callable[[int, Any], None] | None = None,
+        width: int | None = None,
+    ) -> None: ...
+    def update(self, texts: ArrowArray) -> None:
+        """Adds every text of the array. Raises CorpusError, and then nothing is added; PatternError (when a regex gives up),
+        CountsError, or what `spill` raises, and then the counter is of no more use."""
     def memory_bytes(self) -> int:
-        """What the table of counts holds now."""
-    def finish(self) -> ArrowStream:
-        """A table `pretoken: binary, count: uint64`, sorted by pretoken bytes; the counter is empty afterwards."""
+        """What the tables of counts hold now."""
+    def missed_max(self) -> int:
+        """By how much a count may be too low."""
+    def drain(self, for_run: bool = False) -> Any | None:
+        """The next record batch `pretoken: binary, count: uint64` of what is counted and not spilled, sorted by pretoken;
+        None after the last one, and then the counter is empty. `for_run`: smaller batches."""
+
+@final
+class Merger:
+    """Adds sorted runs up: run i times `weights[i]` / `denominator`, each sum rounded once, halves up; sums below `count_min`
+    and those of 0 are dropped."""
+    def __init__(
+        self, weights: Sequence[int], denominator: int = 1, count_min: int = 1, for_run: bool = False
+    ) -> None: ...
+    def feed(self, run: int, batch: Any | None) -> None:
+        """The next rows of a run that was said to be hungry; None: it has no more."""
+    def step(self) -> tuple[Any | None, list[int]]:
+        """A batch of the sum, or the runs that are hungry; neither: all is done."""
+    def totals(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Distinct pre-tokens, occurrences, bytes of text: of what came out, and of what was dropped."""
 
 def train(
     pretokens: Any,

@@ -48,6 +48,12 @@ class Build:
         """What one unit's counter may hold."""
         return self.params.run.memory_mb_max // self.workers
 
+    @property
+    def spill_directory(self) -> Path | None:
+        """Where counters put what is more than they may hold, if it was said."""
+        asked = self.params.run.spill_directory
+        return None if asked is None else Path(asked)
+
     def stage(self, name: str, run: Callable[["Build"], StageSummary]) -> list[StageSummary]:
         """Sees to it that a stage's outputs are those of its inputs; what comes back is what was done, if anything."""
         if name not in self.stages:

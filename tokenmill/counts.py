@@ -1,6 +1,7 @@
 """Counts of pre-tokens: making them from documents, adding them up, keeping them in a file."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,21 +11,29 @@ from tokenmill import _core
 from tokenmill.errors import CorpusError, CountsError
 from tokenmill.files import write_atomic
 from tokenmill.patterns import steps_of
+from tokenmill.runs import SCHEMA, Runs, Sum, damaged, open_parquet, sum_of_runs
 from tokenmill.texts import Texts, text_chunks
 from tokenmill.threads import threads_or_all
+from tokenmill.weights import Weight, over_one_denominator, weight_of
 
-SCHEMA = pa.schema([pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
+__all__ = ["SCHEMA", "Counter", "check_schema", "merge", "read_counts", "write_batches", "write_counts"]
 
-_SLICE_BYTES = 1 << 26  # text counted between two looks at the memory held
-_CHUNK_BYTES_MAX = (1 << 31) - 1  # a chunk of a binary column has 32-bit offsets
-_ROW_GROUP_ROWS = 1 << 18  # fixed, so that the file's bytes follow from its rows alone
+_SLICE_BYTES = 1 << 26  # text given to the core at a time
 
 
 class Counter:
     """Counts pre-tokens exactly, in 64 bits, with checked addition.
 
-    `pattern`: a named pattern, a regex, or None: each document is one pre-token. `memory_mb_max`: what the table of counts
-    may hold. `threads`: None takes all cores; the counts are the same with any number. Raises PatternError.
+    `pattern`: a named pattern, a regex, or None: each document is one pre-token. `memory_mb_max`: what counting may hold, in
+    MiB, beside the texts; what is more is sorted and spilled to files in a directory of the counter's own in
+    `spill_directory` (None: the system's place for temporary files), which is removed when the counter is finished or gone.
+    `threads`: None takes all cores. Neither changes a count.
+
+    `approximate_error`: counts approximately, in the order of the texts, in one thread and without files (lossy counting,
+    Manku and Motwani 2002). Of n pre-tokens counted, a count that is kept is too low by at most `approximate_error` × n
+    (`missed_max` says how much it can be), and every pre-token that occurs more often than that is kept.
+
+    Raises PatternError.
 
     >>> counter = Counter(pattern="gpt2")
     >>> counter.update(["the cat", "the dog"])
@@ -32,86 +41,112 @@ class Counter:
     {'pretoken': [b' cat', b' dog', b'the'], 'count': [1, 1, 2]}
     """
 
-    def __init__(self, pattern: str | None, memory_mb_max: int = 1024, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        pattern: str | None,
+        memory_mb_max: int = 1024,
+        threads: int | None = None,
+        spill_directory: Path | str | None = None,
+        approximate_error: float | None = None,
+    ) -> None:
         if memory_mb_max < 1:
             raise ValueError(f"memory_mb_max: found {memory_mb_max}; expected 1 or more.")
-        self._counter = _core.Counter(steps_of(pattern))
-        self._memory_mb_max = memory_mb_max
-        self._threads = threads_or_all(threads)
+        if approximate_error is not None and not 0 < approximate_error < 1:
+            raise ValueError(f"approximate_error: found {approximate_error}; expected more than 0 and less than 1.")
+        self._memory_bytes = memory_mb_max << 20
+        self._runs = Runs(None if spill_directory is None else Path(spill_directory))
+        self._counter = _core.Counter(
+            steps_of(pattern),
+            threads_or_all(threads),
+            self._memory_bytes // 8 * 7,  # the rest is for the batches on their way to a file
+            self._runs.write,
+            None if approximate_error is None else math.ceil(1 / approximate_error),
+        )
 
     def update(self, texts: Texts) -> None:
         """Counts documents: a list of str or bytes, or any Arrow string array or stream.
 
-        What was counted before is never lost. Raises CountsError when the table of counts holds more than it may (the
-        texts so far are counted then, as the message says), CorpusError for a text that is null or no UTF-8, PatternError
-        when the regex gives up on a text.
+        Raises CorpusError for a text that is null or no UTF-8: the slice of the texts that it is in, as the message says, is
+        not counted, and all before it is. Raises PatternError when the regex gives up on a text, CountsError for a pre-token
+        that is longer than `memory_mb_max` allows, OSError when a run cannot be written: then the counter is of no more use.
         """
         n_texts = 0
         for piece in _slices(text_chunks(texts)):
             try:
-                self._counter.update(piece, self._threads)
+                self._counter.update(piece)
             except CorpusError as error:
                 if not n_texts:
                     raise
                 raise CorpusError(f"from text {n_texts} on: {error}") from None
             n_texts += len(piece)
-            self._check_memory(n_texts)
+
+    @property
+    def missed_max(self) -> int:
+        """By how much a count may be too low; 0 when counting is exact. To be asked before the counter is finished."""
+        return self._counter.missed_max()
 
     def finish(self) -> pa.Table:
         """A table `pretoken: binary, count: uint64`, sorted by pretoken, in one or more chunks; the counter is empty then."""
-        return pa.table(self._counter.finish()).cast(SCHEMA)
+        return pa.Table.from_batches(self.batches(), SCHEMA)
 
-    def _check_memory(self, n_texts: int) -> None:
-        held = self._counter.memory_bytes()
-        if held > self._memory_mb_max << 20:
-            raise CountsError(
-                f"the counts of pre-tokens hold {held / 2**20:,.0f} MiB; memory_mb_max allows {self._memory_mb_max:,} MiB. "
-                f"The first {n_texts:,} texts of this call are counted, and finish() gives all counts so far. Raise the "
-                "limit, split the input into smaller shards, or choose a pattern that splits finer."
-            )
+    def finish_to(self, path: Path | str) -> None:
+        """Writes what `finish` gives as `write_counts` does, without having all of it in memory."""
+        write_batches(self.batches(), path)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of `finish`, batch for batch; the counter is empty after the last one."""
+        try:
+            if not self._runs.runs:
+                yield from iter(self._counter.drain, None)
+                return
+            # What the tables still hold becomes one more run, so that nothing is held while runs are added up.
+            for batch in iter(lambda: self._counter.drain(for_run=True), None):
+                self._runs.write(-1, batch)
+            self._runs.write(-1, None)
+            yield from sum_of_runs(self._runs.runs, self._runs.directory, self._memory_bytes // 2)
+        finally:
+            self._runs.close()
 
 
-def merge(tables: Sequence[pa.Table]) -> pa.Table:
-    """The sum of tables of counts, as one such table, sorted. Raises CountsError for a wrong table or a sum beyond 64 bits.
+def merge(tables: Sequence[pa.Table], weights: Sequence[Weight] | None = None) -> pa.Table:
+    """The sum of tables of counts, as one such table, sorted.
+
+    `weights`: one a table, exact: an int, a Fraction, or a text such as "3/2"; its counts are multiplied by it. The sum of a
+    pre-token is rounded to the nearest whole number, halves up, once and at the end; one that comes to 0 is left out.
+    Whole weights are never rounded: to have 3/2 to 1 exactly, give 3 and 2.
+
+    Raises CountsError for a wrong table or a sum beyond 64 bits, ValueError for wrong weights.
 
     >>> one = pa.table({"pretoken": [b"a"], "count": [2]}, schema=SCHEMA)
-    >>> merge([one, one]).to_pydict()
-    {'pretoken': [b'a'], 'count': [4]}
+    >>> merge([one, one], weights=[1, "3/2"]).to_pydict()
+    {'pretoken': [b'a'], 'count': [5]}
     """
-    import polars as pl
-
     for table in tables:
         check_schema(table, "counts")
-    frames = [pl.DataFrame(table.cast(SCHEMA)) for table in tables if table.num_rows]
-    if not frames:
-        return SCHEMA.empty_table()
-    # polars' sum wraps at 64 bits; the sums of the 32-bit halves cannot.
-    halves = (
-        pl.concat(frames)
-        .group_by("pretoken")
-        .agg(low=(pl.col("count") % 2**32).sum(), high=(pl.col("count") // 2**32).sum())
-    )
-    halves = halves.with_columns(high=pl.col("high") + pl.col("low") // 2**32, low=pl.col("low") % 2**32)
-    if over := halves.filter(pl.col("high") >= 2**32)["pretoken"].to_list():
-        raise CountsError(
-            f"counts: the sum for {min(over)!r:.80} is beyond 64 bits. Check where these tables come from."
-        )
-    total = halves.select("pretoken", count=pl.col("high") * 2**32 + pl.col("low")).sort("pretoken")
-    return pa.Table.from_batches(_binary_batches(total.to_arrow(compat_level=pl.CompatLevel.oldest())), SCHEMA)
+    fractions = [weight_of(weight) for weight in ([1] * len(tables) if weights is None else weights)]
+    if len(fractions) != len(tables):
+        raise ValueError(f"weights: found {len(fractions)}; expected one for each of {len(tables)} tables.")
+    over_one_denominator(fractions)
+    return pa.Table.from_batches(Sum([iter(_sorted(table).to_batches()) for table in tables], fractions), SCHEMA)
 
 
 def write_counts(table: pa.Table, path: Path | str) -> None:
-    """Writes counts as Parquet, in one step; equal counts give equal bytes, however they are chunked."""
+    """Writes sorted counts as Parquet, in one step; equal counts give equal bytes, however they are chunked."""
+    check_schema(table, "counts")
+    write_batches(Sum([iter(table.to_batches())]), path)
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], path: Path | str) -> None:
+    """Writes the batches of `Counter.batches` or of a Sum as `write_counts` does, holding one at a time.
+
+    Each is a row group: where they end follows from the rows alone, and so do the file's bytes.
+    """
     import pyarrow.parquet as pq
 
-    check_schema(table, "counts")
-    shape = pa.schema([pa.field("pretoken", pa.large_binary(), nullable=False), SCHEMA.field("count")])
     options = {"compression": "zstd", "use_dictionary": False, "store_schema": False, "write_statistics": False}
-    wide = table.cast(shape)
-    with write_atomic(Path(path)) as partial, pq.ParquetWriter(partial, shape, **options) as writer:
-        for start in range(0, wide.num_rows, _ROW_GROUP_ROWS):
-            rows = wide.slice(start, _ROW_GROUP_ROWS).combine_chunks()
-            writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+    with write_atomic(Path(path)) as partial, pq.ParquetWriter(partial, SCHEMA, **options) as writer:
+        for batch in batches:
+            writer.write_batch(batch, row_group_size=batch.num_rows)
 
 
 def read_counts(path: Path | str) -> pa.Table:
@@ -119,19 +154,10 @@ def read_counts(path: Path | str) -> pa.Table:
 
     Raises CountsError when it cannot be read, has other columns, or its pre-tokens are not sorted, each once.
     """
-    import pyarrow.parquet as pq
-
     try:
-        table = pq.ParquetFile(path).read()
-    except FileNotFoundError:
-        raise CountsError(
-            f"{Path(path).absolute()}: there is no such file. Run the count stage: `tokenmill build`."
-        ) from None
+        table = open_parquet(Path(path)).read()
     except (OSError, pa.ArrowException) as error:
-        problem = str(error).splitlines()[0].rstrip(".")
-        raise CountsError(
-            f"{path}: not readable as Parquet: {problem}. Delete the file and run `tokenmill build`."
-        ) from None
+        raise damaged(Path(path), error) from None
     check_schema(table, str(path))
     table = table.cast(SCHEMA)
     _check_rows(table, str(path))
@@ -179,12 +205,10 @@ def _slices(chunks: Sequence[pa.Array]) -> Iterator[pa.Array]:
             yield chunk.slice(start, n_rows)
 
 
-def _binary_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Batches whose pre-tokens fit 32-bit offsets."""
-    n_bytes = pc.sum(pc.binary_length(table["pretoken"])).as_py() or 0
-    if n_bytes <= _CHUNK_BYTES_MAX or table.num_rows == 1:
-        yield from table.cast(SCHEMA).combine_chunks().to_batches()
-        return
-    half = table.num_rows // 2
-    yield from _binary_batches(table.slice(0, half))
-    yield from _binary_batches(table.slice(half))
+def _sorted(table: pa.Table) -> pa.Table:
+    pretokens = table["pretoken"]
+    is_after = pc.greater(pretokens.slice(0, max(len(pretokens) - 1, 0)), pretokens.slice(1))
+    if not pc.any(is_after).as_py():
+        return table
+    wide = pa.schema([pa.field("pretoken", pa.large_binary(), nullable=False), SCHEMA.field("count")])
+    return table.cast(wide).sort_by("pretoken")

@@ -2,6 +2,7 @@
 
 PARAMS_FILE = "params.yaml"
 COUNTS_FILE = "data/counts/counts.parquet"
+COUNTS_REPORT_FILE = "data/counts/report.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"
 TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"

@@ -4,9 +4,10 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tokenmill.errors import ParamsError
+from tokenmill.weights import weight_of
 
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
 
@@ -31,10 +32,29 @@ class Source(_Section):
     text_separator: str | None = Field(min_length=1)
 
 
+class Approximate(_Section):
+    """Counting in little memory: a count may be too low by `error` × the pre-tokens of its shard."""
+
+    error: float = Field(gt=0, lt=1)
+
+
 class Count(_Section):
-    """How text is split into pre-tokens."""
+    """How text is split into pre-tokens, and which of them count how much."""
 
     pattern: str | None = Field(min_length=1)
+    count_min: int = Field(ge=1, lt=2**64)
+    weights: Annotated[dict[str, int | str], BeforeValidator(lambda value: value or {})]
+    approximate: Approximate | None
+
+    @field_validator("weights")
+    @classmethod
+    def _rational(cls, weights: dict[str, int | str]) -> dict[str, int | str]:
+        for glob, weight in weights.items():
+            try:
+                weight_of(weight)
+            except ValueError as error:
+                raise ValueError(f"{glob!r}: {error}") from None
+        return weights
 
 
 class Extend(_Section):
@@ -97,6 +117,7 @@ class Run(_Section):
     workers: int | None = Field(ge=1)
     checkpoint_every: int | None = Field(ge=1)
     memory_mb_max: int = Field(ge=16)
+    spill_directory: str | None = Field(min_length=1)
 
 
 class Params(_Section):

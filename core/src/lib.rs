@@ -1,6 +1,8 @@
 //! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock, no environment.
 //!
-//! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts. train: counts → merges. encode: text → ids. decode: ids → bytes.
+//! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
+//! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, queue and score.
+//! encode: text → ids. decode: ids → bytes.
 //! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
 #![forbid(unsafe_code)]
@@ -9,13 +11,16 @@ pub mod count;
 pub mod decode;
 pub mod encode;
 pub mod guard;
+pub mod lossy;
 pub mod merge;
 mod named;
 pub mod pairs;
 pub mod pattern;
 pub mod queue;
+pub mod runs;
 mod scan;
 pub mod score;
+pub mod table;
 pub mod train;
 mod unicode;
 pub mod words;

@@ -2,12 +2,14 @@
 //!
 //! Invariant: no panic and no Rust error type reaches Python; text that is not UTF-8 is refused before the core sees it.
 
-use crate::count::Counts;
+use crate::count::{Counts, Drain};
 use crate::encode::{Added, Encoder, Rule};
 use crate::guard::{self, CoreError, Stop, cut, guarded, in_threads, panicked};
+use crate::lossy::Lossy;
 use crate::pattern::{NAMED, Pattern};
+use crate::runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
 use crate::score::NAMES;
-use crate::train::{Goal, Lists, Merge, Progress, Start, byte_order, train as learn};
+use crate::train::{Goal, Lists, Progress, Start, byte_order, train as learn};
 use crate::words::WordsBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
@@ -23,9 +25,9 @@ use pyo3::types::PyBytes;
 use pyo3_arrow::input::AnyArray;
 use pyo3_arrow::{PyArray, PyRecordBatch, PyTable};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pyo3::import_exception!(tokenmill.errors, PatternError);
@@ -38,8 +40,6 @@ pyo3::import_exception!(tokenmill.errors, InternalError);
 const TICK: Duration = Duration::from_millis(50);
 /// Less text than this is done in the calling thread, without looking for signals.
 const SHORT_BYTES: usize = 1 << 16;
-/// A chunk of binary data has 32-bit offsets.
-const CHUNK_BYTES_MAX: usize = 1 << 30;
 
 impl From<CoreError> for PyErr {
     fn from(error: CoreError) -> Self {
@@ -137,43 +137,213 @@ fn n_bytes_of(array: &ArrayRef) -> usize {
     array.get_array_memory_size()
 }
 
+/// Counts of pre-tokens, exact or approximate.
+enum Counting {
+    Exact(Counts),
+    Approximate(Lossy),
+}
+
+/// What a counter is handing out.
+type Drained = Box<dyn FnMut() -> guard::Result<Option<Batch>> + Send>;
+
 /// Counts of pre-tokens.
 #[pyclass(module = "tokenmill._core")]
 struct Counter {
     pattern: Pattern,
-    counts: Mutex<Counts>,
+    spill: Option<Py<PyAny>>,
+    counting: Mutex<Counting>,
+    drained: Mutex<Option<Drained>>,
+    n_runs: AtomicUsize,
 }
 
 #[pymethods]
 impl Counter {
     #[new]
-    fn new(steps: Vec<String>) -> PyResult<Self> {
-        Ok(Self { pattern: guarded(|| Pattern::new(&steps))?, counts: Mutex::default() })
-    }
-
-    fn update(&self, py: Python<'_>, texts: PyArray, threads: usize) -> PyResult<()> {
-        let array = binary_of(texts.array())?;
-        run(py, n_bytes_of(&array), |stop| {
-            let (texts, before) = texts_of(&array)?;
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], threads, stop)
+    #[pyo3(signature = (steps, threads=1, memory_bytes_max=None, spill=None, width=None))]
+    fn new(
+        steps: Vec<String>,
+        threads: usize,
+        memory_bytes_max: Option<usize>,
+        spill: Option<Py<PyAny>>,
+        width: Option<u64>,
+    ) -> PyResult<Self> {
+        let memory_bytes_max = memory_bytes_max.unwrap_or(usize::MAX);
+        let counting = match width {
+            None => Counting::Exact(Counts::new(threads, memory_bytes_max)),
+            Some(width) => Counting::Approximate(Lossy::new(width, memory_bytes_max)),
+        };
+        Ok(Self {
+            pattern: guarded(|| Pattern::new(&steps))?,
+            spill,
+            counting: Mutex::new(counting),
+            drained: Mutex::default(),
+            n_runs: AtomicUsize::new(0),
         })
     }
 
-    fn memory_bytes(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.counts.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes())
+    fn update(&self, py: Python<'_>, texts: PyArray) -> PyResult<()> {
+        let array = binary_of(texts.array())?;
+        let raised = Mutex::new(None);
+        let spill = |drain: Drain| self.spill(drain, &raised);
+        let done = run(py, n_bytes_of(&array), |stop| {
+            let (texts, before) = texts_of(&array)?;
+            match &mut *locked(&self.counting) {
+                Counting::Exact(counts) => {
+                    counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], &spill, stop)
+                }
+                Counting::Approximate(lossy) => lossy.update(&self.pattern, texts.into_iter(), stop),
+            }
+        });
+        match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => done,
+        }
     }
 
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let batches = long(
+    fn memory_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| match &*locked(&self.counting) {
+            Counting::Exact(counts) => counts.memory_bytes(),
+            Counting::Approximate(lossy) => lossy.memory_bytes(),
+        })
+    }
+
+    fn missed_max(&self, py: Python<'_>) -> u64 {
+        py.detach(|| match &*locked(&self.counting) {
+            Counting::Exact(_) => 0,
+            Counting::Approximate(lossy) => lossy.missed_max(),
+        })
+    }
+
+    #[pyo3(signature = (for_run=false))]
+    fn drain<'py>(&self, py: Python<'py>, for_run: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let batch = long(
             py,
             |_| {
-                let counts = std::mem::take(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner));
-                counts_batches(&counts.sorted())
+                let mut drained = locked(&self.drained);
+                let next = match &mut *drained {
+                    Some(next) => next,
+                    None => drained.insert(match &mut *locked(&self.counting) {
+                        Counting::Exact(counts) => {
+                            let mut drain = counts.drain(limits(for_run))?;
+                            Box::new(move || drain.next_batch())
+                        }
+                        Counting::Approximate(lossy) => {
+                            let mut drain = lossy.drain(limits(for_run))?;
+                            Box::new(move || drain.next_batch())
+                        }
+                    }),
+                };
+                let batch = next()?;
+                if batch.is_none() {
+                    *drained = None;
+                }
+                batch.map(counts_batch).transpose()
             },
             || Ok(()),
         )?;
-        PyTable::try_new(batches, counts_schema())?.into_pyarrow(py)
+        batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()
+    }
+}
+
+impl Counter {
+    /// Hands a run over to Python, batch for batch; what Python raises is kept in `raised`.
+    fn spill(&self, mut drain: Drain, raised: &Mutex<Option<PyErr>>) -> guard::Result<()> {
+        let Some(spill) = &self.spill else {
+            return Err(CoreError::Internal("a full table, and nowhere to spill it".into()));
+        };
+        let run = self.n_runs.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let batch = drain.next_batch()?.map(counts_batch).transpose()?;
+            let is_last = batch.is_none();
+            let said = Python::attach(|py| {
+                let batch = batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()?;
+                spill.call1(py, (run, batch)).map(|_| ())
+            });
+            if let Err(error) = said {
+                locked(raised).get_or_insert(error);
+                return Err(CoreError::Interrupted);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn limits(for_run: bool) -> Limits {
+    if for_run { RUN } else { GROUP }
+}
+
+/// A record batch of counts.
+struct CountsRows {
+    pretokens: ArrayRef,
+    counts: UInt64Array,
+}
+
+impl Rows for CountsRows {
+    fn n_rows(&self) -> usize {
+        self.counts.len()
+    }
+
+    fn pretoken(&self, row: usize) -> &[u8] {
+        match self.pretokens.as_binary_opt::<i32>() {
+            Some(small) => small.value(row),
+            None => self.pretokens.as_binary::<i64>().value(row),
+        }
+    }
+
+    fn count(&self, row: usize) -> u64 {
+        self.counts.value(row)
+    }
+}
+
+/// Sorted runs of counts, added up.
+#[pyclass(module = "tokenmill._core")]
+struct Merger(Mutex<Merge<CountsRows>>);
+
+#[pymethods]
+impl Merger {
+    #[new]
+    #[pyo3(signature = (weights, denominator=1, count_min=1, for_run=false))]
+    fn new(weights: Vec<u64>, denominator: u64, count_min: u64, for_run: bool) -> Self {
+        Self(Mutex::new(Merge::new(Sum { weights, denominator, count_min }, limits(for_run))))
+    }
+
+    #[pyo3(signature = (run, batch=None))]
+    fn feed(&self, py: Python<'_>, run: usize, batch: Option<PyRecordBatch>) -> PyResult<()> {
+        let rows = batch.map(PyRecordBatch::into_inner).map(|batch| {
+            let counts = batch.column_by_name("count").and_then(|column| column.as_primitive_opt::<UInt64Type>());
+            let counts =
+                counts.cloned().ok_or_else(|| PyTypeError::new_err("expected a column \"count\" of uint64."))?;
+            Ok::<_, PyErr>(CountsRows { pretokens: bytes_column(&batch, "pretoken")?, counts })
+        });
+        let rows = rows.transpose()?;
+        py.detach(|| guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
+    }
+
+    #[allow(clippy::type_complexity)] // what Python gets, written once
+    fn step<'py>(&self, py: Python<'py>) -> PyResult<(Option<Bound<'py, PyAny>>, Vec<usize>)> {
+        let done = py.detach(|| {
+            guarded(|| {
+                Ok(match locked(&self.0).step()? {
+                    Step::Batch(batch) => (Some(counts_batch(batch)?), Vec::new()),
+                    Step::Hungry(runs) => (None, runs),
+                    Step::Done => (None, Vec::new()),
+                })
+            })
+        });
+        let (batch, hungry) = done?;
+        Ok((batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()?, hungry))
+    }
+
+    fn totals(&self) -> ((u64, u128, u128), (u64, u128, u128)) {
+        let of = |totals: Totals| (totals.n_distinct, totals.n_pretokens, totals.n_bytes);
+        let (kept, dropped) = locked(&self.0).totals();
+        (of(kept), of(dropped))
     }
 }
 
@@ -182,31 +352,11 @@ fn counts_schema() -> Arc<Schema> {
     Arc::new(Schema::new(fields.map(|(name, kind)| Field::new(name, kind, false)).to_vec()))
 }
 
-fn counts_batches(sorted: &[(&[u8], u64)]) -> guard::Result<Vec<RecordBatch>> {
-    let mut batches = Vec::new();
-    let mut rest = sorted;
-    while !rest.is_empty() {
-        let mut n_bytes = 0;
-        let n_rows = rest
-            .iter()
-            .take_while(|(pretoken, _)| {
-                n_bytes += pretoken.len();
-                n_bytes <= CHUNK_BYTES_MAX
-            })
-            .count()
-            .max(1);
-        let (now, later) = rest.split_at(n_rows);
-        if now[0].0.len() > i32::MAX as usize {
-            return Err(CoreError::Counts(
-                "a pre-token has more than 2^31 - 1 bytes; split the text into smaller ones.".into(),
-            ));
-        }
-        let pretokens = BinaryArray::from_iter_values(now.iter().map(|(pretoken, _)| pretoken));
-        let counts = UInt64Array::from_iter_values(now.iter().map(|(_, count)| *count));
-        batches.push(batch_of(counts_schema(), vec![Arc::new(pretokens), Arc::new(counts)])?);
-        rest = later;
-    }
-    Ok(batches)
+fn counts_batch(batch: Batch) -> guard::Result<RecordBatch> {
+    let offsets = OffsetBuffer::new(ScalarBuffer::from_iter(std::iter::once(0).chain(batch.ends)));
+    let pretokens = BinaryArray::try_new(offsets, batch.bytes.into(), None)
+        .map_err(|error| CoreError::Internal(error.to_string()))?;
+    batch_of(counts_schema(), vec![Arc::new(pretokens), Arc::new(UInt64Array::from(batch.counts))])
 }
 
 fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> guard::Result<RecordBatch> {
@@ -262,7 +412,7 @@ fn train<'py>(
         }
     };
     let raised = Mutex::new(None);
-    let mut keep = |lists: Lists, merges: &[Merge]| {
+    let mut keep = |lists: Lists, merges: &[crate::train::Merge]| {
         let Some(checkpoint) = &checkpoint else { return Ok(()) };
         let (words, merges) = (lists_batch(lists)?, merges_batch(merges)?);
         let told = Python::attach(|py| {
@@ -335,8 +485,8 @@ fn add_words(
         .try_for_each(|(pretoken, count)| words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1))
 }
 
-fn merges_batch(merges: &[Merge]) -> guard::Result<RecordBatch> {
-    let ids = |of: fn(&Merge) -> u32| Arc::new(UInt32Array::from_iter_values(merges.iter().map(of)));
+fn merges_batch(merges: &[crate::train::Merge]) -> guard::Result<RecordBatch> {
+    let ids = |of: fn(&crate::train::Merge) -> u32| Arc::new(UInt32Array::from_iter_values(merges.iter().map(of)));
     let columns: Vec<ArrayRef> = vec![
         ids(|one| one.left),
         ids(|one| one.right),
@@ -550,6 +700,7 @@ fn split(py: Python<'_>, steps: Vec<String>, text: &str) -> PyResult<Vec<String>
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
     module.add_class::<Counter>()?;
+    module.add_class::<Merger>()?;
     module.add_class::<PyEncoder>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;

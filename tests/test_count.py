@@ -1,0 +1,129 @@
+"""The count stage: weights, rare pre-tokens, approximate counts and what is left behind, in a real build."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tokenmill import Counter
+from tokenmill.counts import merge, read_counts
+
+
+def report(project: Project) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project.root / "data/counts/report.json").read_text(encoding="utf-8"))
+    return found
+
+
+def counted(project: Project) -> dict[bytes, int]:
+    return dict(zip(*read_counts(project.root / "data/counts/counts.parquet").to_pydict().values(), strict=True))
+
+
+def exact(*shards: str) -> Any:
+    counter = Counter("gpt2")
+    for shard in shards:
+        counter.update(DOCUMENTS[shard])
+    return counter.finish()
+
+
+def test_the_report_says_what_was_counted(project: Project) -> None:
+    project.build("--only", "count")
+    found, counts = report(project), counted(project)
+    texts = [text for documents in DOCUMENTS.values() for text in documents]
+    assert found["documents"] == 6
+    assert found["text_bytes"] == found["text_bytes_counted"] == sum(len(text.encode()) for text in texts)
+    assert found["pretokens"] == sum(counts.values())
+    assert found["pretokens_distinct"] == len(counts)
+    assert found["dropped"]["pretokens_distinct"] == 0
+    assert found["approximate"] is None
+
+
+def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) -> None:
+    project.set(count__weights={"data/raw/a*": "3/2", "data/raw/b.*": 3})
+    project.build("--only", "count")
+    a, b = (exact(shard) for shard in sorted(DOCUMENTS))
+    assert counted(project) == dict(zip(*merge([a, b], ["3/2", 3]).to_pydict().values(), strict=True))
+    assert report(project)["weights"] == {"data/raw/a*": "3/2", "data/raw/b.*": "3"}
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"data/raw/*": 2, "data/raw/a*": 3}, "allowed: one glob for a shard"),
+        ({"data/raw/none*": 2}, "data/raw/none*"),
+        ({"data/raw/*": 1.5}, "count.weights"),
+        ({"data/raw/*": "-1"}, "allowed: a whole number"),
+    ],
+)
+def test_wrong_weights_are_refused_with_what_is_allowed(project: Project, weights: dict[str, Any], said: str) -> None:
+    project.set(count__weights=weights)
+    done = project.run("tokenmill", "build", "--only", "count")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_rare_pretokens_are_dropped_after_all_is_added_up_and_reported(project: Project) -> None:
+    project.set(count__count_min=2)
+    done = project.build("--only", "count")
+    rows = dict(zip(*exact(*DOCUMENTS).to_pydict().values(), strict=True))
+    rare = {pretoken: n for pretoken, n in rows.items() if n < 2}
+    assert counted(project) == {pretoken: n for pretoken, n in rows.items() if n >= 2}
+    dropped, text_bytes = report(project)["dropped"], report(project)["text_bytes"]
+    rare_bytes = sum(len(pretoken) * n for pretoken, n in rare.items())
+    assert dropped == {
+        "count_min": 2,
+        "pretokens": sum(rare.values()),
+        "pretokens_distinct": len(rare),
+        "text_bytes": rare_bytes,
+        "text_share": round(rare_bytes / text_bytes, 6),
+    }
+    assert f"{len(rare)} of {len(rows)} distinct pre-tokens" in done.stderr
+
+
+def test_an_approximate_count_says_its_bound(project: Project) -> None:
+    project.set(count__approximate={"error": 0.001})
+    project.build("--only", "count")
+    assert report(project)["approximate"] == {"error": 0.001, "count_missed_max": 0}
+    assert counted(project) == dict(zip(*exact(*DOCUMENTS).to_pydict().values(), strict=True))
+
+
+def test_little_memory_and_another_directory_change_no_byte(
+    new_project: Callable[[str], Project], tmp_path: Path
+) -> None:
+    large, small = new_project("large"), new_project("small")
+    words = [" ".join(f"{i * j % 1_000_003}" for i in range(2000)) for j in range(150)]
+    for project in (large, small):
+        project.write("c.jsonl", words)
+    small.set(run__memory_mb_max=16, run__workers=16, run__spill_directory=str(tmp_path / "spill"))
+    large.build("--only", "count")
+    small.build("--only", "count")
+    assert small.outputs() == large.outputs()
+    assert not list((tmp_path / "spill").iterdir())
+
+
+@pytest.mark.slow
+def test_what_a_killed_build_spilled_is_removed_by_the_next(project: Project) -> None:
+    project.write("c.jsonl", [" ".join(f"{i * j}" for i in range(2000)) for j in range(2000)])
+    project.set(run__memory_mb_max=16, run__workers=16)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [str(Path(sys.executable).parent / "tokenmill"), "build", "--only", "count"]
+    process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(project.root.glob(".tokenmill/count-*/*/*.arrow")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list(project.root.glob(".tokenmill/count-*/*/*.arrow"))
+    (project.root / "data/raw/c.jsonl").unlink()
+    project.build("--only", "count")
+    assert [path.name for path in (project.root / ".tokenmill").iterdir()] == ["last-build.json"]
