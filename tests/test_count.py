@@ -99,7 +99,7 @@ def test_little_memory_and_another_directory_change_no_byte(
     new_project: Callable[[str], Project], tmp_path: Path
 ) -> None:
     large, small = new_project("large"), new_project("small")
-    words = [" ".join(f"{i * j % 1_000_003}" for i in range(2000)) for j in range(150)]
+    words = [" ".join(f"{i * j % 1_000_003}" for i in range(2000)) for j in range(50)]
     for project in (large, small):
         project.write("c.jsonl", words)
     small.set(run__memory_mb_max=16, run__workers=16, run__spill_directory=str(tmp_path / "spill"))

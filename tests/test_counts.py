@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill import Counter
@@ -56,6 +56,7 @@ def test_a_table_of_counts_has_the_promised_schema() -> None:
     assert counted([]).schema.equals(SCHEMA)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=20), st.integers(1, 3))
 def test_without_a_pattern_each_document_is_one_pretoken(texts: list[str], threads: int) -> None:
     expected = sorted(Tally(text.encode() for text in texts if text).items())
@@ -167,6 +168,7 @@ WEIGHTS = st.one_of(st.integers(0, 5), st.fractions(0, 5, max_denominator=12), s
 COUNTS = st.dictionaries(st.text("ab", max_size=3).map(str.encode), st.integers(1, 9) | st.integers(1, 2**60))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(COUNTS, WEIGHTS), max_size=4))
 def test_weighted_sums_are_those_of_fractions_rounded_once_halves_up(parts: list[tuple[dict[bytes, int], Any]]) -> None:
     expected: Tally[bytes] = Tally()
@@ -185,6 +187,7 @@ def test_wrong_weights_are_refused(wrong: list[Any]) -> None:
         merge([table(a=1)], wrong)
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.binary(max_size=3), st.integers(1, 2**62), max_size=5), min_size=1, max_size=3))
 def test_merge_adds_like_python(parts: list[dict[bytes, int]]) -> None:
     tables = [pa.table({"pretoken": list(one), "count": list(one.values())}, schema=SCHEMA) for one in parts]
@@ -256,6 +259,7 @@ def test_a_damaged_or_missing_file_of_counts_is_an_error(tmp_path: Path) -> None
         read_counts(tmp_path / "none.parquet")
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.text("ab ", max_size=30), max_size=30), st.sampled_from([0.9, 0.1, 0.01]))
 def test_approximate_counts_keep_to_their_bound(texts: list[str], error: float) -> None:
     exact = Counter("gpt2")

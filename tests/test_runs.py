@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill.counts import write_counts
@@ -26,6 +26,7 @@ def rows_of(total: Sum) -> list[tuple[bytes, int]]:
     return [(row["pretoken"], row["count"]) for one in total for row in one.to_pylist()]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(ROWS, st.integers(1, 3)), max_size=6), st.integers(1, 4))
 def test_batches_of_any_length_add_up_and_rare_ones_are_dropped(
     runs: list[tuple[list[tuple[bytes, int]], int]], count_min: int

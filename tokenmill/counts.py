@@ -85,6 +85,11 @@ class Counter:
         """By how much a count may be too low; 0 when counting is exact. To be asked before the counter is finished."""
         return self._counter.missed_max()
 
+    @property
+    def n_runs(self) -> int:
+        """How many runs were spilled so far."""
+        return len(self._runs.runs)
+
     def finish(self) -> pa.Table:
         """A table `pretoken: binary, count: uint64`, sorted by pretoken, in one or more chunks; the counter is empty then."""
         return pa.Table.from_batches(self.batches(), SCHEMA)

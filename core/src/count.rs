@@ -131,9 +131,10 @@ fn count_range<'t>(
         if i % 64 == 0 {
             stop.check()?;
         }
-        pattern.split(text(i), stop, &mut |piece| {
+        let text = text(i);
+        pattern.split(text, stop, &mut |piece| {
             let pretoken = piece.as_bytes();
-            match table.slot(pretoken) {
+            match table.slot_of(pretoken, text.as_bytes()) {
                 Some(count) => increment(count, pretoken),
                 None => {
                     spill_table(table, pretoken, spill)?;
