@@ -103,7 +103,8 @@ fn hash_of(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn lossy(bytes: &[u8]) -> String {
+/// The beginning of some bytes, for a message.
+pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
 }
 

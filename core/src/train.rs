@@ -6,6 +6,7 @@
 //! Cost: O(bytes of distinct pre-tokens) to begin with, then for each merge the pre-tokens on its pair's list.
 
 use crate::guard::{CoreError, Result, Stop, cut, in_threads};
+use crate::merge::key_of;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -295,10 +296,6 @@ fn note(pair: &mut Pair, count: u64, word: u32) -> Result<()> {
 
 fn plus(count: u64, more: u64) -> Result<u64> {
     count.checked_add(more).ok_or_else(|| CoreError::Counts("the count of a pair exceeds 64 bits.".to_string()))
-}
-
-fn key_of(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
 }
 
 fn ids_of(key: u64) -> (u32, u32) {
