@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--encode-mb", type=int, default=16, help="text to encode")
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
-    _say_where()
+    say_where(("tokenizers", "tiktoken", "rustbpe", "gigabpe", "gigatoken"))
     with tempfile.TemporaryDirectory() as folder:
         text, batch = Path(folder) / "text.txt", Path(folder) / "documents.json"
         n_bytes = {"count": _write_lines(text, asked.mb), "encode": _write_documents(batch, asked.encode_mb)}
@@ -104,7 +104,8 @@ def _seconds(runs: list[dict[str, Any]]) -> list[float]:
     return [run["seconds"][0] for run in runs if "seconds" in run]
 
 
-def _say_where() -> None:
+def say_where(tools: tuple[str, ...]) -> None:
+    """Prints commit, CPU, the versions of Python and of the tools, and what text there is."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -112,11 +113,9 @@ def _say_where() -> None:
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "?",
     )
-    tools = " ".join(
-        f"{name} {version(name)}" for name in ("tokenizers", "tiktoken", "rustbpe", "gigabpe", "gigatoken")
-    )
+    versions = " ".join(f"{name} {version(name)}" for name in tools)
     print(f"commit {commit.stdout.strip()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"{tools}; {'english documents' if ENGLISH.is_dir() else 'the sample in data/raw'}")
+    print(f"{versions}; {'english documents' if ENGLISH.is_dir() else 'the sample in data/raw'}")
 
 
 if __name__ == "__main__":

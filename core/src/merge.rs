@@ -1,20 +1,21 @@
-//! The merges of one pre-token: a scan over a small array for a short one, a heap and a linked list for a long one.
+//! The merges of one pre-token: a scan over a small array for a short one, a queue and a linked list for a long one.
 //!
 //! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost. Cost: O(n²) of very little for up to
 //! SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the scratch space has grown.
 
 use crate::guard::{Result, Stop};
+use crate::queue::Queue;
 use crate::tail::Tail;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
-/// Up to this many bytes the scan is faster than the heap.
+/// Up to this many bytes the scan is faster than the queue.
 const SCANNED_MAX: usize = 48;
+/// What was needed for a longer pre-token is not kept.
+const KEPT_MAX: usize = 1 << 19;
 const NONE: u32 = u32::MAX;
 /// No merge: as a rank it comes after all others.
 const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
 
-/// How early a pair is merged, and into what.
+/// How early a pair is merged (a number below that of all merges, in their order of ranks), and into what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Pair {
     rank: u32,
@@ -28,6 +29,7 @@ pub struct MergeTable {
     bytes: Vec<Pair>,
     /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
     slots: Vec<(u64, Pair)>,
+    n_ranks: usize,
 }
 
 impl MergeTable {
@@ -35,18 +37,23 @@ impl MergeTable {
     /// whose pair was there before.
     pub fn new(
         byte_ids: &[Option<u32>; 256],
-        merges: impl ExactSizeIterator<Item = (u32, u32, u32, u32)>,
+        merges: impl ExactSizeIterator<Item = (u32, u32, u32, u32)> + Clone,
     ) -> std::result::Result<Self, usize> {
+        let mut ranks: Vec<u32> = merges.clone().map(|(_, _, rank, _)| rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
         let mut table = Self {
             byte_ids: byte_ids.map(|id| id.unwrap_or(NONE)),
             bytes: Vec::with_capacity(1 << 16),
             slots: vec![(u64::MAX, NO_PAIR); (2 * merges.len() + 2).next_power_of_two()],
+            n_ranks: ranks.len(),
         };
         for (i, (left, right, rank, token)) in merges.enumerate() {
             if table.get(left, right) != NO_PAIR {
                 return Err(i);
             }
-            table.place(key_of(left, right), Pair { rank, token });
+            let order = ranks.partition_point(|&lower| lower < rank) as u32;
+            table.place(key_of(left, right), Pair { rank: order, token });
         }
         for left in table.byte_ids {
             for right in table.byte_ids {
@@ -101,8 +108,8 @@ struct Symbol {
 #[derive(Default)]
 pub struct Scratch {
     symbols: Vec<Symbol>,
-    /// Rank and position of pairs that were there; of those that still are, every one is in it.
-    heap: BinaryHeap<Reverse<u64>>,
+    /// Pairs that were there; of those that still are, every one is in it.
+    queue: Queue,
 }
 
 impl Scratch {
@@ -126,14 +133,15 @@ impl Scratch {
             next: if i + 1 < n { i as u32 + 1 } else { NONE },
             pair: piece.get(i + 1).map_or(NO_PAIR, |&next| table.of_bytes(piece[i], next)),
         }));
-        let mut candidates = std::mem::take(&mut self.heap).into_vec();
-        candidates.clear();
-        let entries = self.symbols.iter().zip(0..).filter(|(symbol, _)| symbol.pair != NO_PAIR);
-        candidates.extend(entries.map(|(symbol, at)| Reverse(candidate(symbol.pair, at))));
-        self.heap = BinaryHeap::from(candidates);
+        self.queue.start(n, table.n_ranks);
+        for (position, symbol) in self.symbols.iter().enumerate() {
+            if symbol.pair != NO_PAIR {
+                self.queue.push(symbol.pair.rank, position as u32);
+            }
+        }
         let mut n_done = 0_u32;
-        while let Some(Reverse(candidate)) = self.heap.pop() {
-            self.apply(table, (candidate >> 32) as u32, candidate as u32);
+        while let Some((rank, position)) = self.queue.pop() {
+            self.apply(table, rank, position);
             n_done = n_done.wrapping_add(1);
             if n_done.is_multiple_of(1 << 14) {
                 stop.check()?;
@@ -144,6 +152,9 @@ impl Scratch {
             let symbol = self.symbols[at as usize];
             out.put([symbol.id], 1);
             at = symbol.next;
+        }
+        if n > KEPT_MAX {
+            *self = Self::default();
         }
         Ok(())
     }
@@ -172,14 +183,9 @@ impl Scratch {
 
     fn offer(&mut self, position: u32, pair: Pair) {
         if pair != NO_PAIR {
-            self.heap.push(Reverse(candidate(pair, position)));
+            self.queue.push(pair.rank, position);
         }
     }
-}
-
-/// Lowest rank first, then the leftmost.
-fn candidate(pair: Pair, position: u32) -> u64 {
-    u64::from(pair.rank) << 32 | u64::from(position)
 }
 
 /// Merges a pre-token of up to SCANNED_MAX bytes: looks for the lowest rank again after each merge.
@@ -265,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pretoken_that_is_scanned_and_the_first_that_is_not_merge_alike() {
-        let merges = [(1, 2, 3, 300), (300, 1, 1, 301), (2, 300, 0, 302), (2, 2, 2, 303)];
+    fn the_last_pretoken_that_is_scanned_merges_like_the_first_that_is_not() {
+        let merges = [(1, 2, 9, 300), (300, 1, 1, 301), (2, 300, 0, 302), (2, 2, 2, 303)];
         for n in SCANNED_MAX - 1..=SCANNED_MAX {
             let piece: Vec<u8> = (0..n).map(|i| 1 + ((i * i / 3) % 2) as u8).collect();
             merged(&merges, &piece);
