@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test lint setup core lock bench bench-count clean
+.PHONY: demo test lint setup core lock bench bench-count bench-encode bench-hard bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.sample data/raw
@@ -52,6 +52,13 @@ bench: setup .bench-venv/.installed ## count, train and encode side by side with
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory
+
+bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of text, five tokenizers, every tool, one core and two
+	@.bench-venv/bin/python -m benchmarks.encode
+
+bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape
+	@$(BIN)/python -m tokenmill.sample data/raw
+	@.bench-venv/bin/python -m benchmarks.hard_shapes
 
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv

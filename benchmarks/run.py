@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -105,8 +104,8 @@ def _seconds(runs: list[dict[str, Any]]) -> list[float]:
     return [run["seconds"][0] for run in runs if "seconds" in run]
 
 
-def say_where(tools: Sequence[str]) -> None:
-    """The commit, the machine and the tools."""
+def say_where(tools: tuple[str, ...]) -> None:
+    """Prints commit, CPU, the versions of Python and of the tools, and what text there is."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -114,8 +113,8 @@ def say_where(tools: Sequence[str]) -> None:
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "?",
     )
-    print(f"commit {commit.stdout.strip()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}")
     versions = " ".join(f"{name} {version(name)}" for name in tools)
+    print(f"commit {commit.stdout.strip()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"{versions}; {'english documents' if ENGLISH.is_dir() else 'the sample in data/raw'}")
 
 

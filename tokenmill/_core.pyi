@@ -104,10 +104,20 @@ class Encoder:
     `left: uint32, right: uint32, rank: uint32, token: uint32` (ids); lowest rank first, then the leftmost.
     `added`: texts that are tokens wherever they stand, found before splitting, leftmost and longest first."""
     def __init__(self, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> None: ...
+    def limit_cache(self, bytes_max: int) -> None:
+        """What each thread may remember of pre-tokens that it met, from now on."""
+    def warm(self, pretokens: Any) -> None:
+        """Remembers the ids of pre-tokens (a binary array or stream, the most frequent first) for all threads."""
     def encode(self, text: str) -> list[int]: ...
-    def encode_batch(self, texts: ArrowArray, threads: int, end_id: int | None = None) -> Any:
-        """An array large_list<uint32>, one list a text, each ended by `end_id` if given."""
-    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
+        """An array large_list<uint32>, one list a text, each ended by `end_id` if given.
+
+        `texts`: a list of str or of bytes, or a string array or stream; they are read in place."""
+    def encode_batch_with_starts(self, texts: Any, threads: int, end_id: int | None = None) -> tuple[Any, Any]:
+        """The same, and an array large_list<uint64>: the byte at which each token begins in its text."""
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """An array uint64: the number of ids of each text."""
+    def decode_bytes(self, ids: list[int] | ArrowArray) -> bytes:
         """The bytes of the tokens, joined. Raises TokenizerError for an id that is not in the vocabulary."""
     def decode_batch(self, ids: Any, threads: int) -> Any:
-        """list or large_list of uint16 or uint32 → an array large_binary."""
+        """list or large_list of uint16 or uint32 → an array large_binary. An unknown id is named with its list."""

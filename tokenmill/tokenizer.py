@@ -4,25 +4,35 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tokenmill import patterns, tiktoken_file, tokenizer_json
+from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
 from tokenmill.errors import CorpusError, ParamsError, TokenizerError
 from tokenmill.files import write_atomic
 from tokenmill.pre_tokenizer import BeyondCore
-from tokenmill.texts import Texts, one_array
+from tokenmill.texts import Texts, for_core, one_array
 from tokenmill.threads import threads_or_all
 from tokenmill.vocabulary import Model, digest_of, encoder_of
 
+if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
+    from tokenmill._core import ArrowArray
+
+CACHE_MB_MAX = 128
 _UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
+
+
+Ids: TypeAlias = "Sequence[int] | ArrowArray"
+"""Ids of one text: integers, an Arrow array, a numpy array."""
 
 
 class _Engine(Protocol):
     def encode(self, text: str) -> list[int]: ...
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any: ...
-    def decode_bytes(self, ids: Sequence[int]) -> bytes: ...
+    def count_tokens(self, texts: Any, threads: int) -> Any: ...
+    def decode_bytes(self, ids: Any) -> bytes: ...
     def decode_batch(self, ids: Any, threads: int) -> Any: ...
 
 
@@ -42,12 +52,14 @@ class Tokenizer:
     special_tokens: dict[str, int]
     n_merges: int | None
 
-    def __init__(self, model: Model, place: str = "tokenizer") -> None:
+    def __init__(self, model: Model, place: str = "tokenizer", cache_mb_max: int = CACHE_MB_MAX) -> None:
         """Of a model for the core; raises TokenizerError, beginning with `place`, when it contradicts itself."""
         try:
-            self._engine: _Engine = encoder_of(model)
+            self._core: _core.Encoder | None = encoder_of(model)
         except TokenizerError as error:
             raise TokenizerError(f"{place}: {error}") from None
+        self._core.limit_cache(cache_mb_max * 2**20)
+        self._engine: _Engine = self._core
         self._model: Model | None = model
         self._content = b""
         self._tokens = model.token_bytes()
@@ -59,12 +71,17 @@ class Tokenizer:
 
     @classmethod
     def load(
-        cls, path: str | Path, pattern: str | None = None, special_tokens: Mapping[str, int] | None = None
+        cls,
+        path: str | Path,
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+        cache_mb_max: int = CACHE_MB_MAX,
     ) -> "Tokenizer":
         """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
-        Raises TokenizerError, PatternError.
+        `cache_mb_max`: what each thread may remember of pre-tokens that it met, in MB; it changes no id. Raises
+        TokenizerError, PatternError.
         """
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
@@ -74,7 +91,7 @@ class Tokenizer:
                 raise TokenizerError(
                     f"{file}: pattern= and special_tokens= go with a .tiktoken file; tokenizer.json has its own."
                 )
-            return cls._from_json(content, str(file))
+            return cls._from_json(content, str(file), cache_mb_max)
         if pattern is None:
             names = ", ".join(patterns.names())
             raise TokenizerError(
@@ -82,13 +99,13 @@ class Tokenizer:
             )
         steps = patterns.steps_of(pattern)
         ranks = tiktoken_file.read_ranks(content, str(file))
-        return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file))
+        return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file), cache_mb_max)
 
     @classmethod
-    def _from_json(cls, content: bytes, place: str) -> "Tokenizer":
+    def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> "Tokenizer":
         document = tokenizer_json.parse(content, place)
         try:
-            return cls(tokenizer_json.model_of(document, place), place)
+            return cls(tokenizer_json.model_of(document, place), place, cache_mb_max)
         except BeyondCore as beyond:
             return cls._from_tokenizers(document, content, place, str(beyond))
 
@@ -98,7 +115,7 @@ class Tokenizer:
 
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
-        self._engine, self._model, self._content, self._tokens = engine, None, content, engine.tokens
+        self._engine, self._core, self._model, self._content, self._tokens = engine, None, None, content, engine.tokens
         self.engine, self.engine_reason = "tokenizers", reason
         self.digest, self.steps, self.n_merges = engine.digest, None, None
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
@@ -150,22 +167,70 @@ class Tokenizer:
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        found = self._engine.encode_batch(one_array(texts), threads_or_all(threads), end_id)
-        return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
+        return _lists(self._engine.encode_batch(self._texts(texts), threads_or_all(threads), end_id))
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def encode_batch_with_starts(
+        self, texts: Texts, threads: int | None = None, end_id: int | None = None
+    ) -> tuple[pa.LargeListArray, pa.LargeListArray]:
+        """The ids as `encode_batch` gives them, and for each the byte of its text (in UTF-8) at which its token begins.
+
+        The starts are an array large_list<uint64>, a list a text. A token ends where the next one begins, the last one with
+        the text; an added token that is found in a text stands for its bytes like any other. `end_id` stands for none: it
+        begins where the text ends. Raises what `encode_batch` raises, and TokenizerError with the engine tokenizers, whose
+        tokens do not add up to the text.
+        """
+        if end_id is not None:
+            self.token_bytes(end_id)
+        if self._core is None:
+            raise TokenizerError(
+                f"starts of tokens: only the core knows them, and it cannot run this: {self.engine_reason}"
+            )
+        ids, starts = self._core.encode_batch_with_starts(self._texts(texts), threads_or_all(threads), end_id)
+        return _lists(ids), _lists(starts)
+
+    def count_tokens(self, texts: Texts, threads: int | None = None) -> pa.UInt64Array:
+        """An array uint64, the number of ids of each text. Raises what `encode_batch` raises."""
+        return self._engine.count_tokens(self._texts(texts), threads_or_all(threads))
+
+    def warm(self, counts: pa.Table, pretokens_max: int = 2**20) -> None:
+        """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
+
+        `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens that are no token,
+        `pretokens_max` are kept, in about 64 bytes each. With the engine tokenizers it does nothing.
+        """
+        if self._core is not None:
+            frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
+            self._core.warm(counts["pretoken"].take(frequent))
+
+    def _texts(self, texts: Texts) -> Any:
+        return one_array(texts) if self._core is None else for_core(texts)
+
+    def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises TokenizerError."""
         return self.decode_bytes(ids).decode(errors="replace")
 
-    def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary."""
+    def decode_bytes(self, ids: Ids) -> bytes:
+        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary.
+
+        An Arrow or numpy array of unsigned integers is several times as fast as a list.
+        """
         try:
-            return self._engine.decode_bytes(ids)
+            plain = _plain_ids(ids)
+            return self._engine.decode_bytes(plain.to_pylist() if self._core is None and plain is not ids else plain)
         except OverflowError:
             raise TokenizerError(f"ids: expected integers from 0 to {self.id_max}; found one beyond 32 bits.") from None
 
-    def decode_batch(self, ids: pa.ListArray | pa.LargeListArray, threads: int | None = None) -> pa.LargeBinaryArray:
-        """An array large_binary, the bytes of each list of uint16 or uint32. Raises TokenizerError."""
+    def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
+        """An array large_binary, the bytes of each list of ids.
+
+        `ids`: an Arrow array of lists of uint16 or uint32, or a list of lists or of numpy arrays. Raises TokenizerError with
+        the number of the list for an id that is not in the vocabulary.
+        """
+        if not hasattr(ids, "__arrow_c_array__"):
+            try:
+                ids = pa.array(ids, pa.large_list(pa.uint32()))
+            except (pa.ArrowInvalid, OverflowError) as error:
+                raise TokenizerError(f"ids: expected lists of integers from 0 to {self.id_max}: {error}") from None
         return self._engine.decode_batch(ids, threads_or_all(threads))
 
     def token_bytes(self, id: int) -> bytes:
@@ -198,6 +263,25 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
+
+
+def _lists(found: Any) -> pa.LargeListArray:
+    return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
+
+
+def _plain_ids(ids: Ids) -> Any:
+    """A list of int, or an Arrow array of uint16 or uint32, as the core takes them."""
+    if isinstance(ids, list):
+        return ids
+    if not hasattr(ids, "__arrow_c_array__"):
+        ids = pa.array(ids, None if hasattr(ids, "__array__") else pa.uint32())
+    array = pa.array(ids)
+    if array.type in (pa.uint16(), pa.uint32()):
+        return array
+    try:
+        return array.cast(pa.uint32())
+    except pa.ArrowInvalid:
+        raise OverflowError from None
 
 
 def _json(document: dict[str, Any]) -> bytes:

@@ -52,6 +52,10 @@ class TokenizersEngine:
         flat = pa.concat_arrays(values) if values else pa.array([], pa.uint32())
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), flat)
 
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """An array uint64, the number of ids of each text."""
+        return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of the tokens, joined; for a tokenizer that is not byte-level, its text in UTF-8."""
         if unknown := [id for id in ids if id not in self.tokens]:

@@ -1,16 +1,22 @@
 //! Ids → bytes: each id's bytes, one after another.
 //!
-//! Invariant: an id that is not in the vocabulary is an error, never left out. Cost: O(bytes written).
+//! Invariant: an id that is not in the vocabulary is an error, never left out. Cost: O(bytes written); a load and a store of
+//! 16 bytes for a short token.
 
 use crate::guard::{CoreError, Result};
+use crate::tail::Tail;
 use rustc_hash::FxHashMap;
 
-/// The bytes of every token, in one arena.
+const SHORT_BYTES_MAX: usize = 15;
+
+/// The bytes of every token.
 #[derive(Default)]
 pub struct Decoder {
     arena: Vec<u8>,
     /// Spans of the ids from 0 on; an end of 0 is a hole (no token is empty).
     dense: Vec<(u32, u32)>,
+    /// The same ids' bytes, their number in the top byte; 0 for a hole and for more bytes than fit.
+    short: Vec<u128>,
     /// Spans of ids so large that a dense table would waste memory.
     sparse: FxHashMap<u32, (u32, u32)>,
     id_max: u32,
@@ -35,7 +41,9 @@ impl Decoder {
             if (id as usize) < dense_max {
                 let needed = decoder.dense.len().max(id as usize + 1);
                 decoder.dense.resize(needed, (0, 0));
+                decoder.short.resize(needed, 0);
                 decoder.dense[id as usize] = (start, end);
+                decoder.short[id as usize] = packed(bytes);
             } else {
                 decoder.sparse.insert(id, (start, end));
             }
@@ -50,14 +58,23 @@ impl Decoder {
     }
 
     /// Appends the bytes of all tokens to `out`.
-    pub fn decode(&self, ids: impl Iterator<Item = u32>, out: &mut Vec<u8>) -> Result<()> {
+    pub fn decode(&self, ids: impl Iterator<Item = u32>, out: &mut Tail<u8>) -> Result<()> {
         for id in ids {
-            let bytes = self.token(id).ok_or_else(|| {
-                CoreError::Tokenizer(format!("id {id} is not in the vocabulary; its largest id is {}.", self.id_max))
-            })?;
-            out.extend_from_slice(bytes);
+            let packed = self.short.get(id as usize).copied().unwrap_or_default();
+            if packed != 0 {
+                out.put(packed.to_le_bytes(), (packed >> 120) as usize);
+            } else {
+                out.extend(self.known(id)?);
+            }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn known(&self, id: u32) -> Result<&[u8]> {
+        self.token(id).ok_or_else(|| {
+            CoreError::Tokenizer(format!("id {id} is not in the vocabulary; its largest id is {}.", self.id_max))
+        })
     }
 
     fn span(&self, id: u32) -> Option<(u32, u32)> {
@@ -66,6 +83,13 @@ impl Decoder {
             None => self.sparse.get(&id).copied(),
         }
     }
+}
+
+fn packed(bytes: &[u8]) -> u128 {
+    if bytes.len() > SHORT_BYTES_MAX {
+        return 0;
+    }
+    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u128::from(byte)) | (bytes.len() as u128) << 120
 }
 
 #[cfg(test)]
@@ -77,16 +101,16 @@ mod tests {
     }
 
     #[test]
-    fn ids_near_and_far_decode() {
-        let mut out = Vec::new();
-        let known = decoder(&[(0, "a"), (4_000_000_000, "b"), (7, "cd")]).unwrap();
-        known.decode([7, 0, 4_000_000_000].into_iter(), &mut out).unwrap();
-        assert_eq!(out, b"cdab");
+    fn ids_near_and_far_and_tokens_short_and_long_decode() {
+        let mut out = Tail::default();
+        let tokens = [(0, "a"), (4_000_000_000, "b"), (7, "cd"), (8, "fifteen letters"), (9, "sixteen letters!")];
+        decoder(&tokens).unwrap().decode([7, 0, 4_000_000_000, 8, 9].into_iter(), &mut out).unwrap();
+        assert_eq!(out.take(), b"cdabfifteen letterssixteen letters!");
     }
 
     #[test]
     fn an_unknown_id_is_named() {
-        let found = decoder(&[(0, "a"), (7, "b")]).unwrap().decode([3].into_iter(), &mut Vec::new());
+        let found = decoder(&[(0, "a"), (7, "b")]).unwrap().decode([3].into_iter(), &mut Tail::default());
         assert!(matches!(found, Err(CoreError::Tokenizer(text)) if text.contains("id 3 is not")));
     }
 

@@ -1,20 +1,28 @@
 //! Text → ids: added tokens are found, the rest is split, and each pre-token is looked up or merged.
 //!
 //! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
-//! Cost: a look-up for a pre-token that is a token or was seen lately, else O(n log n) for its n bytes.
+//! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
 
+use crate::cache::{Cache, Found, Key, SHORT_BYTES_MAX};
 use crate::decode::Decoder;
-use crate::guard::{CoreError, Result, Stop, cut, in_threads};
+use crate::guard::{CoreError, Result, Stop, lossy};
 use crate::merge::{MergeTable, Scratch};
 use crate::pattern::Pattern;
+use crate::pieces::{in_order, pieces};
+use crate::tail::Tail;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
-use std::sync::Mutex;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pre-tokens longer than this are merged anew each time.
-const CACHED_BYTES_MAX: usize = 64;
-/// A worker's memory of merged pre-tokens is emptied when it has so many: at most about 32 MB.
-const CACHED_MAX: usize = 1 << 17;
+/// Text of about so many bytes is done at a time: its ids stay in the core's own cache.
+const PIECE_BYTES: usize = 1 << 20;
+/// So many bytes are encoded before it is asked whether to stop.
+const CHECKED_BYTES: usize = 1 << 16;
+/// Ids for which a waiting worker keeps room.
+const IDS_KEPT_MAX: usize = 1 << 20;
+/// What each thread's cache may hold where nothing else is said.
+pub const CACHE_BYTES_MAX: usize = 128 << 20;
 
 /// A merge of the vocabulary; lowest rank first.
 pub struct Rule {
@@ -40,6 +48,9 @@ pub struct Encoder {
     whole: FxHashMap<Box<[u8]>, u32>,
     added: Option<(AhoCorasick, Vec<u32>)>,
     pub decoder: Decoder,
+    cache_bytes_max: usize,
+    /// Short pre-tokens that are one token, and those that `warm` was given.
+    known: Mutex<Arc<Cache>>,
     /// Workers that wait for their next call.
     workers: Mutex<Vec<Worker>>,
 }
@@ -48,8 +59,37 @@ pub struct Encoder {
 struct Worker {
     pattern: Pattern,
     scratch: Scratch,
-    cache: FxHashMap<Box<[u8]>, (u32, u32)>,
-    cached: Vec<u32>,
+    cache: Cache,
+    known: Arc<Cache>,
+    /// Texts done since it was asked whether to stop.
+    n_bytes: usize,
+}
+
+/// What is wanted of a batch.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted {
+    /// Ends every text.
+    pub end_id: Option<u32>,
+    pub ids: bool,
+    pub starts: bool,
+}
+
+/// A batch: all ids, the end of each text in them, and for each id the byte at which its token begins in its text.
+///
+/// An id that stands for no byte of the text (`end_id`) begins where the text ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    pub ids: Vec<u32>,
+    pub ends: Vec<i64>,
+    pub starts: Vec<u64>,
+}
+
+/// What a worker makes of a piece of a batch.
+#[derive(Default)]
+struct Piece {
+    ids: Tail<u32>,
+    ends: Vec<i64>,
+    starts: Vec<u64>,
 }
 
 impl Encoder {
@@ -78,169 +118,263 @@ impl Encoder {
         }
         let mut encoder = Self {
             pattern,
-            merges: merge_table(&decoder, rules)?,
+            merges: merge_table(&decoder, &byte_ids, rules)?,
             byte_ids,
             whole,
             added: added_tokens(added)?,
             decoder,
+            cache_bytes_max: CACHE_BYTES_MAX,
+            known: Mutex::new(Arc::new(Cache::new(0))),
             workers: Mutex::default(),
         };
         if !ignore_merges {
             encoder.keep_whole_what_merges_lead_to();
         }
+        encoder.known = Mutex::new(Arc::new(encoder.known_with(&[], &Stop::default())?));
         Ok(encoder)
+    }
+
+    /// What the cache of each thread may hold from now on.
+    pub fn limit_cache(&mut self, bytes_max: usize) {
+        self.cache_bytes_max = bytes_max;
+        self.workers = Mutex::default();
     }
 
     fn keep_whole_what_merges_lead_to(&mut self) {
         let mut whole = std::mem::take(&mut self.whole);
-        let (mut scratch, mut out) = (Scratch::default(), Vec::new());
+        let (mut scratch, mut out) = (Scratch::default(), Tail::default());
         whole.retain(|bytes, id| {
-            out.clear();
-            self.merge(bytes, &mut scratch, &mut out).is_ok() && out == [*id]
+            out.clear(IDS_KEPT_MAX);
+            self.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [*id]
         });
         self.whole = whole;
     }
 
-    /// Appends the ids of a text to `out`.
-    pub fn encode(&self, text: &str, stop: &Stop, out: &mut Vec<u32>) -> Result<()> {
-        let mut worker = self.hire();
-        let done = self.encode_with(&mut worker, text, stop, out);
-        self.release(worker);
-        done
+    /// Remembers the ids of these pre-tokens for all threads, as far as there is room; the most frequent ones come first.
+    pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
+        let known = Arc::new(self.known_with(pretokens, stop)?);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
     }
 
-    /// The ids of texts, `text(i)` for i in 0..n, each ended by `end_id` if there is one: all ids, and each text's end in
-    /// them.
+    /// The tokens that are pre-tokens, smallest ids first, and behind them `pretokens`. Half as many entries as places: few
+    /// find their line full.
+    fn known_with(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<Cache> {
+        let mut tokens: Vec<(&[u8], u32)> = self.whole.iter().map(|(bytes, &id)| (&**bytes, id)).collect();
+        tokens.retain(|(bytes, _)| bytes.len() <= SHORT_BYTES_MAX);
+        tokens.sort_unstable_by_key(|(_, id)| *id);
+        let n_entries = (tokens.len() + pretokens.len()).next_power_of_two();
+        let mut known = Cache::new_whole(n_entries);
+        for (bytes, id) in tokens {
+            known.insert_if_free(Key::short(bytes, 0, bytes.len()), bytes, &[id]);
+        }
+        let (mut scratch, mut out) = (Scratch::default(), Tail::default());
+        for (i, bytes) in pretokens.iter().enumerate() {
+            if i % 1024 == 0 {
+                stop.check()?;
+            }
+            if bytes.is_empty() || bytes.len() > SHORT_BYTES_MAX || self.whole.contains_key(*bytes) {
+                continue;
+            }
+            out.clear(IDS_KEPT_MAX);
+            if self.merge(bytes, &mut scratch, stop, &mut out)?.is_ok() {
+                known.insert_if_free(Key::short(bytes, 0, bytes.len()), bytes, out.as_slice());
+            }
+        }
+        Ok(known)
+    }
+
+    /// The ids of a text.
+    pub fn encode(&self, text: &str, stop: &Stop) -> Result<Vec<u32>> {
+        let (mut worker, mut ids) = (self.hire(), Tail::default());
+        self.encode_with(&mut worker, text, stop, &mut ids)?;
+        self.release(worker);
+        Ok(ids.take())
+    }
+
+    /// Texts `text(i)` of `n_bytes(i)` bytes for i in 0..n, in `threads` threads.
     pub fn encode_batch<'t>(
         &self,
         n: usize,
-        text: impl Fn(usize) -> &'t str + Sync,
-        bytes_before: impl Fn(usize) -> usize,
-        end_id: Option<u32>,
+        text: impl Fn(usize) -> Result<&'t str> + Sync,
+        n_bytes: impl Fn(usize) -> usize,
+        wanted: Wanted,
         threads: usize,
         stop: &Stop,
-    ) -> Result<(Vec<u32>, Vec<i64>)> {
-        let parts = cut(n, threads.max(1), bytes_before);
-        let encoded = in_threads(parts, |part| {
-            let mut worker = self.hire();
-            let (mut ids, mut ends) = (Vec::new(), Vec::with_capacity(part.len()));
-            for i in part {
-                if i % 64 == 0 {
-                    stop.check()?;
-                }
-                self.encode_with(&mut worker, text(i), stop, &mut ids).map_err(|error| match error {
+    ) -> Result<Batch> {
+        let mut all = Batch::default();
+        let take = |piece: &mut Piece| {
+            let before = all.ends.last().copied().unwrap_or_default();
+            all.ends.extend(piece.ends.drain(..).map(|end| end + before));
+            all.starts.append(&mut piece.starts);
+            if wanted.ids && all.ids.is_empty() {
+                all.ids = piece.ids.take();
+            } else if wanted.ids {
+                all.ids.extend_from_slice(piece.ids.as_slice());
+            }
+            piece.ids.clear(IDS_KEPT_MAX);
+        };
+        let work = |worker: &mut Worker, texts: Range<usize>, piece: &mut Piece| {
+            texts.into_iter().try_for_each(|i| {
+                self.encode_one(worker, text(i)?, wanted, stop, piece).map_err(|error| match error {
                     CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("text {i}: {what}")),
                     CoreError::Pattern(what) => CoreError::Pattern(format!("text {i}: {what}")),
                     other => other,
-                })?;
-                ids.extend(end_id);
-                ends.push(ids.len() as i64);
-            }
-            self.release(worker);
-            Ok((ids, ends))
-        })?;
-        let mut encoded = encoded.into_iter();
-        let (mut ids, mut ends) = encoded.next().unwrap_or_default();
-        for (more_ids, more_ends) in encoded {
-            let before = ids.len() as i64;
-            ids.extend(more_ids);
-            ends.extend(more_ends.into_iter().map(|end| end + before));
-        }
-        Ok((ids, ends))
+                })
+            })
+        };
+        let pieces = pieces(n, PIECE_BYTES, n_bytes);
+        in_order(&pieces, threads, || self.hire(), |worker| self.release(worker), work, take)?;
+        Ok(all)
     }
 
-    fn hire(&self) -> Worker {
-        let waiting = self.workers.lock().ok().and_then(|mut workers| workers.pop());
-        waiting.unwrap_or_else(|| Worker {
-            pattern: self.pattern.clone(),
-            scratch: Scratch::default(),
-            cache: FxHashMap::default(),
-            cached: Vec::new(),
-        })
-    }
-
-    fn release(&self, worker: Worker) {
-        if let Ok(mut workers) = self.workers.lock() {
-            workers.push(worker);
-        }
-    }
-
-    fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, out: &mut Vec<u32>) -> Result<()> {
-        let mut start = 0;
-        if let Some((finder, ids)) = &self.added {
-            for found in finder.find_iter(text) {
-                self.encode_part(worker, text, start, found.start(), stop, out)?;
-                out.push(ids[found.pattern().as_usize()]);
-                start = found.end();
-            }
-        }
-        self.encode_part(worker, text, start, text.len(), stop, out)
-    }
-
-    fn encode_part(
+    fn encode_one(
         &self,
         worker: &mut Worker,
         text: &str,
-        start: usize,
-        end: usize,
+        wanted: Wanted,
         stop: &Stop,
-        out: &mut Vec<u32>,
+        piece: &mut Piece,
     ) -> Result<()> {
-        let Worker { pattern, scratch, cache, cached } = worker;
-        let part = &text[start..end];
-        pattern.split(part, stop, &mut |piece| {
-            let bytes = piece.as_bytes();
-            if let Some(&id) = self.whole.get(bytes) {
-                out.push(id);
-                return Ok(());
+        let from = piece.ids.n();
+        self.encode_with(worker, text, stop, &mut piece.ids)?;
+        if wanted.starts {
+            let mut start = 0;
+            for &id in &piece.ids.as_slice()[from..] {
+                piece.starts.push(start);
+                start += self.decoder.token(id).map_or(0, <[u8]>::len) as u64;
             }
-            if bytes.len() > CACHED_BYTES_MAX {
-                return self.merge_at(text, bytes, scratch, out);
+        }
+        if let Some(id) = wanted.end_id {
+            piece.ids.put([id], 1);
+            if wanted.starts {
+                piece.starts.push(text.len() as u64);
             }
-            if let Some(&(from, to)) = cache.get(bytes) {
-                out.extend_from_slice(&cached[from as usize..to as usize]);
-                return Ok(());
-            }
-            let before = out.len();
-            self.merge_at(text, bytes, scratch, out)?;
-            if cache.len() >= CACHED_MAX {
-                cache.clear();
-                cached.clear();
-            }
-            let from = cached.len() as u32;
-            cached.extend_from_slice(&out[before..]);
-            cache.insert(bytes.into(), (from, cached.len() as u32));
-            Ok(())
-        })
+        }
+        piece.ends.push(piece.ids.n() as i64);
+        worker.n_bytes += text.len();
+        if worker.n_bytes >= CHECKED_BYTES {
+            worker.n_bytes = 0;
+            stop.check()?;
+        }
+        Ok(())
     }
 
-    /// Merges a pre-token of `text`; a byte without a token is named with its place in the text.
-    fn merge_at(&self, text: &str, piece: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<()> {
-        if piece.len() >= u32::MAX as usize {
-            return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", piece.len())));
+    fn hire(&self) -> Worker {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            Some(worker) => Worker { known, ..worker },
+            None => Worker {
+                pattern: self.pattern.clone(),
+                scratch: Scratch::default(),
+                cache: Cache::new(self.cache_bytes_max),
+                known,
+                n_bytes: 0,
+            },
         }
-        self.merge(piece, scratch, out).map_err(|at| {
-            let offset = piece.as_ptr().addr() - text.as_ptr().addr() + at;
-            CoreError::Tokenizer(format!(
-                "the vocabulary has no token for the byte 0x{:02x} at byte {offset}. Use a tokenizer with all 256 bytes.",
-                piece[at]
-            ))
-        })
+    }
+
+    fn release(&self, worker: Worker) {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+
+    fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
+        let Worker { pattern, scratch, cache, known, .. } = worker;
+        let mut run = Run { encoder: self, text, known, cache, scratch, stop, ids };
+        let mut start = 0;
+        if let Some((finder, added_ids)) = &self.added {
+            for found in finder.find_iter(text) {
+                pattern.split(&text[start..found.start()], stop, &mut |piece| run.put(piece))?;
+                run.ids.put([added_ids[found.pattern().as_usize()]], 1);
+                start = found.end();
+            }
+        }
+        pattern.split(&text[start..], stop, &mut |piece| run.put(piece))
     }
 
     /// Appends the ids of a pre-token; the place of a byte without a token is the error.
-    fn merge(&self, piece: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) -> std::result::Result<(), usize> {
+    fn merge(
+        &self,
+        piece: &[u8],
+        scratch: &mut Scratch,
+        stop: &Stop,
+        out: &mut Tail<u32>,
+    ) -> Result<std::result::Result<(), usize>> {
         if let Some(at) = piece.iter().position(|&byte| self.byte_ids[byte as usize].is_none()) {
-            return Err(at);
+            return Ok(Err(at));
         }
-        let ids = piece.iter().map(|&byte| self.byte_ids[byte as usize].unwrap_or_default());
-        scratch.merge(&self.merges, ids, out);
-        Ok(())
+        scratch.merge(&self.merges, piece, stop, out).map(Ok)
     }
 }
 
-fn merge_table(decoder: &Decoder, rules: &[Rule]) -> Result<MergeTable> {
-    let mut table = MergeTable::default();
+/// The encoding of one text.
+struct Run<'r> {
+    encoder: &'r Encoder,
+    text: &'r str,
+    known: &'r Cache,
+    cache: &'r mut Cache,
+    scratch: &'r mut Scratch,
+    stop: &'r Stop,
+    ids: &'r mut Tail<u32>,
+}
+
+impl Run<'_> {
+    /// Appends the ids of a pre-token, a part of the text.
+    #[inline(always)]
+    fn put(&mut self, piece: &str) -> Result<()> {
+        if piece.len() > SHORT_BYTES_MAX {
+            return self.put_long(piece);
+        }
+        let key = Key::short(self.text.as_bytes(), self.offset(piece), piece.len());
+        match self.known.short(key).or_else(|| self.cache.short(key)) {
+            Some(Found::Few(four, n)) => self.ids.put(four, n),
+            Some(Found::Many(many)) => self.ids.extend(many),
+            None => return self.put_new(piece, Some(key)),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn put_long(&mut self, piece: &str) -> Result<()> {
+        let key = Key::long(piece.as_bytes());
+        if let Some(found) = key.and_then(|key| self.cache.long(key, piece.as_bytes())) {
+            self.ids.extend(found);
+            return Ok(());
+        }
+        self.put_new(piece, key)
+    }
+
+    /// Looks for a token of the whole pre-token, or merges it, and remembers what was found.
+    #[inline(never)]
+    fn put_new(&mut self, piece: &str, key: Option<Key>) -> Result<()> {
+        let (bytes, before) = (piece.as_bytes(), self.ids.n());
+        if bytes.len() >= u32::MAX as usize {
+            return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", bytes.len())));
+        }
+        match self.encoder.whole.get(bytes) {
+            Some(&id) => self.ids.put([id], 1),
+            None => {
+                self.encoder.merge(bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
+                    CoreError::Tokenizer(format!(
+                        "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
+                        bytes[at],
+                        self.offset(piece) + at
+                    ))
+                })?;
+            }
+        }
+        if let Some(key) = key {
+            self.cache.insert(key, bytes, &self.ids.as_slice()[before..]);
+        }
+        Ok(())
+    }
+
+    fn offset(&self, piece: &str) -> usize {
+        piece.as_ptr().addr() - self.text.as_ptr().addr()
+    }
+}
+
+fn merge_table(decoder: &Decoder, byte_ids: &[Option<u32>; 256], rules: &[Rule]) -> Result<MergeTable> {
     for (i, rule) in rules.iter().enumerate() {
         let known = |id: u32| {
             decoder
@@ -255,11 +389,12 @@ fn merge_table(decoder: &Decoder, rules: &[Rule]) -> Result<MergeTable> {
                 rule.token
             )));
         }
-        if !table.insert(rule.left, rule.right, rule.rank, rule.token) {
-            return Err(CoreError::Tokenizer(format!("merge {i}: the pair {:?} is merged twice.", lossy(&joined))));
-        }
     }
-    Ok(table)
+    let merges = rules.iter().map(|rule| (rule.left, rule.right, rule.rank, rule.token));
+    MergeTable::new(byte_ids, merges).map_err(|i| {
+        let token = decoder.token(rules[i].token).unwrap_or_default();
+        CoreError::Tokenizer(format!("merge {i}: the pair {:?} is merged twice.", lossy(token)))
+    })
 }
 
 fn added_tokens(added: &[Added]) -> Result<Option<(AhoCorasick, Vec<u32>)>> {
@@ -272,10 +407,6 @@ fn added_tokens(added: &[Added]) -> Result<Option<(AhoCorasick, Vec<u32>)>> {
         .build(in_text.iter().map(|one| one.bytes))
         .map_err(|error| CoreError::Tokenizer(format!("the added tokens cannot be searched for: {error}.")))?;
     Ok(Some((finder, in_text.iter().map(|one| one.id).collect())))
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
 }
 
 #[cfg(test)]
@@ -294,8 +425,7 @@ mod tests {
     }
 
     fn encode(encoder: &Encoder, text: &str) -> Result<Vec<u32>> {
-        let mut ids = Vec::new();
-        encoder.encode(text, &Stop::default(), &mut ids).map(|()| ids)
+        encoder.encode(text, &Stop::default())
     }
 
     #[test]
@@ -309,6 +439,18 @@ mod tests {
         let encoder = encoder(&[], false);
         assert_eq!(encode(&encoder, "cab"), encode(&encoder, "cab"));
         assert_eq!(encode(&encoder, "cab"), Ok(vec![2, 3]));
+    }
+
+    #[test]
+    fn what_is_warmed_and_a_cache_without_room_change_no_ids() {
+        for ignore_merges in [false, true] {
+            let mut encoder = encoder(&[], ignore_merges);
+            let expected = encode(&encoder, "abcabcab bc abc ");
+            encoder.limit_cache(0);
+            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+            encoder.warm(&[b"abcabcab", b"abc", b"", b"not a pre-token", b"bc"], &Stop::default()).unwrap();
+            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+        }
     }
 
     #[test]
@@ -332,8 +474,15 @@ mod tests {
         let encoder = encoder(&[], false);
         let texts = ["abc", "", "cab", "bb"];
         for threads in 1..5 {
-            let found = encoder.encode_batch(4, |i| texts[i], |i| i, Some(6), threads, &Stop::default());
-            assert_eq!(found, Ok((vec![3, 2, 6, 6, 2, 3, 6, 1, 1, 6], vec![3, 4, 7, 10])));
+            let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
+            let n_bytes = |_| PIECE_BYTES / 2 + 1;
+            let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
+            let ids = vec![3, 2, 6, 6, 2, 3, 6, 1, 1, 6];
+            let starts = vec![0, 2, 3, 0, 0, 1, 3, 0, 1, 2];
+            assert_eq!(found, Ok(Batch { ids, ends: vec![3, 4, 7, 10], starts }));
+            let wanted = Wanted { end_id: Some(6), ..Wanted::default() };
+            let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
+            assert_eq!(found, Ok(Batch { ends: vec![3, 4, 7, 10], ..Batch::default() }));
         }
     }
 

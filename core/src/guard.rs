@@ -26,6 +26,11 @@ pub enum CoreError {
 
 pub type Result<T> = std::result::Result<T, CoreError>;
 
+/// The beginning of some bytes, for a message.
+pub fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
+}
+
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
 
 /// Makes every long call in all threads end with `Interrupted` (true), or lets them run again (false).

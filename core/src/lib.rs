@@ -1,12 +1,14 @@
 //! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock, no environment.
 //!
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
-//! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, queue and score.
-//! encode: text → ids. decode: ids → bytes.
+//! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
+//! encode: text → ids, with cache (pre-tokens met before), merge (those that were not) and its queue, pieces (a batch in
+//! pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
 //! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod count;
 pub mod decode;
 pub mod encode;
@@ -14,13 +16,16 @@ pub mod guard;
 pub mod lossy;
 pub mod merge;
 mod named;
+pub mod order;
 pub mod pairs;
 pub mod pattern;
+pub mod pieces;
 pub mod queue;
 pub mod runs;
 mod scan;
 pub mod score;
 pub mod table;
+pub mod tail;
 pub mod train;
 mod unicode;
 pub mod words;

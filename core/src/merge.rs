@@ -1,113 +1,230 @@
-//! The merges of one pre-token: a linked list over flat arrays, and a heap of the pairs that can be merged.
+//! The merges of one pre-token: a scan over a small array for a short one, a queue and a linked list for a long one.
 //!
-//! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost; a heap entry whose pair is no
-//! longer there is skipped. Cost: O(n log n) for n bytes; nothing is allocated once the scratch space has grown.
+//! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost. Cost: O(n²) of very little for up to
+//! SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the scratch space has grown.
 
-use rustc_hash::FxHashMap;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::guard::{Result, Stop};
+use crate::queue::Queue;
+use crate::tail::Tail;
 
+/// Up to this many bytes the scan is faster than the queue.
+const SCANNED_MAX: usize = 48;
+/// What was needed for a longer pre-token is not kept.
+const KEPT_MAX: usize = 1 << 19;
 const NONE: u32 = u32::MAX;
+/// No merge: as a rank it comes after all others.
+const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
 
-/// Which pairs of ids merge, how early, and into what.
-#[derive(Default)]
-pub struct MergeTable(FxHashMap<u64, (u32, u32)>);
+/// How early a pair is merged (a number below that of all merges, in their order of ranks), and into what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pair {
+    rank: u32,
+    token: u32,
+}
+
+/// Which pairs of ids merge, and the ids of the single bytes.
+pub struct MergeTable {
+    byte_ids: [u32; 256],
+    /// The pairs of two bytes, by these.
+    bytes: Vec<Pair>,
+    /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
+    slots: Vec<(u64, Pair)>,
+    n_ranks: usize,
+}
 
 impl MergeTable {
-    /// Adds a merge; whether the pair is new.
-    pub fn insert(&mut self, left: u32, right: u32, rank: u32, token: u32) -> bool {
-        self.0.insert(key_of(left, right), (rank, token)).is_none()
+    /// The ids of the bytes that are tokens, and merges: left, right, rank, token. The error is the index of the first merge
+    /// whose pair was there before.
+    pub fn new(
+        byte_ids: &[Option<u32>; 256],
+        merges: impl ExactSizeIterator<Item = (u32, u32, u32, u32)> + Clone,
+    ) -> std::result::Result<Self, usize> {
+        let mut ranks: Vec<u32> = merges.clone().map(|(_, _, rank, _)| rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut table = Self {
+            byte_ids: byte_ids.map(|id| id.unwrap_or(NONE)),
+            bytes: Vec::with_capacity(1 << 16),
+            slots: vec![(u64::MAX, NO_PAIR); (2 * merges.len() + 2).next_power_of_two()],
+            n_ranks: ranks.len(),
+        };
+        for (i, (left, right, rank, token)) in merges.enumerate() {
+            if table.get(left, right) != NO_PAIR {
+                return Err(i);
+            }
+            let order = ranks.partition_point(|&lower| lower < rank) as u32;
+            table.place(key_of(left, right), Pair { rank: order, token });
+        }
+        for left in table.byte_ids {
+            for right in table.byte_ids {
+                table.bytes.push(table.get(left, right));
+            }
+        }
+        Ok(table)
     }
 
-    fn get(&self, left: u32, right: u32) -> Option<(u32, u32)> {
-        self.0.get(&key_of(left, right)).copied()
+    fn place(&mut self, key: u64, pair: Pair) {
+        let mut at = self.home(key);
+        while self.slots[at].0 != u64::MAX {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = (key, pair);
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.slots.len() - 1)
+    }
+
+    #[inline(always)]
+    fn get(&self, left: u32, right: u32) -> Pair {
+        let key = key_of(left, right);
+        let mut at = self.home(key);
+        loop {
+            let (found, pair) = self.slots[at];
+            if found == key || found == u64::MAX {
+                return pair;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    #[inline(always)]
+    fn of_bytes(&self, left: u8, right: u8) -> Pair {
+        self.bytes[usize::from(left) << 8 | usize::from(right)]
     }
 }
 
-/// A symbol of the list; one that was merged into its left neighbour has no id.
+/// A symbol of the list, and the pair that it begins.
 #[derive(Clone, Copy)]
 struct Symbol {
     id: u32,
     previous: u32,
     next: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    rank: u32,
-    position: u32,
-    left: u32,
-    right: u32,
-    token: u32,
+    pair: Pair,
 }
 
 /// Scratch space, used again for every pre-token.
 #[derive(Default)]
 pub struct Scratch {
     symbols: Vec<Symbol>,
-    heap: BinaryHeap<Reverse<Candidate>>,
+    /// Pairs that were there; of those that still are, every one is in it.
+    queue: Queue,
 }
 
 impl Scratch {
-    /// Merges `ids` as far as the table says and appends what is left to `out`.
-    pub fn merge(&mut self, table: &MergeTable, ids: impl ExactSizeIterator<Item = u32>, out: &mut Vec<u32>) {
-        let n = ids.len() as u32;
+    /// Merges the bytes of a pre-token as far as the table says and appends what is left to `out`.
+    ///
+    /// All of its bytes have ids, and it has fewer than 2^32 - 1 of them. Interrupted when `stop` says so.
+    pub fn merge(&mut self, table: &MergeTable, piece: &[u8], stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
+        if piece.len() <= SCANNED_MAX {
+            scan(table, piece, out);
+            return Ok(());
+        }
+        self.merge_long(table, piece, stop, out)
+    }
+
+    fn merge_long(&mut self, table: &MergeTable, piece: &[u8], stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
+        let n = piece.len();
         self.symbols.clear();
-        self.symbols.extend(ids.zip(0..).map(|(id, i): (u32, u32)| Symbol {
-            id,
-            previous: i.wrapping_sub(1),
-            next: if i + 1 < n { i + 1 } else { NONE },
+        self.symbols.extend((0..n).map(|i| Symbol {
+            id: table.byte_ids[usize::from(piece[i])],
+            previous: (i as u32).wrapping_sub(1),
+            next: if i + 1 < n { i as u32 + 1 } else { NONE },
+            pair: piece.get(i + 1).map_or(NO_PAIR, |&next| table.of_bytes(piece[i], next)),
         }));
-        self.heap.clear();
-        for position in 0..n.saturating_sub(1) {
-            self.offer(table, position);
+        self.queue.start(n, table.n_ranks);
+        for (position, symbol) in self.symbols.iter().enumerate() {
+            if symbol.pair != NO_PAIR {
+                self.queue.push(symbol.pair.rank, position as u32);
+            }
         }
-        while let Some(Reverse(candidate)) = self.heap.pop() {
-            self.apply(table, candidate);
+        let mut n_done = 0_u32;
+        while let Some((rank, position)) = self.queue.pop() {
+            self.apply(table, rank, position);
+            n_done = n_done.wrapping_add(1);
+            if n_done.is_multiple_of(1 << 14) {
+                stop.check()?;
+            }
         }
-        let mut at = if n == 0 { NONE } else { 0 };
+        let mut at = 0;
         while at != NONE {
             let symbol = self.symbols[at as usize];
-            out.push(symbol.id);
+            out.put([symbol.id], 1);
             at = symbol.next;
         }
+        if n > KEPT_MAX {
+            *self = Self::default();
+        }
+        Ok(())
     }
 
-    /// Puts the pair that begins at `position` on the heap, if it can be merged.
-    fn offer(&mut self, table: &MergeTable, position: u32) {
+    fn apply(&mut self, table: &MergeTable, rank: u32, position: u32) {
         let here = self.symbols[position as usize];
-        if here.next == NONE {
+        if here.pair.rank != rank {
             return;
         }
-        let (left, right) = (here.id, self.symbols[here.next as usize].id);
-        if let Some((rank, token)) = table.get(left, right) {
-            self.heap.push(Reverse(Candidate { rank, position, left, right, token }));
+        let gone = &mut self.symbols[here.next as usize];
+        gone.pair = NO_PAIR;
+        let next = gone.next;
+        let mut pair = NO_PAIR;
+        if let Some(after) = self.symbols.get_mut(next as usize) {
+            after.previous = position;
+            pair = table.get(here.pair.token, after.id);
+        }
+        self.symbols[position as usize] = Symbol { id: here.pair.token, next, pair, ..here };
+        self.offer(position, pair);
+        if let Some(before) = self.symbols.get_mut(here.previous as usize) {
+            before.pair = table.get(before.id, here.pair.token);
+            let pair = before.pair;
+            self.offer(here.previous, pair);
         }
     }
 
-    fn apply(&mut self, table: &MergeTable, candidate: Candidate) {
-        let here = self.symbols[candidate.position as usize];
-        if here.id != candidate.left || here.next == NONE {
-            return;
-        }
-        let next = self.symbols[here.next as usize];
-        if next.id != candidate.right {
-            return;
-        }
-        self.symbols[here.next as usize].id = NONE;
-        self.symbols[candidate.position as usize].id = candidate.token;
-        self.symbols[candidate.position as usize].next = next.next;
-        if next.next != NONE {
-            self.symbols[next.next as usize].previous = candidate.position;
-        }
-        self.offer(table, candidate.position);
-        if here.previous != NONE {
-            self.offer(table, here.previous);
+    fn offer(&mut self, position: u32, pair: Pair) {
+        if pair != NO_PAIR {
+            self.queue.push(pair.rank, position);
         }
     }
 }
 
-fn key_of(left: u32, right: u32) -> u64 {
+/// Merges a pre-token of up to SCANNED_MAX bytes: looks for the lowest rank again after each merge.
+fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
+    let mut ids = [NONE; SCANNED_MAX];
+    let mut pairs = [NO_PAIR; SCANNED_MAX];
+    let mut n = piece.len();
+    for (id, &byte) in ids.iter_mut().zip(piece) {
+        *id = table.byte_ids[usize::from(byte)];
+    }
+    for (pair, two) in pairs.iter_mut().zip(piece.windows(2)) {
+        *pair = table.of_bytes(two[0], two[1]);
+    }
+    while n > 1 {
+        let (mut at, mut best) = (0, NO_PAIR);
+        for (i, &pair) in pairs[..n - 1].iter().enumerate() {
+            if pair.rank < best.rank {
+                (at, best) = (i, pair);
+            }
+        }
+        if best == NO_PAIR {
+            break;
+        }
+        ids[at] = best.token;
+        ids.copy_within(at + 2..n, at + 1);
+        n -= 1;
+        if at + 1 < n {
+            pairs.copy_within(at + 2..n, at + 1);
+            pairs[at] = table.get(best.token, ids[at + 1]);
+        }
+        if at > 0 {
+            pairs[at - 1] = table.get(ids[at - 1], best.token);
+        }
+    }
+    out.extend(&ids[..n]);
+}
+
+/// A pair of ids as a number.
+pub fn key_of(left: u32, right: u32) -> u64 {
     u64::from(left) << 32 | u64::from(right)
 }
 
@@ -115,35 +232,65 @@ fn key_of(left: u32, right: u32) -> u64 {
 mod tests {
     use super::*;
 
-    fn merged(merges: &[(u32, u32, u32, u32)], ids: &[u32]) -> Vec<u32> {
-        let mut table = MergeTable::default();
-        for &(left, right, rank, token) in merges {
-            assert!(table.insert(left, right, rank, token));
-        }
-        let mut out = Vec::new();
-        Scratch::default().merge(&table, ids.iter().copied(), &mut out);
-        out
+    /// The ids of bytes are the bytes.
+    fn table(merges: &[(u32, u32, u32, u32)]) -> MergeTable {
+        MergeTable::new(&std::array::from_fn(|byte| Some(byte as u32)), merges.iter().copied()).unwrap()
+    }
+
+    fn merged(merges: &[(u32, u32, u32, u32)], piece: &[u8]) -> Vec<u32> {
+        let table = table(merges);
+        let mut scratch = Scratch::default();
+        let mut out = Tail::default();
+        scratch.merge(&table, piece, &Stop::default(), &mut out).unwrap();
+        let scanned = out.take();
+        scratch.merge_long(&table, piece, &Stop::default(), &mut out).unwrap();
+        assert_eq!(out.take(), scanned);
+        scanned
     }
 
     #[test]
     fn the_lowest_rank_is_merged_first() {
-        assert_eq!(merged(&[(1, 2, 1, 10), (2, 3, 0, 11)], &[1, 2, 3]), [1, 11]);
+        assert_eq!(merged(&[(1, 2, 1, 300), (2, 3, 0, 301)], &[1, 2, 3]), [1, 301]);
     }
 
     #[test]
     fn of_equal_ranks_the_leftmost_is_merged() {
-        assert_eq!(merged(&[(1, 1, 0, 10)], &[1, 1, 1]), [10, 1]);
-        assert_eq!(merged(&[(1, 1, 0, 10), (10, 10, 1, 11)], &[1; 5]), [11, 1]);
+        assert_eq!(merged(&[(1, 1, 0, 300)], &[1, 1, 1]), [300, 1]);
+        assert_eq!(merged(&[(1, 1, 0, 300), (300, 300, 1, 301)], &[1; 5]), [301, 1]);
+        assert_eq!(merged(&[(1, 2, 0, 301), (2, 3, 0, 300)], &[1, 2, 3]), [301, 3]);
     }
 
     #[test]
     fn a_pair_that_is_gone_is_skipped() {
-        assert_eq!(merged(&[(1, 2, 0, 10), (2, 1, 1, 11), (10, 10, 2, 12)], &[1, 2, 1, 2]), [12]);
+        assert_eq!(merged(&[(1, 2, 0, 300), (2, 1, 1, 301), (300, 300, 2, 302)], &[1, 2, 1, 2]), [302]);
     }
 
     #[test]
-    fn nothing_and_one_symbol_stay_as_they_are() {
-        assert!(merged(&[(1, 1, 0, 10)], &[]).is_empty());
-        assert_eq!(merged(&[(1, 1, 0, 10)], &[1]), [1]);
+    fn one_symbol_stays_as_it_is() {
+        assert_eq!(merged(&[(1, 1, 0, 300)], &[1]), [1]);
+    }
+
+    #[test]
+    fn the_last_pretoken_that_is_scanned_merges_like_the_first_that_is_not() {
+        let merges = [(1, 2, 9, 300), (300, 1, 1, 301), (2, 300, 0, 302), (2, 2, 2, 303)];
+        for n in SCANNED_MAX - 1..=SCANNED_MAX {
+            let piece: Vec<u8> = (0..n).map(|i| 1 + ((i * i / 3) % 2) as u8).collect();
+            merged(&merges, &piece);
+        }
+    }
+
+    #[test]
+    fn a_pair_that_is_there_before_is_told() {
+        let merges = [(1, 2, 0, 300), (2, 2, 1, 301), (1, 2, 2, 302)];
+        assert_eq!(MergeTable::new(&[None; 256], merges.into_iter()).err(), Some(2));
+    }
+
+    #[test]
+    fn a_stop_is_noticed_inside_one_pretoken() {
+        let table = table(&[(1, 1, 0, 300)]);
+        let stop = Stop::default();
+        stop.request();
+        let found = Scratch::default().merge(&table, &[1; 1 << 16], &stop, &mut Tail::default());
+        assert_eq!(found, Err(crate::guard::CoreError::Interrupted));
     }
 }

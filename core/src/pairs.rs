@@ -7,6 +7,7 @@
 //! Cost: O(1) a change, O(positions) a compaction, which a doubling of them pays for; 4 bytes a position, 40 a pair.
 
 use crate::guard::{CoreError, Result};
+use crate::merge::key_of;
 use crate::words::{Found, Joint, Neighbour, Words};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -50,10 +51,6 @@ pub struct Pairs {
     n_held: usize,
     before: Groups,
     after: Groups,
-}
-
-pub fn key_of(left: u32, right: u32) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
 }
 
 pub fn ids_of(key: u64) -> (u32, u32) {

@@ -3,12 +3,14 @@
 //! Invariant: no panic and no Rust error type reaches Python; text that is not UTF-8 is refused before the core sees it.
 
 use crate::count::{Counts, Drain};
-use crate::encode::{Added, Encoder, Rule};
-use crate::guard::{self, CoreError, Stop, cut, guarded, in_threads, panicked};
+use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
+use crate::guard::{self, CoreError, Stop, guarded, panicked};
 use crate::lossy::Lossy;
 use crate::pattern::{NAMED, Pattern};
+use crate::pieces::{in_order, pieces};
 use crate::runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
 use crate::score::NAMES;
+use crate::tail::Tail;
 use crate::train::{Goal, Lists, Progress, Start, byte_order, train as learn};
 use crate::words::WordsBuilder;
 use arrow_array::cast::AsArray;
@@ -19,12 +21,14 @@ use arrow_array::{
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyUnicodeEncodeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList, PyString};
 use pyo3_arrow::input::AnyArray;
 use pyo3_arrow::{PyArray, PyRecordBatch, PyTable};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +44,9 @@ pyo3::import_exception!(tokenmill.errors, InternalError);
 const TICK: Duration = Duration::from_millis(50);
 /// Less text than this is done in the calling thread, without looking for signals.
 const SHORT_BYTES: usize = 1 << 16;
+/// Ids that are decoded at a time, and bytes for which a thread keeps room meanwhile.
+const PIECE_IDS: usize = 1 << 18;
+const PIECE_BYTES_KEPT_MAX: usize = 1 << 24;
 
 impl From<CoreError> for PyErr {
     fn from(error: CoreError) -> Self {
@@ -98,8 +105,8 @@ fn run<T: Send>(py: Python<'_>, n_bytes: usize, work: impl FnOnce(&Stop) -> guar
 
 /// An array of texts as binary, whatever string type it has. Nulls and other types are errors.
 fn binary_of(array: &ArrayRef) -> PyResult<ArrayRef> {
-    if let Some(i) = array.nulls().and_then(|nulls| nulls.iter().position(|valid| !valid)) {
-        return Err(CorpusError::new_err(format!("text {i} is null; expected a string.")));
+    if let Some(i) = first_null(array) {
+        return Err(null(i));
     }
     Ok(match array.data_type() {
         DataType::Utf8 => Arc::new(BinaryArray::from(array.as_string::<i32>().clone())),
@@ -110,6 +117,10 @@ fn binary_of(array: &ArrayRef) -> PyResult<ArrayRef> {
         DataType::Binary | DataType::LargeBinary => array.clone(),
         other => return Err(PyTypeError::new_err(format!("expected an Arrow array of strings; found {other}."))),
     })
+}
+
+fn first_null(array: &ArrayRef) -> Option<usize> {
+    array.nulls().and_then(|nulls| nulls.iter().position(|valid| !valid))
 }
 
 fn slices(array: &ArrayRef) -> Vec<&[u8]> {
@@ -124,13 +135,108 @@ fn texts_of(array: &ArrayRef) -> guard::Result<(Vec<&str>, Vec<usize>)> {
     let mut before = vec![0];
     let mut texts = Vec::with_capacity(array.len());
     for (i, bytes) in slices(array).into_iter().enumerate() {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            CoreError::Text(format!("text {i} is not UTF-8 at byte {}; expected UTF-8.", error.valid_up_to()))
-        })?;
+        let text = text_of(bytes, i)?;
         before.push(before[i] + text.len());
         texts.push(text);
     }
     Ok((texts, before))
+}
+
+/// Text `i`. Arrow's strings are checked as well: who made them may not have.
+fn text_of(bytes: &[u8], i: usize) -> guard::Result<&str> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        CoreError::Text(format!("text {i} is not UTF-8 at byte {}; expected UTF-8.", error.valid_up_to()))
+    })
+}
+
+/// Texts as Python gave them.
+enum Texts<'py> {
+    List(Vec<Bound<'py, PyAny>>),
+    Arrays(Vec<ArrayRef>),
+}
+
+/// The same texts, read in place; `Checked` are known to be UTF-8.
+enum TextSlices<'t> {
+    Checked(Vec<&'t str>),
+    Unchecked(Vec<&'t [u8]>),
+}
+
+impl<'py> Texts<'py> {
+    /// Of a list of str or of bytes, or of an Arrow array or stream.
+    fn new(texts: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(list) = texts.cast::<PyList>() {
+            return Ok(Self::List(list.iter().collect()));
+        }
+        let (chunks, _) = texts.extract::<AnyArray>()?.into_chunked_array()?.into_inner();
+        let mut before = 0;
+        for chunk in &chunks {
+            if let Some(i) = first_null(chunk) {
+                return Err(null(before + i));
+            }
+            before += chunk.len();
+        }
+        chunks.iter().map(binary_of).collect::<PyResult<_>>().map(Self::Arrays)
+    }
+
+    /// The UTF-8 that a str keeps beside its characters, or that is its characters: no copy but at the first time.
+    fn slices(&self) -> PyResult<TextSlices<'_>> {
+        let list = match self {
+            Self::Arrays(chunks) => return Ok(TextSlices::Unchecked(chunks.iter().flat_map(slices).collect())),
+            Self::List(list) => list,
+        };
+        if list.first().is_some_and(|one| one.is_instance_of::<PyBytes>()) {
+            let bytes = list.iter().map(|one| one.cast::<PyBytes>().map(|one| one.as_bytes()).map_err(|_| mixed(one)));
+            return bytes.collect::<PyResult<_>>().map(TextSlices::Unchecked);
+        }
+        let mut found = Vec::with_capacity(list.len());
+        for (i, one) in list.iter().enumerate() {
+            let text = one.cast::<PyString>().map_err(|_| if one.is_none() { null(i) } else { mixed(one) })?;
+            found.push(text.to_str().map_err(|error| surrogate(one.py(), error, i))?);
+        }
+        Ok(TextSlices::Checked(found))
+    }
+}
+
+fn null(i: usize) -> PyErr {
+    CorpusError::new_err(format!("text {i} is null; expected a string."))
+}
+
+fn mixed(one: &Bound<'_, PyAny>) -> PyErr {
+    let kind = one.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+    PyTypeError::new_err(format!("expected a list of str or a list of bytes; found {kind} in it."))
+}
+
+fn surrogate(py: Python<'_>, error: PyErr, i: usize) -> PyErr {
+    if !error.is_instance_of::<PyUnicodeEncodeError>(py) {
+        return error;
+    }
+    let at = error.value(py).getattr("start").and_then(|at| at.extract::<usize>()).unwrap_or_default();
+    CorpusError::new_err(format!(
+        "text {i}: no Unicode text: lone surrogate at character {at}. Decode the text with errors='replace'."
+    ))
+}
+
+impl<'t> TextSlices<'t> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Checked(texts) => texts.len(),
+            Self::Unchecked(texts) => texts.len(),
+        }
+    }
+
+    fn n_bytes(&self, i: usize) -> usize {
+        match self {
+            Self::Checked(texts) => texts[i].len(),
+            Self::Unchecked(texts) => texts[i].len(),
+        }
+    }
+
+    fn get(&self, i: usize) -> guard::Result<&'t str> {
+        match self {
+            Self::Checked(texts) => Ok(texts[i]),
+            Self::Unchecked(texts) => text_of(texts[i], i),
+        }
+    }
 }
 
 fn n_bytes_of(array: &ArrayRef) -> usize {
@@ -571,38 +677,66 @@ impl PyEncoder {
         Ok(Self(long(py, work, || Ok(()))?))
     }
 
+    fn limit_cache(&mut self, bytes_max: usize) {
+        self.0.limit_cache(bytes_max);
+    }
+
+    fn warm(&self, py: Python<'_>, pretokens: AnyArray) -> PyResult<()> {
+        let (pretokens, _) = pretokens.into_chunked_array()?.into_inner();
+        let pretokens = pretokens.iter().map(binary_of).collect::<PyResult<Vec<_>>>()?;
+        long(
+            py,
+            |stop| {
+                let pretokens: Vec<&[u8]> = pretokens.iter().flat_map(slices).collect();
+                self.0.warm(&pretokens, stop)
+            },
+            || Ok(()),
+        )
+    }
+
     fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
-        run(py, text.len(), |stop| {
-            let mut ids = Vec::new();
-            self.0.encode(text, stop, &mut ids).map(|()| ids)
-        })
+        run(py, text.len(), |stop| self.0.encode(text, stop))
     }
 
     #[pyo3(signature = (texts, threads, end_id=None))]
     fn encode_batch<'py>(
         &self,
-        py: Python<'py>,
-        texts: PyArray,
+        texts: &Bound<'py, PyAny>,
         threads: usize,
         end_id: Option<u32>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let array = binary_of(texts.array())?;
-        let lists = run(py, n_bytes_of(&array), |stop| {
-            let (texts, before) = texts_of(&array)?;
-            let (ids, ends) = self.0.encode_batch(texts.len(), |i| texts[i], |i| before[i], end_id, threads, stop)?;
-            let item = Arc::new(Field::new("item", DataType::UInt32, false));
-            LargeListArray::try_new(item, offsets(ends), Arc::new(UInt32Array::from(ids)), None)
-                .map_err(|error| CoreError::Internal(error.to_string()))
-        })?;
-        column_to_pyarrow(py, Arc::new(lists))
+        let batch = self.batch(texts, Wanted { end_id, ids: true, starts: false }, threads)?;
+        lists_to_pyarrow(texts.py(), &offsets(batch.ends), Arc::new(UInt32Array::from(batch.ids)))
     }
 
-    fn decode_bytes<'py>(&self, py: Python<'py>, ids: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = run(py, ids.len(), |_| {
-            let mut bytes = Vec::new();
-            self.0.decoder.decode(ids.into_iter(), &mut bytes).map(|()| bytes)
-        })?;
-        Ok(PyBytes::new(py, &bytes))
+    #[pyo3(signature = (texts, threads, end_id=None))]
+    fn encode_batch_with_starts<'py>(
+        &self,
+        texts: &Bound<'py, PyAny>,
+        threads: usize,
+        end_id: Option<u32>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let batch = self.batch(texts, Wanted { end_id, ids: true, starts: true }, threads)?;
+        let ends = offsets(batch.ends);
+        let ids = lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt32Array::from(batch.ids)))?;
+        Ok((ids, lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt64Array::from(batch.starts)))?))
+    }
+
+    fn count_tokens<'py>(&self, texts: &Bound<'py, PyAny>, threads: usize) -> PyResult<Bound<'py, PyAny>> {
+        let ends = self.batch(texts, Wanted::default(), threads)?.ends;
+        let counts = ends.iter().scan(0, |before, &end| Some((end - std::mem::replace(before, end)) as u64));
+        column_to_pyarrow(texts.py(), Arc::new(UInt64Array::from_iter_values(counts)))
+    }
+
+    fn decode_bytes<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let py = ids.py();
+        if let Ok(list) = ids.cast::<PyList>() {
+            let ids = list.iter().map(|id| id.extract::<u32>()).collect::<PyResult<Vec<_>>>()?;
+            return self.decoded(py, &ids);
+        }
+        let array = ids.extract::<PyArray>()?;
+        let ids = run(py, SHORT_BYTES, |_| Ok(ids_of(array.array())?.into_owned()))?;
+        self.decoded(py, &ids)
     }
 
     fn decode_batch<'py>(&self, py: Python<'py>, ids: PyArray, threads: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -616,46 +750,83 @@ impl PyEncoder {
     }
 }
 
+impl PyEncoder {
+    fn batch(&self, texts: &Bound<'_, PyAny>, wanted: Wanted, threads: usize) -> PyResult<EncodedBatch> {
+        let py = texts.py();
+        let texts = Texts::new(texts)?;
+        let texts = texts.slices()?;
+        let n_bytes = (0..texts.len()).map(|i| texts.n_bytes(i)).sum();
+        run(py, n_bytes, |stop| {
+            self.0.encode_batch(texts.len(), |i| texts.get(i), |i| texts.n_bytes(i), wanted, threads, stop)
+        })
+    }
+
+    fn decoded<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = run(py, ids.len(), |stop| {
+            let mut bytes = Tail::default();
+            for some in ids.chunks(PIECE_IDS) {
+                stop.check()?;
+                self.0.decoder.decode(some.iter().copied(), &mut bytes)?;
+            }
+            Ok(bytes)
+        })?;
+        Ok(PyBytes::new(py, bytes.as_slice()))
+    }
+}
+
+/// The ids of an array of uint16 or uint32; those of 32 bits are read in place.
+fn ids_of(values: &ArrayRef) -> guard::Result<Cow<'_, [u32]>> {
+    if values.null_count() > 0 {
+        return Err(CoreError::Tokenizer("expected ids without nulls; found a null.".to_string()));
+    }
+    if let Some(wide) = values.as_primitive_opt::<UInt32Type>() {
+        return Ok(Cow::Borrowed(wide.values()));
+    }
+    if let Some(narrow) = values.as_primitive_opt::<UInt16Type>() {
+        return Ok(Cow::Owned(narrow.values().iter().map(|&id| u32::from(id)).collect()));
+    }
+    Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())))
+}
+
 fn decode_lists<O: OffsetSizeTrait>(
     encoder: &Encoder,
     lists: &GenericListArray<O>,
     threads: usize,
     stop: &Stop,
 ) -> guard::Result<LargeBinaryArray> {
-    let values = lists.values();
-    let ids: Vec<u32> = if let Some(wide) = values.as_primitive_opt::<UInt32Type>() {
-        wide.values().to_vec()
-    } else if let Some(narrow) = values.as_primitive_opt::<UInt16Type>() {
-        narrow.values().iter().map(|&id| u32::from(id)).collect()
-    } else {
-        return Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())));
-    };
-    if lists.null_count() > 0 || values.null_count() > 0 {
-        return Err(CoreError::Tokenizer("expected ids without nulls; found a null.".to_string()));
+    if lists.null_count() > 0 {
+        return Err(CoreError::Tokenizer("expected lists of ids without nulls; found a null.".to_string()));
     }
+    let ids = ids_of(lists.values())?;
     let at = |i: usize| lists.value_offsets()[i].as_usize();
-    let parts = cut(lists.len(), threads.max(1), |i| at(i) - at(0));
-    let decoded = in_threads(parts, |part| {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(part.len()));
+    let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
+        stop.check()?;
         for i in part {
-            if i % 1024 == 0 {
-                stop.check()?;
-            }
-            encoder.decoder.decode(ids[at(i)..at(i + 1)].iter().copied(), &mut bytes).map_err(|error| match error {
+            encoder.decoder.decode(ids[at(i)..at(i + 1)].iter().copied(), bytes).map_err(|error| match error {
                 CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("list {i}: {what}")),
                 other => other,
             })?;
-            ends.push(bytes.len() as i64);
+            ends.push(bytes.n() as i64);
         }
-        Ok((bytes, ends))
-    })?;
-    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(lists.len()));
-    for (more, more_ends) in decoded {
-        let before = bytes.len() as i64;
-        ends.extend(more_ends.into_iter().map(|end| end + before));
-        if bytes.is_empty() { bytes = more } else { bytes.extend(more) }
-    }
-    LargeBinaryArray::try_new(offsets(ends), bytes.into(), None).map_err(|error| CoreError::Internal(error.to_string()))
+        Ok(())
+    };
+    let (mut all, mut all_ends) = (Vec::new(), Vec::with_capacity(lists.len()));
+    let take = |(bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
+        let before = all.len() as i64;
+        all_ends.extend(ends.drain(..).map(|end| end + before));
+        all.extend_from_slice(bytes.as_slice());
+        bytes.clear(PIECE_BYTES_KEPT_MAX);
+    };
+    in_order(&pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)), threads, || (), |()| (), work, take)?;
+    LargeBinaryArray::try_new(offsets(all_ends), all.into(), None)
+        .map_err(|error| CoreError::Internal(error.to_string()))
+}
+
+fn lists_to_pyarrow<'py>(py: Python<'py>, ends: &OffsetBuffer<i64>, values: ArrayRef) -> PyResult<Bound<'py, PyAny>> {
+    let item = Arc::new(Field::new("item", values.data_type().clone(), false));
+    let lists = LargeListArray::try_new(item, ends.clone(), values, None)
+        .map_err(|error| CoreError::Internal(error.to_string()))?;
+    column_to_pyarrow(py, Arc::new(lists))
 }
 
 /// Offsets from the ends of all elements: 0 first.

@@ -1,64 +1,130 @@
-//! The order in which training looks at pairs: the highest score first, then the smallest key.
+//! The pairs that can be merged, in the order of merging: lowest rank first, of equal ones the leftmost.
 //!
-//! Low scores, which most pairs have, wait in a list for each score and are put in order when their turn comes; a heap
-//! holds the others. Invariant: nothing waits at a level above `level`. Cost: O(1) to add to a level that waits,
-//! O(log n) else, n being the pairs of that level or of the heap.
+//! A long pre-token has its pairs in a bucket for each rank, and a bucket is swept from left to right: memory is walked in its
+//! order, where a heap of 2 MB of DNA jumps through it (1.6 s against 0.2). Pairs that come up with a rank whose turn is over,
+//! which the merges of few tokenizers lead to, and all pairs of a shorter pre-token, are in a heap.
+//! Invariant: `pop` gives the least of what was pushed. Cost: O(log n) a pair.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Scores below this have a level each.
-const N_LEVELS: usize = 1 << 12;
+/// From this many symbols on buckets are faster than the heap.
+const SWEPT_MIN: usize = 1 << 12;
+const PER_BLOCK: usize = 14;
+/// No block: the end of a bucket.
+const END: u32 = u32::MAX;
 
-pub struct Queue<V> {
-    high: BinaryHeap<(V, Reverse<u64>)>,
-    /// By level: its score, once it has been seen, and the keys that wait.
-    levels: Vec<(Option<V>, Vec<u64>)>,
-    level: usize,
-    current: BinaryHeap<Reverse<u64>>,
-    n: usize,
+/// A cache line of a bucket; the block before it comes next.
+#[derive(Clone, Copy)]
+struct Block {
+    next: u32,
+    n: u32,
+    positions: [u32; PER_BLOCK],
 }
 
-impl<V: Ord + Copy> Queue<V> {
-    /// `level_of`: the score as a small integer, for scores that are one.
-    pub fn new(entries: impl Iterator<Item = (V, u64)>, level_of: impl Fn(V) -> Option<usize>) -> Self {
-        let mut levels = Vec::new();
-        levels.resize_with(N_LEVELS, || (None, Vec::new()));
-        let mut queue = Self { high: BinaryHeap::new(), levels, level: N_LEVELS, current: BinaryHeap::new(), n: 0 };
-        entries.for_each(|(value, key)| queue.push(value, key, &level_of));
-        queue
-    }
+/// Positions by rank.
+#[derive(Default)]
+pub struct Queue {
+    /// The newest block of each rank.
+    buckets: Vec<u32>,
+    blocks: Vec<Block>,
+    free: Vec<u32>,
+    /// The rank that is swept; what is pushed with it, or with a lower one, goes to the heap.
+    rank: u32,
+    sweep: Vec<u32>,
+    n_swept: usize,
+    heap: BinaryHeap<Reverse<u64>>,
+}
 
-    pub fn n_entries(&self) -> usize {
-        self.n
-    }
-
-    pub fn push(&mut self, value: V, key: u64, level_of: impl Fn(V) -> Option<usize>) {
-        self.n += 1;
-        match level_of(value) {
-            Some(level) if level < self.level.min(N_LEVELS) => {
-                let (score, waiting) = &mut self.levels[level];
-                *score = Some(value);
-                waiting.push(key);
-            }
-            Some(level) if level == self.level && level < N_LEVELS => {
-                self.levels[level].0 = Some(value);
-                self.current.push(Reverse(key));
-            }
-            _ => self.high.push((value, Reverse(key))),
+impl Queue {
+    /// Empties it, for the pairs of `n` symbols whose ranks are below `n_ranks`.
+    pub fn start(&mut self, n: usize, n_ranks: usize) {
+        self.heap.clear();
+        self.sweep.clear();
+        self.n_swept = 0;
+        self.rank = u32::MAX;
+        if n >= SWEPT_MIN {
+            // Rank 0 of the buckets stays empty, so that a rank is higher than that of the sweep before the first one.
+            self.rank = 0;
+            self.buckets.clear();
+            self.buckets.resize(n_ranks + 1, END);
+            self.blocks.clear();
+            self.free.clear();
         }
     }
 
-    pub fn pop(&mut self) -> Option<(V, u64)> {
-        while self.high.is_empty() && self.current.is_empty() && self.level > 0 {
-            self.level -= 1;
-            let waiting = std::mem::take(&mut self.levels[self.level].1);
-            self.current = waiting.into_iter().map(Reverse).collect();
+    /// Adds the pair that begins at `position`.
+    #[inline(always)]
+    pub fn push(&mut self, rank: u32, position: u32) {
+        if rank < self.rank {
+            self.heap.push(Reverse(u64::from(rank) << 32 | u64::from(position)));
+        } else {
+            self.push_later(rank, position);
         }
-        let popped = self.high.pop().map(|(value, Reverse(key))| (value, key));
-        let popped = popped.or_else(|| Some((self.levels[self.level].0?, self.current.pop()?.0)))?;
-        self.n -= 1;
-        Some(popped)
+    }
+
+    fn push_later(&mut self, rank: u32, position: u32) {
+        let newest = &mut self.buckets[rank as usize + 1];
+        if let Some(block) = self.blocks.get_mut(*newest as usize)
+            && let Some(place) = block.positions.get_mut(block.n as usize)
+        {
+            *place = position;
+            block.n += 1;
+            return;
+        }
+        let mut block = Block { next: *newest, n: 1, positions: [0; PER_BLOCK] };
+        block.positions[0] = position;
+        match self.free.pop() {
+            Some(at) => {
+                self.blocks[at as usize] = block;
+                *newest = at;
+            }
+            None => {
+                *newest = self.blocks.len() as u32;
+                self.blocks.push(block);
+            }
+        }
+    }
+
+    /// Takes out the pair that is to be merged next: rank and position.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<(u32, u32)> {
+        loop {
+            let next = self.sweep.get(self.n_swept).map(|&at| u64::from(self.rank - 1) << 32 | u64::from(at));
+            if let Some(Reverse(early)) = self.heap.peek()
+                && next.is_none_or(|next| *early < next)
+            {
+                let Reverse(early) = self.heap.pop()?;
+                return Some(((early >> 32) as u32, early as u32));
+            }
+            if let Some(next) = next {
+                self.n_swept += 1;
+                return Some(((next >> 32) as u32, next as u32));
+            }
+            if !self.next_sweep() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes the bucket of the next rank that has one, sorted: its blocks are runs that are sorted already.
+    fn next_sweep(&mut self) -> bool {
+        let from = self.rank as usize;
+        let Some(more) = self.buckets.get(from..).and_then(|later| later.iter().position(|&block| block != END)) else {
+            return false;
+        };
+        self.rank = (from + more) as u32;
+        self.sweep.clear();
+        self.n_swept = 0;
+        let mut at = std::mem::replace(&mut self.buckets[from + more], END);
+        while let Some(block) = self.blocks.get(at as usize) {
+            self.sweep.extend(block.positions[..block.n as usize].iter().rev());
+            self.free.push(at);
+            at = block.next;
+        }
+        self.sweep.reverse();
+        self.sweep.sort();
+        true
     }
 }
 
@@ -66,22 +132,32 @@ impl<V: Ord + Copy> Queue<V> {
 mod tests {
     use super::*;
 
-    fn level_of(value: u64) -> Option<usize> {
-        (value < N_LEVELS as u64).then_some(value as usize)
-    }
-
+    /// Pushes what a simple generator gives, some of it between pops; compares with a heap.
     #[test]
-    fn the_highest_score_comes_first_and_of_equal_ones_the_smallest_key() {
-        let mut queue = Queue::new([(5, 1), (9000, 2), (5, 0), (7000, 9)].into_iter(), level_of);
-        queue.push(6, 3, level_of);
-        let order = [(9000, 2), (7000, 9), (6, 3)];
-        assert_eq!(order.map(|_| queue.pop()), order.map(Some));
-        // Level 5 is not begun yet, level 6 is at work, and what is above it goes to the heap.
-        for (value, key) in [(5, 7), (6, 8), (6, 4), (20, 6), (8000, 5)] {
-            queue.push(value, key, level_of);
+    fn the_least_comes_first_whatever_is_pushed_in_between() {
+        for n in [10, SWEPT_MIN] {
+            let (mut queue, mut heap) = (Queue::default(), BinaryHeap::new());
+            for _ in 0..2 {
+                let mut state = 7_u64;
+                let mut random = |below: u64| {
+                    state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    (state >> 33) % below
+                };
+                queue.start(n, 50);
+                for step in 0..20_000 {
+                    if step < 5000 || random(3) == 0 {
+                        let (rank, position) = (random(50) as u32, random(10_000) as u32);
+                        queue.push(rank, position);
+                        heap.push(Reverse((rank, position)));
+                    } else {
+                        assert_eq!(queue.pop(), heap.pop().map(|Reverse(least)| least));
+                    }
+                }
+                while let Some(Reverse(least)) = heap.pop() {
+                    assert_eq!(queue.pop(), Some(least));
+                }
+                assert_eq!(queue.pop(), None);
+            }
         }
-        let order = [(8000, 5), (20, 6), (6, 4), (6, 8), (5, 0), (5, 1), (5, 7)];
-        assert_eq!(order.map(|_| queue.pop()), order.map(Some));
-        assert_eq!((queue.pop(), queue.n_entries()), (None, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: what comes out is sorted, each pre-token once; sums are exact, and where batches end follows from the rows
 //! alone. Cost: O(log runs) comparisons a row; memory: one batch of rows a run, and the batch that is made.
 
-use crate::guard::{CoreError, Result};
+use crate::guard::{CoreError, Result, lossy};
 
 /// Some rows of a run, in the order of their bytes.
 pub trait Rows {
@@ -284,10 +284,6 @@ fn beyond(pretoken: &[u8]) -> CoreError {
         "counts: the sum for {:?} is beyond 64 bits. Check where these tables come from.",
         lossy(pretoken)
     ))
-}
-
-pub fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! Cost: O(bytes of distinct pre-tokens) to begin with, then for each merge the places of its pair.
 
 use crate::guard::{CoreError, Result, Stop, in_threads};
+use crate::order::Queue;
 use crate::pairs::{self, Pairs, ids_of};
-use crate::queue::Queue;
 use crate::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
 use crate::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
 use rustc_hash::FxHashMap;

@@ -1,0 +1,151 @@
+"""make bench-encode: tools that encode, side by side: english, code and multilingual text with five tokenizers.
+
+Every tool's ids are compared with those of `tokenizers` before its time is printed. The tools take turns, each run in a
+process of its own; shown are the median of the runs' first passes (fresh text: nothing is remembered yet) and that of all
+later passes. Documents with the text of a special token are left out, which the tools treat differently, and all text is
+brought into NFC, because one of the tokenizers asks for it. The llama3 column is the vocabulary of cl100k with the split
+pattern of llama3. What this does not show: loading, memory, files. It needs the corpus and the tokenizers that stand
+beside the project where it is developed.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import ENGLISH, ROOT, documents
+from benchmarks.encode_one import TOOLS
+from benchmarks.run import say_where
+from tokenmill import Tokenizer, patterns
+
+SHARED = ROOT.parent / "shared"
+TEXTS = ("english", "code", "multilingual")
+TOKENIZERS = {
+    "gpt2": "gpt-2",
+    "cl100k": "cl100k_base",
+    "o200k": "o200k_base",
+    "qwen2": "qwen3",
+    "llama3": "cl100k_base",
+}
+SLOW = ("tokenizers", "tiktoken")  # measured once, one pass
+LATER_PASSES = 3
+PACKAGES = ("tokenizers", "tiktoken", "gigatoken", "snaptokens", "fastokens", "tokie", "splintr-rs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.encode", description=__doc__)
+    parser.add_argument("--mb", type=int, default=16)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS)
+    parser.add_argument("--tokenizers", nargs="+", choices=TOKENIZERS, default=[*TOKENIZERS])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=[*TOOLS])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    asked = parser.parse_args()
+    if not ENGLISH.is_dir():
+        sys.exit(f"{SHARED}: expected the corpus and the tokenizers that the project is measured with.")
+    say_where(PACKAGES)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for text in asked.texts:
+            kept = _documents(text, asked.mb * 10**6)
+            (folder / "documents.json").write_text(json.dumps(kept), encoding="utf-8")
+            n_bytes = sum(len(one.encode()) for one in kept)
+            for tokenizer in asked.tokenizers:
+                _write_tokenizer(tokenizer, folder)
+                for threads in asked.threads:
+                    print(f"\n{text}, {tokenizer}: {n_bytes / 1e6:.1f} MB, {threads} of {os.cpu_count()} cores")
+                    _measure_all(asked.tools, folder, threads, asked.runs, n_bytes)
+
+
+def _documents(text: str, n_bytes_max: int) -> list[str]:
+    kept, n_bytes = [], 0
+    for one in _read(text):
+        if "<|" not in one:
+            kept.append(unicodedata.normalize("NFC", one))
+            n_bytes += len(kept[-1].encode())
+        if n_bytes >= n_bytes_max:
+            break
+    return kept
+
+
+def _read(text: str) -> Iterator[str]:
+    import pyarrow.parquet as pq
+
+    if text == "english":
+        yield from documents(10**10)
+    for path in sorted((SHARED / "corpus/code").glob("*.parquet")) if text == "code" else ():
+        yield from pq.read_table(path)["text"].to_pylist()
+    for path in sorted((SHARED / "corpus/multilingual").glob("*.gz")) if text == "multilingual" else ():
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            yield from (json.loads(line)["body"] for line in lines)
+
+
+def _write_tokenizer(name: str, folder: Path) -> None:
+    """tokenizer.json with this split pattern and without a normalizer, and the same for tiktoken."""
+    document = json.loads((SHARED / "tokenizers" / TOKENIZERS[name] / "tokenizer.json").read_text(encoding="utf-8"))
+    document["normalizer"] = None
+    if name == "llama3":
+        document["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {"Regex": patterns.steps_of(name)[0]}
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    tokenizer = Tokenizer.load(path)
+    assert tokenizer.pattern == name, (tokenizer.pattern, tokenizer.engine_reason)
+    tokenizer.save(folder)
+    path.write_text(json.dumps(document), encoding="utf-8")  # as published: the tools may know it by its looks
+    meta = {"pattern": patterns.steps_of(name)[0], "special_tokens": tokenizer.special_tokens}
+    (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+
+
+def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_bytes: int) -> None:
+    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
+    expected = _measure("tokenizers", folder, threads, 1)
+    for run in range(n_runs):
+        for tool in tools:
+            if tool == "tokenizers":
+                found[tool] = [expected]
+            elif tool not in SLOW or run == 0:
+                found[tool].append(_measure(tool, folder, threads, 1 if tool in SLOW else 1 + LATER_PASSES))
+    own = next((_speeds(found[tool], n_bytes) for tool in tools if tool == "tokenmill"), None)
+    for tool, runs in found.items():
+        failed = [run["failed"] for run in runs if "failed" in run]
+        if failed:
+            print(f"  {tool:<17} {failed[0]}")
+        elif any(run["answer"] != expected["answer"] for run in runs):
+            print(f"  {tool:<17} other ids than those of tokenizers: no time")
+        else:
+            first, later = _speeds(runs, n_bytes)
+            ratios = (
+                f"  tokenmill: {own[0] / first:5.2f} × and {own[1] / later:5.2f} ×"
+                if own and tool != "tokenmill"
+                else ""
+            )
+            print(f"  {tool:<17} first {first:7.1f} MB/s, later {later:7.1f} MB/s{ratios}")
+
+
+def _measure(tool: str, folder: Path, threads: int, n_passes: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.encode_one", tool, str(folder), str(threads), str(n_passes)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"failed": f"exit {done.returncode}: {last[:150]}"}
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def _speeds(runs: list[dict[str, Any]], n_bytes: int) -> tuple[float, float]:
+    """MB/s of the first passes and of the later ones; of a single pass both."""
+    first = statistics.median(run["seconds"][0] for run in runs)
+    later = statistics.median(second for run in runs for second in run["seconds"][1:] or run["seconds"])
+    return n_bytes / 1e6 / first, n_bytes / 1e6 / later
+
+
+if __name__ == "__main__":
+    main()

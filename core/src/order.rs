@@ -1,0 +1,87 @@
+//! The order in which training looks at pairs: the highest score first, then the smallest key.
+//!
+//! Low scores, which most pairs have, wait in a list for each score and are put in order when their turn comes; a heap
+//! holds the others. Invariant: nothing waits at a level above `level`. Cost: O(1) to add to a level that waits,
+//! O(log n) else, n being the pairs of that level or of the heap.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Scores below this have a level each.
+const N_LEVELS: usize = 1 << 12;
+
+pub struct Queue<V> {
+    high: BinaryHeap<(V, Reverse<u64>)>,
+    /// By level: its score, once it has been seen, and the keys that wait.
+    levels: Vec<(Option<V>, Vec<u64>)>,
+    level: usize,
+    current: BinaryHeap<Reverse<u64>>,
+    n: usize,
+}
+
+impl<V: Ord + Copy> Queue<V> {
+    /// `level_of`: the score as a small integer, for scores that are one.
+    pub fn new(entries: impl Iterator<Item = (V, u64)>, level_of: impl Fn(V) -> Option<usize>) -> Self {
+        let mut levels = Vec::new();
+        levels.resize_with(N_LEVELS, || (None, Vec::new()));
+        let mut queue = Self { high: BinaryHeap::new(), levels, level: N_LEVELS, current: BinaryHeap::new(), n: 0 };
+        entries.for_each(|(value, key)| queue.push(value, key, &level_of));
+        queue
+    }
+
+    pub fn n_entries(&self) -> usize {
+        self.n
+    }
+
+    pub fn push(&mut self, value: V, key: u64, level_of: impl Fn(V) -> Option<usize>) {
+        self.n += 1;
+        match level_of(value) {
+            Some(level) if level < self.level.min(N_LEVELS) => {
+                let (score, waiting) = &mut self.levels[level];
+                *score = Some(value);
+                waiting.push(key);
+            }
+            Some(level) if level == self.level && level < N_LEVELS => {
+                self.levels[level].0 = Some(value);
+                self.current.push(Reverse(key));
+            }
+            _ => self.high.push((value, Reverse(key))),
+        }
+    }
+
+    pub fn pop(&mut self) -> Option<(V, u64)> {
+        while self.high.is_empty() && self.current.is_empty() && self.level > 0 {
+            self.level -= 1;
+            let waiting = std::mem::take(&mut self.levels[self.level].1);
+            self.current = waiting.into_iter().map(Reverse).collect();
+        }
+        let popped = self.high.pop().map(|(value, Reverse(key))| (value, key));
+        let popped = popped.or_else(|| Some((self.levels[self.level].0?, self.current.pop()?.0)))?;
+        self.n -= 1;
+        Some(popped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level_of(value: u64) -> Option<usize> {
+        (value < N_LEVELS as u64).then_some(value as usize)
+    }
+
+    #[test]
+    fn the_highest_score_comes_first_and_of_equal_ones_the_smallest_key() {
+        let mut queue = Queue::new([(5, 1), (9000, 2), (5, 0), (7000, 9)].into_iter(), level_of);
+        queue.push(6, 3, level_of);
+        let order = [(9000, 2), (7000, 9), (6, 3)];
+        assert_eq!(order.map(|_| queue.pop()), order.map(Some));
+        // Level 5 is not begun yet, level 6 is at work, and what is above it goes to the heap.
+        for (value, key) in [(5, 7), (6, 8), (6, 4), (20, 6), (8000, 5)] {
+            queue.push(value, key, level_of);
+        }
+        let order = [(8000, 5), (20, 6), (6, 4), (6, 8), (5, 0), (5, 1), (5, 7)];
+        assert_eq!(order.map(|_| queue.pop()), order.map(Some));
+        assert_eq!((queue.pop(), queue.n_entries()), (None, 0));
+    }
+}

@@ -1,0 +1,118 @@
+//! A batch done in pieces by several threads, its results put together in the order of the batch.
+//!
+//! Invariant: the results, and the error when there are several, do not depend on the number of threads.
+//! Cost: each result is copied once, while it is still in the core's cache; at most a few pieces wait for their turn.
+
+use crate::guard::{CoreError, Result, in_threads};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own.
+pub fn pieces(n: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut start, mut sum) = (0, 0);
+    for i in 0..n {
+        let more = weight(i);
+        if i > start && sum + more > weight_max {
+            found.push(start..i);
+            (start, sum) = (i, 0);
+        }
+        sum += more;
+    }
+    if start < n {
+        found.push(start..n);
+    }
+    found
+}
+
+struct Order<T> {
+    /// The piece whose result is to be taken next.
+    next: usize,
+    early: BTreeMap<usize, T>,
+    spare: Vec<T>,
+    /// The first piece, in the order of the batch, that failed.
+    failed: Option<(usize, CoreError)>,
+}
+
+/// Does `work` for every piece; `take` gets the results in their order, and leaves them empty.
+///
+/// `hire` makes what a thread needs of its own and `release` gets it back; `work` fills a result that is empty.
+pub fn in_order<W, T: Default + Send>(
+    pieces: &[Range<usize>],
+    threads: usize,
+    hire: impl Fn() -> W + Sync,
+    release: impl Fn(W) + Sync,
+    work: impl Fn(&mut W, Range<usize>, &mut T) -> Result<()> + Sync,
+    take: impl FnMut(&mut T) + Send,
+) -> Result<()> {
+    let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, take));
+    let (counter, limit) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
+    in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), |_| {
+        let (mut own, mut result) = (hire(), T::default());
+        loop {
+            let at = counter.fetch_add(1, Ordering::Relaxed);
+            if at >= limit.load(Ordering::Relaxed) {
+                release(own);
+                return Ok(());
+            }
+            let done = work(&mut own, pieces[at].clone(), &mut result);
+            let (order, take) = &mut *order.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = done {
+                // Pieces before this one are being worked on: one of them may fail as well, and is then the first.
+                limit.fetch_min(at, Ordering::Relaxed);
+                if order.failed.as_ref().is_none_or(|(first, _)| at < *first) {
+                    order.failed = Some((at, error));
+                }
+                return Ok(());
+            }
+            if at != order.next {
+                let empty = order.spare.pop().unwrap_or_default();
+                order.early.insert(at, std::mem::replace(&mut result, empty));
+                continue;
+            }
+            take(&mut result);
+            order.next += 1;
+            while let Some(mut early) = order.early.remove(&order.next) {
+                take(&mut early);
+                order.spare.push(early);
+                order.next += 1;
+            }
+        }
+    })?;
+    let (order, _) = order.into_inner().unwrap_or_else(PoisonError::into_inner);
+    order.failed.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_all_and_a_heavy_element_stands_alone() {
+        assert_eq!(pieces(5, 10, |i| [4, 4, 30, 1, 2][i]), [0..2, 2..3, 3..5]);
+        assert_eq!(pieces(1, 10, |_| 30), vec![0..1]);
+        assert!(pieces(0, 10, |_| 1).is_empty());
+    }
+
+    #[test]
+    fn results_come_in_order_and_the_first_failure_is_told() {
+        let cut = pieces(100, 1, |_| 1);
+        for threads in 1..5 {
+            let mut all = Vec::new();
+            let keep = |_: &mut (), range: Range<usize>, out: &mut Vec<usize>| {
+                out.extend(range);
+                Ok(())
+            };
+            in_order(&cut, threads, || (), |()| (), keep, |out| all.append(out)).unwrap();
+            assert!(all.iter().copied().eq(0..100));
+            let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>| match range.start {
+                at if at > 40 => Err(CoreError::Text(at.to_string())),
+                _ => Ok(()),
+            };
+            let found = in_order(&cut, threads, || (), |()| (), fail, |_| ());
+            assert_eq!(found, Err(CoreError::Text("41".to_string())));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A list that is written in blocks of a fixed length, of which only the first elements may count.
+//!
+//! Invariant: what is beyond `n` is rubbish. Cost: a store and a comparison a block; copying a few elements of a length
+//! that is not known beforehand would be a call to memcpy, several times as long.
+
+/// The list: `n` elements of the buffer.
+#[derive(Default)]
+pub struct Tail<T> {
+    buffer: Vec<T>,
+    n: usize,
+}
+
+impl<T: Copy + Default> Tail<T> {
+    /// Appends the first `n` elements of `block`.
+    #[inline(always)]
+    pub fn put<const N: usize>(&mut self, block: [T; N], n: usize) {
+        debug_assert!(n <= N);
+        match self.buffer.get_mut(self.n..self.n + N) {
+            Some(place) => place.copy_from_slice(&block),
+            None => self.put_growing(block),
+        }
+        self.n += n;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_growing<const N: usize>(&mut self, block: [T; N]) {
+        self.reserve(N);
+        self.buffer[self.n..self.n + N].copy_from_slice(&block);
+    }
+
+    /// Appends all of `more`.
+    pub fn extend(&mut self, more: &[T]) {
+        self.reserve(more.len());
+        self.buffer[self.n..self.n + more.len()].copy_from_slice(more);
+        self.n += more.len();
+    }
+
+    fn reserve(&mut self, n_more: usize) {
+        let needed = self.n + n_more;
+        if needed > self.buffer.len() {
+            self.buffer.resize(needed.max(2 * self.buffer.len()).max(1024), T::default());
+        }
+    }
+
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    pub fn as_slice(&self) -> &[T] {
+        &self.buffer[..self.n]
+    }
+
+    /// Empties the list; a buffer longer than `n_kept_max` is given back.
+    pub fn clear(&mut self, n_kept_max: usize) {
+        self.n = 0;
+        if self.buffer.len() > n_kept_max {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// The elements as a vector; the list is empty afterwards.
+    pub fn take(&mut self) -> Vec<T> {
+        self.buffer.truncate(self.n);
+        self.n = 0;
+        std::mem::take(&mut self.buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_counts_is_kept() {
+        let mut list = Tail::default();
+        list.put([1, 2, 3, 9], 3);
+        list.extend(&[4; 2000]);
+        list.put([5, 9, 9, 9], 1);
+        assert_eq!(list.n(), 2004);
+        assert_eq!((list.as_slice()[..4].to_vec(), list.as_slice()[2003]), (vec![1, 2, 3, 4], 5));
+        assert_eq!(list.take().len(), 2004);
+        assert_eq!(list.take(), Vec::<i32>::new());
+    }
+}
