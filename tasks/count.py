@@ -1,70 +1,76 @@
 """count: documents → exact counts of pre-tokens."""
 
-import hashlib
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
+from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress
-from tokenmill.corpus import Shard, find_shards, read_batches
+from tokenmill.corpus import read_batches
 from tokenmill.counts import Counter, merge, read_counts, write_counts
-from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
+from tokenmill.cutting import Unit
+from tokenmill.layout import COUNTS_FILE
 from tokenmill.params import Source
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
-from tokenmill.units import RunUnits
+from tokenmill.unit_store import unit_key
+from tokenmill.workshop import Workshop, content
 
 _PARTS_AT_ONCE = 16  # partial counts held in memory while they are added up
+_PART_FILE = "counts.parquet"
 
 
-def count(root: Path, source: Source, pattern: str | None, memory_mb_max: int, run_units: RunUnits) -> StageSummary:
+class CountFacts(msgspec.Struct, frozen=True):
+    """What a unit holds."""
+
+    n_documents: int
+    text_bytes: int
+
+
+def count(source: Source, pattern: str | None, memory_mb_max: int, workshop: Workshop) -> StageSummary:
     """Counts the pre-tokens of all documents into data/counts/counts.parquet.
 
-    `memory_mb_max`: what one unit's counter may hold. Raises CorpusError, PatternError, CountsError.
+    `memory_mb_max`: what one unit's counter may hold. Raises CorpusError, PatternError, CountsError, UnitsError.
     """
     start_s = time.monotonic()
     pre_tokenizer_of(steps_of(pattern))  # a regex that other libraries would read otherwise is refused before any work
-    shards = find_shards(root, source.glob)
-    with tempfile.TemporaryDirectory(prefix="count-", dir=_scratch(root)) as parts:
-        with progress("count", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
-            do = partial(
-                count_unit,
-                source=source,
-                pattern=pattern,
-                memory_mb_max=memory_mb_max,
-                parts=Path(parts),
-                advance=advance,
-            )
-            done = run_units("count", do, shards)
-        write_counts(_add_up([part for part, _, _ in done]), root / COUNTS_FILE)
+    units = workshop.corpus(source).units
+    decides = {"code": code_digest("count"), "pattern": pattern, "source": source.reading()}
+    keys = {unit.name: unit_key(stage="count", content=content(unit, with_rows=False), **decides) for unit in units}
+    with progress("count", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+        do = partial(count_unit, source=source, pattern=pattern, memory_mb_max=memory_mb_max, advance=advance)
+        done = workshop.finish("count", do, units, keys, CountFacts)
+    write_counts(_add_up([folder / _PART_FILE for folder, _ in done]), workshop.root / COUNTS_FILE)
     return StageSummary(
         "count",
         "run",
-        n_units=len(shards),
-        n_documents=sum(n_documents for _, n_documents, _ in done),
-        text_mb=sum(text_bytes for _, _, text_bytes in done) / 1e6,
+        n_units=len(units),
+        n_documents=sum(facts.n_documents for _, facts in done),
+        text_mb=sum(facts.text_bytes for _, facts in done) / 1e6,
         seconds=time.monotonic() - start_s,
     )
 
 
 def count_unit(
-    unit: Shard, source: Source, pattern: str | None, memory_mb_max: int, parts: Path, advance: Advance
-) -> tuple[Path, int, int]:
-    """Counts one shard into a file of its own; what comes back is that file, the documents and the bytes of text."""
+    unit: Unit, directory: Path, source: Source, pattern: str | None, memory_mb_max: int, advance: Advance
+) -> CountFacts:
+    """Counts one unit into a file in `directory`."""
     counter = Counter(pattern, memory_mb_max=memory_mb_max, threads=1)
     n_documents = text_bytes = 0
-    for batch in read_batches(unit, source.text_column, source.id_column, source.text_separator):
-        counter.update(batch.texts)
-        n_documents += len(batch.texts)
-        text_bytes += batch.text_bytes
-        advance(batch.file_bytes / 1e6)
-    part = parts / f"{hashlib.sha256(unit.name.encode()).hexdigest()}.parquet"
-    write_counts(counter.finish(), part)
-    return part, n_documents, text_bytes
+    for piece in unit.pieces:
+        for batch in read_batches(
+            piece.shard, source.text_column, source.id_column, source.text_separator, part=piece.part
+        ):
+            counter.update(batch.texts)
+            n_documents += len(batch.texts)
+            text_bytes += batch.text_bytes
+            advance(batch.file_bytes / 1e6)
+    write_counts(counter.finish(), directory / _PART_FILE)
+    return CountFacts(n_documents, text_bytes)
 
 
 def _add_up(parts: Sequence[Path]) -> pa.Table:
@@ -72,9 +78,3 @@ def _add_up(parts: Sequence[Path]) -> pa.Table:
     for start in range(_PARTS_AT_ONCE, len(parts), _PARTS_AT_ONCE):
         total = merge([total, *(read_counts(part) for part in parts[start : start + _PARTS_AT_ONCE])])
     return total
-
-
-def _scratch(root: Path) -> Path:
-    scratch = root / SCRATCH_DIRECTORY
-    scratch.mkdir(exist_ok=True)
-    return scratch

@@ -96,7 +96,7 @@ def new_project(tmp_path: Path) -> Callable[[str], Project]:
             yaml.dump(pipeline, file)
         shutil.copy(REPOSITORY / "params.yaml", root)
         project = Project(root)
-        project.set(train_vocab__vocab_size=272, run__engine="inline", run__workers=2)
+        project.set(train_vocab__vocab_size=272, source__unit_bytes_min=0, run__engine="inline", run__workers=2)
         for shard, documents in DOCUMENTS.items():
             project.write(shard, documents)
         for command in (("git", "init", "-q"), ("dvc", "init", "-q")):

@@ -3,16 +3,20 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tokenmill import _core, versions
 from tokenmill.console import StageSummary
+from tokenmill.digests import Digests
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.params import Params, load_params
 from tokenmill.shards import find_shards
 from tokenmill.sources import sources_hash
+from tokenmill.unit_store import UnitStore
 from tokenmill.units import RunUnits, n_workers
+from tokenmill.workshop import Workshop
 
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -24,12 +28,14 @@ _READS_DATA = ("count", "encode", "validate")
 
 @dataclass(frozen=True)
 class Build:
-    """What a build was asked for. `only`: one stage, or all; `force`: run stages that are up to date, too."""
+    """What a build was asked for. `only`: one stage, or all; `force`: do what is up to date or finished again, too; `rehash`:
+    read files for their digests that seem unchanged, too."""
 
     root: Path
     params: Params
     only: str | None
     force: bool
+    rehash: bool
     run_units: RunUnits
 
     @property
@@ -41,6 +47,13 @@ class Build:
     def workers(self) -> int:
         """Units at work at the same time."""
         return n_workers(self.params.run.workers)
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where this build's units are done."""
+        digests = Digests(self.root, trust=not self.rehash)
+        store = UnitStore(self.root, trust=not self.rehash)
+        return Workshop(self.root, self.run_units, self.workers, digests, store, anew=self.force)
 
     @property
     def memory_mb_max_unit(self) -> int:
@@ -60,10 +73,12 @@ class Build:
                     return [settled]
             _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
             with stage.recording():
-                return [run(self)]
+                summary = run(self)
+        self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
+        return [summary]
 
 
-def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits) -> Build:
+def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_units: RunUnits) -> Build:
     """The build of the project whose params.yaml is at `params_path`. Raises ParamsError, TokenmillError."""
     if only is not None and only not in STAGES:
         raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(STAGES)}.")
@@ -75,7 +90,7 @@ def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits)
     refuse_stale_core()
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
-    build = Build(path.parent, load_params(path), only, force, run_units)
+    build = Build(path.parent, load_params(path), only, force, rehash, run_units)
     if build.memory_mb_max_unit < 1:
         raise ParamsError(
             f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "

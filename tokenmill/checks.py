@@ -14,31 +14,36 @@ from tokenmill.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a dataset and the documents they are to hold, from row `first_row` of a shard on."""
+    """Rows of a dataset's file, from row `at` on, and the documents they are to hold, from row `first_row` of a shard on."""
 
     shard: str
     first_row: int
+    at: int
     documents: Batch
     tokens: pa.RecordBatch
 
 
-def aligned(shard: str, documents: Iterator[Batch], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
-    """Pairs documents with their rows, in order. Raises ValidationError when one side has more than the other."""
-    held, row = next(tokens, None), 0
-    for batch in documents:
+def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
+    """Pairs documents, with the name of their shard, with their rows, in order.
+
+    Raises ValidationError when one side has more than the other.
+    """
+    held, at, shard, row = next(tokens, None), 0, "", 0
+    for shard, batch in documents:
+        row = batch.first_row
         while len(batch.texts):
             while held is not None and not held.num_rows:
                 held = next(tokens, None)
             if held is None:
                 raise ValidationError(
-                    f"{shard}: row {row}: the document is not in the dataset, which holds {row} of this shard."
+                    f"{shard}: row {row}: the document is not in the dataset, whose file for it holds {at}."
                 )
             n_rows = min(len(batch.texts), held.num_rows)
-            yield Span(shard, row, batch.slice(0, n_rows), held.slice(0, n_rows))
-            batch, held, row = batch.slice(n_rows), held.slice(n_rows), row + n_rows
+            yield Span(shard, row, at, batch.slice(0, n_rows), held.slice(0, n_rows))
+            batch, held, row, at = batch.slice(n_rows), held.slice(n_rows), row + n_rows, at + n_rows
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
-        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than the shard has documents.")
+        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
 
 
 def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
@@ -67,11 +72,11 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
 
 
 def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]) -> int:
-    """Compares the ids of the chosen rows with those of `reference` (a tokenizers.Tokenizer); how many were compared.
+    """Compares the ids of the chosen rows of the file with those of `reference` (a tokenizers.Tokenizer); how many were.
 
     Raises ValidationError with the first row that differs.
     """
-    chosen = [row - span.first_row for row in rows if 0 <= row - span.first_row < span.tokens.num_rows]
+    chosen = [row - span.at for row in rows if 0 <= row - span.at < span.tokens.num_rows]
     for i in sorted(chosen):
         expected = reference.encode(span.documents.texts[i].as_py(), add_special_tokens=False).ids
         if end_id is not None:

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        _build(asked.params, asked.only, asked.force)
+        _build(asked.params, asked.only, asked.force, asked.rehash)
     except TokenmillError as error:
         print(f"tokenmill: error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
@@ -58,24 +58,24 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _build(params: Path | None, only: str | None, force: bool) -> None:
+def _build(params: Path | None, only: str | None, force: bool, rehash: bool) -> None:
     from flows.recipe import run_stages
     from tokenmill.build import settle_first, start, under_dvc
     from tokenmill.units import run_in_threads
 
-    build = start(params or _find_params(), only, force, run_in_threads(1))
+    build = start(params or _find_params(), only, force, rehash, run_in_threads(1))
     if under_dvc() or build.params.run.engine == "inline":
         summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
     else:
         summaries = settle_first(build)
         if len(summaries) < len(build.stages):
-            summaries += _run_flow(build.root, build.workers, only, force)[len(summaries) :]
+            summaries += _run_flow(build.root, build.workers, only, force, rehash)[len(summaries) :]
     if all(summary.action == "up to date" for summary in summaries):
         say("Nothing to do: every stage is up to date.")
     table(summaries)
 
 
-def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[StageSummary]:
+def _run_flow(root: Path, workers: int, only: str | None, force: bool, rehash: bool) -> list[StageSummary]:
     """The build as a Prefect flow; Prefect is imported here, because that alone takes longer than finding nothing to do."""
     from flows import server
 
@@ -87,7 +87,7 @@ def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[S
 
     flow = build.with_options(task_runner=threads(workers))
     try:
-        summaries: list[StageSummary] = flow(str(root), only, force)
+        summaries: list[StageSummary] = flow(str(root), only, force, rehash)
     except TokenmillError:
         server.settle(0)
         raise
@@ -119,7 +119,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: tokenmill build --only encode",
     )
     build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
-    build.add_argument("--force", action="store_true", help="run stages that are up to date, too")
+    build.add_argument("--force", action="store_true", help="do what is up to date or finished again, too")
+    build.add_argument(
+        "--rehash", action="store_true", help="read files that seem unchanged, too, instead of trusting their times"
+    )
     build.add_argument(
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )

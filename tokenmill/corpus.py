@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from tokenmill.corpus_formats import Columns, read_columns
 from tokenmill.errors import CorpusError
-from tokenmill.shards import SUFFIXES, Shard, find_shards
+from tokenmill.shards import SUFFIXES, Part, Shard, find_shards
 
-__all__ = ["SUFFIXES", "Batch", "Shard", "find_shards", "read_batches"]
+__all__ = ["SUFFIXES", "Batch", "Part", "Shard", "find_shards", "read_batches"]
 
 _BATCH_ROWS_MAX = 1 << 18  # empty documents have no bytes, but each has an offset and an id
 
@@ -44,9 +44,16 @@ class Batch:
 
 
 def read_batches(
-    shard: Shard, text_column: str, id_column: str | None, separator: str | None, batch_bytes: int = 4 << 20
+    shard: Shard,
+    text_column: str,
+    id_column: str | None,
+    separator: str | None,
+    batch_bytes: int = 4 << 20,
+    part: Part | None = None,
 ) -> Iterator[Batch]:
     """The shard's documents, in order: as many to a batch as have `batch_bytes` of text; a larger one is a batch alone.
+
+    `part`: those documents alone; rows are counted from the shard's start all the same.
 
     The file's suffix says its format. `separator` splits a .txt file into documents; with None the file is one document.
     An empty file has no document. Documents of a .txt file have no ids of their own: where `id_column` is given, they get
@@ -62,8 +69,10 @@ def read_batches(
     try:
         with shard.path.open("rb"):  # says why a file cannot be opened in the words of the system; Arrow has its own
             pass
-        columns = read_columns(shard, text_column, id_column, separator)
-        yield from _in_batches(shard, _as_strings(shard, text_column, id_column, columns), batch_bytes)
+        first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
+        columns = read_columns(shard, text_column, id_column, separator, part)
+        strings = _as_strings(shard, text_column, id_column, columns, first_row)
+        yield from _in_batches(strings, batch_bytes, first_row, n_bytes)
     except OSError as error:
         if error.errno is not None:
             reason = f"{shard.path} cannot be read: {os.strerror(error.errno)}. Check the path and its permissions."
@@ -78,9 +87,10 @@ def read_batches(
         ) from None
 
 
-def _as_strings(shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns]) -> Iterator[Columns]:
+def _as_strings(
+    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], first_row: int
+) -> Iterator[Columns]:
     """The columns as large_string, checked."""
-    first_row = 0
     for texts, ids, position in columns:
         texts = _strings(shard, text_column, texts, first_row)
         if id_column is not None:
@@ -119,10 +129,10 @@ def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) ->
     return CorpusError(f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.")
 
 
-def _in_batches(shard: Shard, columns: Iterable[Columns], batch_bytes: int) -> Iterator[Batch]:
+def _in_batches(columns: Iterable[Columns], batch_bytes: int, first_row: int, n_bytes: int) -> Iterator[Batch]:
     """Cuts and joins columns, so that batches depend on the documents alone and not on the file's blocks."""
     held: list[tuple[pa.Array, pa.Array | None]] = []
-    first_row = held_rows = held_bytes = position_before = 0
+    held_rows = held_bytes = position_before = 0
     for texts, ids, position in columns:
         offsets = _offsets(texts)
         start = 0
@@ -139,7 +149,7 @@ def _in_batches(shard: Shard, columns: Iterable[Columns], batch_bytes: int) -> I
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
             start = end
     if held:
-        yield _join(first_row, held, shard.n_bytes - position_before)
+        yield _join(first_row, held, n_bytes - position_before)
 
 
 def _join(first_row: int, held: list[tuple[pa.Array, pa.Array | None]], file_bytes: int) -> Batch:

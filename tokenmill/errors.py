@@ -7,7 +7,8 @@
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
     ├── CountsError              a table of counts, or the memory that counting may hold
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
-    └── ValidationError          a dataset that is not what it says
+    ├── ValidationError          a dataset that is not what it says
+    └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
 
 A message says what, where (file, row), what was expected, what was found, and what to do.
@@ -44,6 +45,10 @@ class VersionsError(TokenmillError):
 
 class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
+
+
+class UnitsError(TokenmillError):
+    """Several units of a stage failed; the message has a line for each."""
 
 
 class InternalError(Exception):

@@ -24,8 +24,17 @@ class InputShard(_Record):
     sha256: str
 
 
+class InputRows(_Record):
+    """Consecutive documents of the input file `name`, from row `first_row` on."""
+
+    name: str
+    first_row: int
+    n_documents: int
+
+
 class OutputShard(_Record):
-    """A file of the dataset; `name` is seen from the dataset's folder. `text_bytes` are of UTF-8 text."""
+    """A file of the dataset; `name` is seen from the dataset's folder. `text_bytes` are of UTF-8 text. `rows`: the documents
+    that its rows hold, in order."""
 
     name: str
     n_bytes: int
@@ -33,13 +42,13 @@ class OutputShard(_Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
-    source: InputShard
+    rows: list[InputRows]
 
 
 class Manifest(_Record):
     """What ties a token dataset together (all digests are sha256 in hex)."""
 
-    format_version: int = Field(default=1)
+    format_version: int = Field(default=2)
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
     tokenizer_digest: str
     params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
@@ -49,6 +58,7 @@ class Manifest(_Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
+    inputs: list[InputShard]
     shards: list[OutputShard]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokenmill.errors import VersionsError
+from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
 
@@ -143,6 +144,7 @@ def _repository(root: Path) -> Iterator[Any]:
     try:
         _keep_site_cache_private(root)
         with Repo(str(root)) as repo:
+            _keep_bytes_once(repo)
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
@@ -168,6 +170,18 @@ def _keep_site_cache_private(root: Path) -> None:
         with config.edit("local", validate=False) as local:
             local.setdefault("core", {})["site_cache_dir"] = str(wanted)
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _keep_bytes_once(repo: Any) -> None:
+    """Lets the cache take outputs in as hard links where the file system has no clones, unless someone chose copies.
+
+    An output of the unit store is a read-only hard link already; as a copy each byte would be on disk three times. With
+    "reflink" before "hardlink" in cache.type, DVC copies into the cache.
+    """
+    cache = repo.cache.local
+    chosen = repo.config["cache"].get("type")
+    if (chosen is None or {"reflink", "hardlink"} <= set(chosen)) and not has_clones(Path(cache.path)):
+        cache.cache_types = ["hardlink", "copy"]
 
 
 def _innermost(error: BaseException) -> str:
