@@ -13,7 +13,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows import server
 from flows.recipe import run_stages
 from tokenmill import _core
-from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, start
+from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
 from tokenmill.console import StageSummary
 from tokenmill.cutting import Unit
 from tokenmill.layout import PARAMS_FILE
@@ -42,7 +42,8 @@ def build(project: str = ".", only: str | None = None, force: bool = False, reha
     root = Path(project)
     server.remember_embedded(root)
     try:
-        return run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
+        with alone(root, wait=False):
+            return run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
     except KeyboardInterrupt:
         server.leave_in_time(EXIT_INTERRUPTED)
         raise

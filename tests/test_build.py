@@ -157,4 +157,4 @@ def test_dvc_caches_no_leftovers_and_the_project_has_none(project: Project) -> N
     project.build()
     names = [path.name for path in project.root.rglob("*")]
     assert not [name for name in names if name.endswith((".partial", ".tmp"))]
-    assert {path.name for path in (project.root / ".tokenmill").iterdir()} <= {"digests.json", "units"}
+    assert {path.name for path in (project.root / ".tokenmill").iterdir()} <= {"digests.json", "lock", "units"}

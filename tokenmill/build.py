@@ -1,12 +1,13 @@
 """One build of one project: each stage is skipped, brought back, or run and recorded."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tokenmill import _core, versions
+from tokenmill import _core, leftovers, lock, versions
 from tokenmill.console import StageSummary
 from tokenmill.digests import Digests
 from tokenmill.errors import ParamsError, TokenmillError
@@ -97,6 +98,19 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
             f"{build.workers} workers. Raise it, or lower run.workers."
         )
     return build
+
+
+@contextmanager
+def alone(root: Path, wait: bool) -> Iterator[None]:
+    """No other build of the project runs meanwhile; what a killed one left behind is gone. Raises BusyError, VersionsError."""
+
+    def clean() -> None:
+        leftovers.remove_own(root)
+        if not under_dvc():
+            versions.mend(root)
+
+    with lock.alone(root, wait, clean):
+        yield
 
 
 def settle_first(build: Build) -> list[StageSummary]:

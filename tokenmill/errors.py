@@ -7,6 +7,7 @@
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
     ├── CountsError              a table of counts, or the memory that counting may hold
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
+    ├── BusyError                another process builds the project
     ├── ValidationError          a dataset that is not what it says
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
@@ -41,6 +42,10 @@ class CountsError(TokenmillError):
 
 class VersionsError(TokenmillError):
     """DVC or git cannot do what the build needs."""
+
+
+class BusyError(TokenmillError):
+    """Another process builds the project."""
 
 
 class ValidationError(TokenmillError):

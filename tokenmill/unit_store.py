@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,10 +77,8 @@ class UnitStore:
     @contextmanager
     def new(self, key: str) -> Iterator[Path]:
         """Yields an empty folder for a unit's files; `keep` makes it the unit. What was left in it otherwise goes."""
-        folder = self._folder(key)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = partial_path(folder)
-        partial.mkdir()
+        partial = partial_path(self._root / key)
+        partial.mkdir(parents=True)
         try:
             yield partial
         finally:
@@ -98,6 +96,7 @@ class UnitStore:
         (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)
         flush(partial)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists():  # one that is damaged, or that a forced build makes anew
             shutil.rmtree(folder)
         partial.rename(folder)
@@ -106,7 +105,7 @@ class UnitStore:
 
     def clean(self, bytes_max: int) -> None:
         """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""
-        units = sorted((_last_used_ns(folder), folder) for folder in self._root.glob("??/*") if _is_unit(folder))
+        units = sorted((folder.stat().st_mtime_ns, folder) for folder in self._root.glob("??/*"))
         held = {folder: _held_bytes(folder) for _, folder in units}
         total = sum(held.values())
         for _, folder in units:
@@ -122,16 +121,6 @@ class UnitStore:
 def _file(path: Path, sha256: str) -> _File:
     status = path.stat()
     return _File(sha256, status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-def _is_unit(folder: Path) -> bool:
-    return not folder.name.endswith(".partial")
-
-
-def _last_used_ns(folder: Path) -> int:
-    with suppress(FileNotFoundError):
-        return folder.stat().st_mtime_ns
-    return 0
 
 
 def _held_bytes(folder: Path) -> int:
