@@ -10,15 +10,24 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill.code import code_digest
-from tokenmill.console import Advance, StageSummary, progress
-from tokenmill.corpus import read_batches
+from tokenmill.console import Advance, StageSummary, progress, say
 from tokenmill.cutting import Unit
 from tokenmill.dataset import id_type, rows, schema, write_tokens
 from tokenmill.files import sha256_file, write_directory
-from tokenmill.layout import TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.links import link
 from tokenmill.manifest import InputRows, InputShard, Manifest, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
+from tokenmill.quarantine import (
+    Documents,
+    LeftOut,
+    check_limit,
+    left_out,
+    piece_bad,
+    sifted,
+    write_left,
+    write_quarantine,
+)
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.unit_store import unit_key
 from tokenmill.workshop import Workshop, content
@@ -29,17 +38,20 @@ _GROUP_ROWS_MAX = 1 << 14
 
 
 class EncodeFacts(msgspec.Struct, frozen=True):
-    """What a unit's file is and holds; `piece_documents`: of each piece."""
+    """What a unit's file is and holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
 
     n_bytes: int
     sha256: str
     piece_documents: list[int]
+    piece_bad: list[int | None]
+    left: LeftOut
     n_tokens: int
     text_bytes: int
 
 
 def encode(source: Source, params: Encode, workshop: Workshop) -> StageSummary:
-    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them.
+    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
+    are let through, go to data/quarantine.
 
     The directory appears whole, when the last unit is done. Raises CorpusError, TokenizerError, UnitsError.
     """
@@ -51,8 +63,10 @@ def encode(source: Source, params: Encode, workshop: Workshop) -> StageSummary:
     keys = _keys(units, source, params, tokenizer, end_id)
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
         do = partial(encode_unit, source=source, tokenizer=tokenizer, end_id=end_id, advance=advance)
-        done = workshop.finish("encode", do, units, keys, EncodeFacts)
+        done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
     shards = [_output_shard(unit, facts) for unit, (_, facts) in zip(units, done, strict=True)]
+    n_documents = sum(shard.n_documents for shard in shards)
+    n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)
     manifest = Manifest(
         engine=engine_version(),
         tokenizer_digest=tokenizer.digest,
@@ -60,21 +74,29 @@ def encode(source: Source, params: Encode, workshop: Workshop) -> StageSummary:
         id_type=str(id_type(tokenizer.id_max)),
         id_max=tokenizer.id_max,
         end_of_document_id=end_id,
-        n_documents=sum(shard.n_documents for shard in shards),
+        n_documents=n_documents,
         n_tokens=sum(shard.n_tokens for shard in shards),
         text_bytes=sum(shard.text_bytes for shard in shards),
+        n_bad=n_bad,
         inputs=[
             InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256) for shard, sha256 in corpus.sha256.items()
         ],
         shards=shards,
     )
+    folders = [folder for folder, _ in done]
+    write_quarantine(workshop.root / QUARANTINE_DIRECTORY / "quarantine.parquet", zip(units, folders, strict=True))
     with write_directory(workshop.root / TOKENS_DIRECTORY) as directory:
-        for shard, (folder, _) in zip(shards, done, strict=True):
+        for shard, folder in zip(shards, folders, strict=True):
             link(folder / _TOKENS_FILE, directory / shard.name)
         write_manifest(manifest, directory)
     for shard in shards:
         workshop.digests.remember(workshop.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)
     workshop.digests.save()
+    n_damaged = sum(facts.left.n_pieces for _, facts in done)
+    if n_bad or n_damaged:
+        say(
+            f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/quarantine.parquet"
+        )
     return StageSummary(
         "encode",
         "run",
@@ -92,24 +114,35 @@ def encode_unit(
     """Encodes one unit into a file in `directory`."""
     output = directory / _TOKENS_FILE
     shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
-    piece_documents = [0] * len(unit.pieces)
-    n_tokens = text_bytes = 0
 
-    def encoded() -> Iterator[pa.RecordBatch]:
-        nonlocal n_tokens, text_bytes
-        for i, piece in enumerate(unit.pieces):
-            for batch in read_batches(
-                piece.shard, source.text_column, source.id_column, source.text_separator, part=piece.part
-            ):
+    def encoded(documents: Iterator[Documents]) -> tuple[list[int], int, int]:
+        piece_documents = [0] * len(unit.pieces)
+        n_tokens = text_bytes = 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal n_tokens, text_bytes
+            for piece, batch in documents:
                 input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id)
-                piece_documents[i] += len(input_ids)
+                piece_documents[piece] += len(input_ids)
                 n_tokens += len(input_ids.values)
                 text_bytes += batch.text_bytes
                 yield rows(batch, input_ids, shape)
                 advance(batch.file_bytes / 1e6)
 
-    write_tokens(output, shape, _row_groups(encoded()))
-    return EncodeFacts(output.stat().st_size, sha256_file(output), piece_documents, n_tokens, text_bytes)
+        write_tokens(output, shape, _row_groups(batches()))
+        return piece_documents, n_tokens, text_bytes
+
+    (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, encoded)
+    write_left(left, directory)
+    return EncodeFacts(
+        n_bytes=output.stat().st_size,
+        sha256=sha256_file(output),
+        piece_documents=piece_documents,
+        piece_bad=piece_bad(unit, left),
+        left=left_out(left),
+        n_tokens=n_tokens,
+        text_bytes=text_bytes,
+    )
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,9 +185,12 @@ def _output_shard(unit: Unit, facts: EncodeFacts) -> OutputShard:
         text_bytes=facts.text_bytes,
         rows=[
             InputRows(
-                name=piece.shard.name, first_row=piece.part.first_row if piece.part else 0, n_documents=n_documents
+                name=piece.shard.name,
+                first_row=piece.part.first_row if piece.part else 0,
+                n_documents=n_documents,
+                n_bad=n_bad,
             )
-            for piece, n_documents in zip(unit.pieces, facts.piece_documents, strict=True)
+            for piece, n_documents, n_bad in zip(unit.pieces, facts.piece_documents, facts.piece_bad, strict=True)
         ],
     )
 

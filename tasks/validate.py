@@ -19,11 +19,12 @@ from tokenmill.corpus import Batch, Shard, read_batches
 from tokenmill.counts import read_counts
 from tokenmill.cutting import Corpus, Unit
 from tokenmill.dataset import id_type, read_tokens
-from tokenmill.errors import ValidationError
+from tokenmill.errors import DamagedError, ValidationError
 from tokenmill.files import sha256_file, write_atomic
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import InputRows, Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
+from tokenmill.quarantine import Documents, piece_bad, sifted
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.unit_store import unit_key
 from tokenmill.workshop import Workshop, content
@@ -46,6 +47,7 @@ class ValidateFacts(msgspec.Struct, frozen=True):
     n_tokens: int
     text_bytes: int
     n_sampled: int
+    piece_bad: list[int | None]
 
 
 def validate(source: Source, sample_documents: int, workshop: Workshop) -> StageSummary:
@@ -96,26 +98,48 @@ def validate_unit(
 ) -> ValidateFacts:
     """Checks one file of the dataset; what comes back is what it holds."""
     entry = entries[unit.output]
-    n_documents = n_tokens = text_bytes = n_sampled = 0
     sample = {i * entry.n_documents // judge.sample_documents for i in range(judge.sample_documents)}
+    _check_lost(unit, source, entry)
 
-    def documents() -> Iterator[tuple[str, Batch]]:
-        for piece in unit.pieces:
-            for batch in read_batches(
-                piece.shard, source.text_column, source.id_column, source.text_separator, part=piece.part
-            ):
-                yield piece.shard.name, batch
+    def checked(documents: Iterator[Documents]) -> ValidateFacts:
+        n_documents = n_tokens = text_bytes = n_sampled = 0
+
+        def batches() -> Iterator[tuple[str, Batch]]:
+            for piece, batch in documents:
+                yield unit.pieces[piece].shard.name, batch
                 advance(batch.file_bytes / 1e6)
 
-    for span in aligned(documents(), read_tokens(tokens / entry.name)):
-        check_span(span, judge.tokenizer, judge.end_id)
-        n_sampled += check_against(span, judge.reference, judge.end_id, sample)
-        n_documents += span.tokens.num_rows
-        n_tokens += len(span.tokens["input_ids"].flatten())
-        text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
-    facts = ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled)
+        for span in aligned(batches(), read_tokens(tokens / entry.name)):
+            check_span(span, judge.tokenizer, judge.end_id)
+            n_sampled += check_against(span, judge.reference, judge.end_id, sample)
+            n_documents += span.tokens.num_rows
+            n_tokens += len(span.tokens["input_ids"].flatten())
+            text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
+        return ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, [])
+
+    facts, left = sifted(unit, source, checked, damaged=_lost(entry))
+    facts = msgspec.structs.replace(facts, piece_bad=piece_bad(unit, left))
     _check_sums(unit, facts, entry)
     return facts
+
+
+def _lost(entry: OutputShard) -> list[int]:
+    return [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
+
+
+def _check_lost(unit: Unit, source: Source, entry: OutputShard) -> None:
+    """What the manifest says is of a damaged shard cannot be read."""
+    for i in _lost(entry):
+        piece = unit.pieces[i]
+        columns = (source.text_column, source.id_column, source.text_separator)
+        try:
+            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None):
+                pass
+        except DamagedError:
+            continue
+        raise ValidationError(
+            f"manifest.json: {unit.output}: says that {piece.shard.name} is damaged; it can be read. Run `tokenmill build --force`."
+        )
 
 
 def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str, OutputShard]) -> dict[str, str]:
@@ -129,10 +153,15 @@ def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str
         "end_id": judge.end_id,
         "sample": judge.sample_documents,
         "source": source.reading(),
+        "on_bad": [source.on_bad_document, source.on_bad_shard],
     }
     return {
         unit.name: unit_key(
-            stage="validate", content=content(unit, with_rows=True), tokens=entries[unit.output].sha256, **decides
+            stage="validate",
+            content=content(unit, with_rows=True),
+            tokens=entries[unit.output].sha256,
+            bad=[rows.n_bad for rows in entries[unit.output].rows],
+            **decides,
         )
         for unit in units
     }
@@ -149,11 +178,11 @@ def _check_files(directory: Path, shards: Sequence[OutputShard], workshop: Works
 
 
 def _check_sums(unit: Unit, facts: ValidateFacts, entry: OutputShard) -> None:
-    found = (facts.n_documents, facts.n_tokens, facts.text_bytes)
-    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes)
+    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad)
+    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, [rows.n_bad for rows in entry.rows])
     if found != expected:
         raise ValidationError(
-            f"{unit.name}: documents, tokens and bytes of text: found {found}, the manifest says {expected}."
+            f"{unit.name}: documents, tokens, bytes of text and bad documents: found {found}, the manifest says {expected}."
         )
 
 
@@ -184,6 +213,11 @@ def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokeni
     _check_inputs(manifest, corpus.sha256)
     for unit in corpus.units:
         _check_rows(unit, next((shard.rows for shard in manifest.shards if shard.name == unit.output), None))
+    n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
+    if manifest.n_bad != n_bad:
+        raise ValidationError(
+            f"manifest.json: n_bad is {manifest.n_bad}, its shards have {n_bad}. Run `tokenmill build --force`."
+        )
     for key in ("n_documents", "n_tokens", "text_bytes"):
         total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
         if total != parts:
@@ -234,6 +268,8 @@ def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sample
         "documents": manifest.n_documents,
         "tokens": manifest.n_tokens,
         "text_bytes": manifest.text_bytes,
+        "documents_bad": manifest.n_bad,
+        "shards_damaged": len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None}),
         "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
         "shards": len(manifest.inputs),
         "files": len(manifest.shards),

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 from tests.conftest import Project, make_project
 
+_FELL = 70  # exit code of a build that ended with an error which it does not expect
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CALLS = {
     "os.rename",
@@ -154,7 +156,7 @@ def start(project: Project, before: Callable[[], None] = lambda: None) -> int:
     pid = os.fork()
     if pid:
         return pid
-    code = 70
+    code = _FELL
     try:
         from tokenmill.cli import main
 
@@ -166,7 +168,10 @@ def start(project: Project, before: Callable[[], None] = lambda: None) -> int:
         before()
         code = main(["build"])
     finally:
+        if code == _FELL:
+            traceback.print_exc()
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 

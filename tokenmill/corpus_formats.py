@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.errors import CorpusError
-from tokenmill.jsonl import line_reader
+from tokenmill.jsonl import OnBadLine, line_reader
 from tokenmill.shards import Part, Shard
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 214 MB/s so, at 195 with 128 kB, 256 kB and 1 MB
@@ -30,11 +30,17 @@ class Columns(NamedTuple):
 
 
 def read_columns(
-    shard: Shard, text_column: str, id_column: str | None, separator: str | None, part: Part | None
+    shard: Shard,
+    text_column: str,
+    id_column: str | None,
+    separator: str | None,
+    part: Part | None,
+    on_bad_line: OnBadLine | None = None,
 ) -> Iterator[Columns]:
     """The shard's documents piece by piece. Texts of tables and .txt are as the file has them: null or invalid UTF-8.
 
-    `part`: those documents alone; their positions are then seen from its start.
+    `part`: those documents alone; their positions are then seen from its start. `on_bad_line` takes in a line of a .jsonl
+    that holds no document, whose text and id are null then.
 
     Raises CorpusError for a column or line that is not as it must be, OSError and pa.ArrowException for a damaged file.
     """
@@ -45,7 +51,7 @@ def read_columns(
         return _read_arrow(shard, text_column, id_column)
     if shard.name.endswith(".txt"):
         return _read_txt(shard, id_column is not None, separator)
-    return _read_jsonl(shard, text_column, id_column, part)
+    return _read_jsonl(shard, text_column, id_column, part, on_bad_line)
 
 
 def _read_parquet(shard: Shard, text_column: str, id_column: str | None, part: Part | None) -> Iterator[Columns]:
@@ -89,8 +95,12 @@ def _read_arrow(shard: Shard, text_column: str, id_column: str | None) -> Iterat
             yield _columns(batch, text_column, id_column, file.tell())
 
 
-def _read_jsonl(shard: Shard, text_column: str, id_column: str | None, part: Part | None) -> Iterator[Columns]:
-    read = line_reader(shard, text_column, id_column)
+def _read_jsonl(
+    shard: Shard, text_column: str, id_column: str | None, part: Part | None, on_bad_line: OnBadLine | None
+) -> Iterator[Columns]:
+    first_row = part.first_row if part else 0
+    counted = on_bad_line and (lambda line, n_before, *bad: on_bad_line(line, first_row + n_before, *bad))
+    read = line_reader(shard, text_column, id_column, counted)
     compression = next((name for suffix, name in _COMPRESSION.items() if shard.name.endswith(suffix)), None)
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with pa.OSFile(str(shard.path)) as file:
@@ -101,6 +111,7 @@ def _read_jsonl(shard: Shard, text_column: str, id_column: str | None, part: Par
                 lines[0] = lines[0].removeprefix(_BOM)
             texts, ids = read(lines, first_line)
             first_line += len(lines)
+            first_row += len(texts)
             yield Columns(
                 pa.array(texts, pa.large_string()),
                 None if id_column is None else pa.array(ids, pa.large_string()),

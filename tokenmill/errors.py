@@ -3,6 +3,7 @@
     TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
+    │   └── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
     ├── PatternError             a split pattern that does not compile, or gives up on a text
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
     ├── CountsError              a table of counts, or the memory that counting may hold
@@ -26,6 +27,10 @@ class ParamsError(TokenmillError):
 
 class CorpusError(TokenmillError):
     """An input file cannot be read as documents."""
+
+
+class DamagedError(CorpusError):
+    """An input file is not whole."""
 
 
 class PatternError(TokenmillError):

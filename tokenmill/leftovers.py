@@ -7,7 +7,14 @@ from pathlib import Path
 
 from tokenmill.console import say
 from tokenmill.files import is_left_over, remove_tree
-from tokenmill.layout import COUNTS_FILE, REPORT_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import (
+    COUNTS_FILE,
+    QUARANTINE_DIRECTORY,
+    REPORT_FILE,
+    SCRATCH_DIRECTORY,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
 
 # Folders in which a build has temporary files, beside what they become.
 _FOLDERS = (
@@ -16,10 +23,11 @@ _FOLDERS = (
     TOKENIZER_DIRECTORY,
     str(Path(COUNTS_FILE).parent),
     str(Path(REPORT_FILE).parent),
+    QUARANTINE_DIRECTORY,
     SCRATCH_DIRECTORY,
     f"{SCRATCH_DIRECTORY}/units",
 )
-_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:5], TOKENS_DIRECTORY)
+_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
 _DVC_PARTIAL = re.compile(r"\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
 _LOCK_FILE = "dvc.lock"
 

@@ -25,11 +25,13 @@ class InputShard(_Record):
 
 
 class InputRows(_Record):
-    """Consecutive documents of the input file `name`, from row `first_row` on."""
+    """Documents of the input file `name`, from row `first_row` on. `n_bad`: those among them that are in the quarantine; null:
+    the file is damaged, and all from `first_row` on in this unit are."""
 
     name: str
     first_row: int
     n_documents: int
+    n_bad: int | None
 
 
 class OutputShard(_Record):
@@ -58,6 +60,7 @@ class Manifest(_Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
+    n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
     inputs: list[InputShard]
     shards: list[OutputShard]
 

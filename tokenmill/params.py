@@ -31,6 +31,9 @@ class Source(_Section):
     text_separator: str | None = Field(min_length=1)
     unit_bytes_min: int = Field(ge=0)
     unit_bytes_max: int = Field(ge=1)
+    on_bad_document: Literal["fail", "quarantine"]
+    bad_documents_max: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, lt=1)]
+    on_bad_shard: Literal["fail", "quarantine"]
 
     def reading(self) -> dict[str, str | None]:
         """What decides how a document is read once its file is found."""

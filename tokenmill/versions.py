@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,8 +62,11 @@ class Stage:
                 try:
                     self._repo.stage_cache.restore(self._stage)
                 except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
-                    self._stage.remove_outs(ignore_remove=False, force=False)
-                    self._repo.stage_cache.restore(self._stage)
+                    fresh = _load(
+                        self._repo, self._name
+                    )  # with the old inputs: DVC has put the new ones into the other
+                    fresh.remove_outs(ignore_remove=False, force=False)
+                    self._repo.stage_cache.restore(fresh)
         except RunCacheNotFoundError:
             return False
         except FileNotFoundError:  # the run is known, its outputs have left the cache
@@ -223,7 +226,7 @@ def _repository(root: Path) -> Iterator[Any]:
     logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
     try:
         _keep_site_cache_private(root)
-        with Repo(str(root)) as repo:
+        with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
             yield repo
     except NotDvcRepoError:

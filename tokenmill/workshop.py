@@ -33,19 +33,26 @@ class Workshop:
         return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.workers)
 
     def finish(
-        self, stage: str, do: Callable[[Unit, Path], T], units: Sequence[Unit], keys: Mapping[str, str], kind: type[T]
+        self,
+        stage: str,
+        do: Callable[[Unit, Path], T],
+        units: Sequence[Unit],
+        keys: Mapping[str, str],
+        kind: type[T],
+        fits: Callable[[T], bool] = lambda facts: True,
     ) -> list[tuple[Path, T]]:
         """Each unit's folder of files and its facts, of type `kind`.
 
-        `keys`: of each unit, by its name; units of one key are one. `do` makes a unit's files in the folder it is given, and
-        gives its facts back. Raises what it raises, after all units that can be done are done.
+        `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
+        unit's files in the folder it is given, and gives its facts back. Raises what it raises, after all units that can be
+        done are done.
         """
         done: dict[str, tuple[Path, T]] = {}
         todo: dict[str, Unit] = {}
         for unit in units:
             key = keys[unit.name]
             found = None if self.anew or key in done else self.store.find(key, kind)
-            if found:
+            if found and fits(found[1]):
                 done[key] = found
             else:
                 todo.setdefault(key, unit)
