@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test lint setup core lock bench bench-count bench-encode bench-hard bench-train clean
+.PHONY: demo test test-faults lint setup core lock bench bench-count bench-encode bench-hard bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.sample data/raw
@@ -12,6 +12,9 @@ demo: setup ## sample input, then the whole build
 
 test: setup ## every test
 	@$(BIN)/python -m pytest
+
+test-faults: setup ## kill builds at 1,000 random moments and at every system call that writes (an hour)
+	@$(BIN)/python -m tests.faults --kills 1000
 
 lint: setup ## format and lint of Python and Rust, types, and the core's own tests
 	$(BIN)/ruff format --check .

@@ -13,11 +13,11 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows import server
 from flows.recipe import run_stages
 from tokenmill import _core
-from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, start
+from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
 from tokenmill.console import StageSummary
+from tokenmill.cutting import Unit
 from tokenmill.layout import PARAMS_FILE
-from tokenmill.shards import Shard
-from tokenmill.units import n_workers
+from tokenmill.units import n_workers, results
 
 T = TypeVar("T")
 
@@ -34,15 +34,16 @@ def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
     persist_result=False,
     validate_parameters=True,
 )
-def build(project: str = ".", only: str | None = None, force: bool = False) -> list[StageSummary]:
+def build(project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False) -> list[StageSummary]:
     """count → train-vocab → encode → validate of the project in the folder `project`; the result is what each stage did.
 
-    `only`: one stage; `force`: also stages that are up to date. Raises TokenmillError.
+    `only`: one stage; `force`: also what is up to date or finished; `rehash`: trust no file's times. Raises TokenmillError.
     """
     root = Path(project)
     server.remember_embedded(root)
     try:
-        return run_stages(start(root / PARAMS_FILE, only, force, map_tasks))
+        with alone(root, wait=False):
+            return run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
     except KeyboardInterrupt:
         server.leave_in_time(EXIT_INTERRUPTED)
         raise
@@ -51,15 +52,14 @@ def build(project: str = ".", only: str | None = None, force: bool = False) -> l
         raise
 
 
-def map_tasks(stage: str, do: Callable[[Shard], T], units: Sequence[Shard]) -> list[T]:
+def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
     """Runs `do` as one task a unit of the current flow run (see tokenmill.units.RunUnits).
 
-    All units come to their end; then the error of the first that failed is raised. Prefect's cache stays off: it does not
-    notice files that are gone.
+    Prefect's cache stays off: it does not notice files that are gone.
     """
 
     @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
-    def one(unit: Shard) -> T:
+    def one(unit: Unit) -> T:
         return do(unit)
 
     all_done = False
@@ -70,4 +70,4 @@ def map_tasks(stage: str, do: Callable[[Shard], T], units: Sequence[Shard]) -> l
     finally:
         if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
             _core.interrupt(True)
-    return [future.result() for future in futures]
+    return results(stage, units, futures)

@@ -21,9 +21,7 @@ def _count(build: Build) -> StageSummary:
     from tasks.count import count
 
     params = build.params
-    return count(
-        build.root, params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.run_units
-    )
+    return count(params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.workshop)
 
 
 def _train_vocab(build: Build) -> StageSummary:
@@ -44,11 +42,11 @@ def _train_vocab(build: Build) -> StageSummary:
 def _encode(build: Build) -> StageSummary:
     from tasks.encode import encode
 
-    return encode(build.root, build.params.source, build.params.encode, build.run_units)
+    return encode(build.params.source, build.params.encode, build.workshop)
 
 
 def _validate(build: Build) -> StageSummary:
     from tasks.validate import validate
 
     params = build.params
-    return validate(build.root, params.source, params.validate_.sample_documents, build.run_units)
+    return validate(params.source, params.validate_.sample_documents, build.workshop)

@@ -1,65 +1,92 @@
 """count: documents → exact counts of pre-tokens."""
 
-import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
-from tokenmill.corpus import Shard, find_shards, read_batches
 from tokenmill.counts import Counter, write_batches
+from tokenmill.cutting import Unit
 from tokenmill.errors import ParamsError
 from tokenmill.files import write_atomic, write_directory
 from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, SCRATCH_DIRECTORY
 from tokenmill.params import Count, Source
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
+from tokenmill.quarantine import Documents, LeftOut, check_limit, left_out, sifted
 from tokenmill.runs import Run, Sum, sum_of_runs
 from tokenmill.scratch import scratch_directory
-from tokenmill.units import RunUnits
+from tokenmill.shards import find_shards
+from tokenmill.unit_store import unit_key
 from tokenmill.weights import weight_of
+from tokenmill.workshop import Workshop, content
 
 _ONE = Fraction(1)
 
 
-@dataclass(frozen=True)
-class Part:
-    """The counts of one unit: a file as `write_counts` makes it, and what it was made from."""
+class CountFacts(msgspec.Struct, frozen=True):
+    """What a unit holds, by how much its counts may be too low, and what was left out of it."""
 
-    path: Path
     n_documents: int
     text_bytes: int
     missed_max: int
+    left: LeftOut
 
 
 def count(
-    root: Path, source: Source, params: Count, memory_mb_max: int, spill_directory: Path | None, run_units: RunUnits
+    source: Source, params: Count, memory_mb_max: int, spill_directory: Path | None, workshop: Workshop
 ) -> StageSummary:
     """Counts the pre-tokens of all documents into data/counts/counts.parquet, and says in report.json beside it of what.
 
     `memory_mb_max`: what one unit's counter may hold, and the adding up of all; `spill_directory`: where there is room for what
-    is more (None: .tokenmill). Raises CorpusError, PatternError, CountsError, ParamsError.
+    is more (None: .tokenmill). Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
     """
     start_s = time.monotonic()
     pre_tokenizer_of(steps_of(params.pattern))  # a regex that other libraries read otherwise is refused before any work
-    shards = find_shards(root, source.glob)
-    weights = weights_of(root, params.weights, shards)
+    root = workshop.root
+    units = workshop.corpus(source).units
+    weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
+    by_weight = {unit.name: groups_of(unit, weights) for unit in units}
+    decides = {
+        "code": code_digest("count"),
+        "pattern": params.pattern,
+        "approximate": params.approximate and params.approximate.error,
+        "source": source.reading(),
+    }
+    keys = {
+        unit.name: unit_key(
+            stage="count", content=content(unit, with_rows=False), groups=list(by_weight[unit.name].values()), **decides
+        )
+        for unit in units
+    }
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
-        with progress("count", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
-            do = partial(
-                count_unit, source=source, params=params, memory_mb_max=memory_mb_max, scratch=scratch, advance=advance
-            )
-            parts = run_units("count", do, shards)
-        runs = [Run.of_parquet(part.path, weight) for part, weight in zip(parts, weights, strict=True) if weight]
+        with progress("count", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+
+            def do(unit: Unit, directory: Path) -> CountFacts:
+                groups = list(by_weight[unit.name].values())
+                return count_unit(unit, directory, source, params, groups, memory_mb_max, scratch, advance)
+
+            done = workshop.finish("count", do, units, keys, CountFacts, lambda facts: facts.left.fits(source))
+        facts = [one for _, one in done]
+        n_documents = sum(one.n_documents for one in facts)
+        check_limit(units, [one.left for one in facts], n_documents, source)
+        runs = [
+            Run.of_parquet(folder / part_name(i), weight)
+            for unit, (folder, _) in zip(units, done, strict=True)
+            for i, weight in enumerate(by_weight[unit.name])
+            if weight
+        ]
         total = sum_of_runs(runs, scratch, memory_mb_max << 19, params.count_min)
         with write_directory((root / COUNTS_FILE).parent) as directory:
             write_batches(total, directory / Path(COUNTS_FILE).name)
-            report = report_of(params, parts, total)
+            report = report_of(params, facts, total)
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if total.dropped.n_distinct:
@@ -70,31 +97,67 @@ def count(
     return StageSummary(
         "count",
         "run",
-        n_units=len(shards),
-        n_documents=report["documents"],
+        n_units=len(units),
+        n_documents=n_documents,
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )
 
 
-def count_unit(unit: Shard, source: Source, params: Count, memory_mb_max: int, scratch: Path, advance: Advance) -> Part:
-    """Counts one shard into a file of its own."""
+def count_unit(
+    unit: Unit,
+    directory: Path,
+    source: Source,
+    params: Count,
+    groups: Sequence[Sequence[int]],
+    memory_mb_max: int,
+    scratch: Path,
+    advance: Advance,
+) -> CountFacts:
+    """Counts one unit into files in `directory`, one for each group of its pieces."""
     error = params.approximate.error if params.approximate else None
-    counter = Counter(params.pattern, memory_mb_max, threads=1, spill_directory=scratch, approximate_error=error)
-    n_documents = text_bytes = 0
-    for batch in read_batches(unit, source.text_column, source.id_column, source.text_separator):
-        counter.update(batch.texts)
-        n_documents += len(batch.texts)
-        text_bytes += batch.text_bytes
-        advance(batch.file_bytes / 1e6)
-    missed_max = counter.missed_max
-    path = scratch / f"{hashlib.sha256(unit.name.encode()).hexdigest()}.parquet"
-    counter.finish_to(path)
-    return Part(path, n_documents, text_bytes, missed_max)
+    group_of = {piece: i for i, pieces in enumerate(groups) for piece in pieces}
+    new = partial(
+        Counter,
+        params.pattern,
+        max(1, memory_mb_max // len(groups)),
+        threads=1,
+        spill_directory=scratch,
+        approximate_error=error,
+    )
+
+    def counted(documents: Iterator[Documents]) -> tuple[int, int, int]:
+        n_documents = text_bytes = 0
+        counters = [new() for _ in groups]
+        for piece, batch in documents:
+            counters[group_of[piece]].update(batch.texts)
+            n_documents += len(batch.texts)
+            text_bytes += batch.text_bytes
+            advance(batch.file_bytes / 1e6)
+        missed_max = sum(counter.missed_max for counter in counters)
+        for i, counter in enumerate(counters):
+            counter.finish_to(directory / part_name(i))
+        return n_documents, text_bytes, missed_max
+
+    (n_documents, text_bytes, missed_max), left = sifted(unit, source, counted)
+    return CountFacts(n_documents, text_bytes, missed_max, left_out(left))
 
 
-def weights_of(root: Path, weights: Mapping[str, Any], shards: Sequence[Shard]) -> list[Fraction]:
-    """What the counts of each shard are multiplied by: the weight of the glob that matches it, or 1.
+def part_name(group: int) -> str:
+    """The file of one group of a unit's pieces."""
+    return f"counts.{group}.parquet"
+
+
+def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, list[int]]:
+    """The pieces of a unit by the weight of their shards."""
+    groups: dict[Fraction, list[int]] = {}
+    for i, piece in enumerate(unit.pieces):
+        groups.setdefault(weights.get(piece.shard.name, _ONE), []).append(i)
+    return groups
+
+
+def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, Fraction]:
+    """By the name of a shard, what its counts are multiplied by, where a glob matches it.
 
     Raises ParamsError for a shard that two globs match, CorpusError for a glob that matches nothing.
     """
@@ -107,19 +170,19 @@ def weights_of(root: Path, weights: Mapping[str, Any], shards: Sequence[Shard]) 
                     "allowed: one glob for a shard."
                 )
             glob_of[shard.name] = glob
-    return [weight_of(weights[glob_of[shard.name]]) if shard.name in glob_of else _ONE for shard in shards]
+    return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}
 
 
-def report_of(params: Count, parts: Sequence[Part], total: Sum) -> dict[str, Any]:
+def report_of(params: Count, facts: Sequence[CountFacts], total: Sum) -> dict[str, Any]:
     """What was counted; the same for the same input, whatever the machine.
 
     `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them.
     """
     kept, dropped = total.kept, total.dropped
-    missed_max = sum(part.missed_max for part in parts)
+    missed_max = sum(one.missed_max for one in facts)
     return {
-        "documents": sum(part.n_documents for part in parts),
-        "text_bytes": sum(part.text_bytes for part in parts),
+        "documents": sum(one.n_documents for one in facts),
+        "text_bytes": sum(one.text_bytes for one in facts),
         "pretokens": kept.n_pretokens,
         "pretokens_distinct": kept.n_distinct,
         "text_bytes_counted": kept.n_bytes,

@@ -2,66 +2,105 @@
 
 import hashlib
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
-from tokenmill.console import Advance, StageSummary, progress
-from tokenmill.corpus import Shard, find_shards, read_batches
+from tokenmill.code import code_digest
+from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.cutting import Unit
 from tokenmill.dataset import id_type, rows, schema, write_tokens
-from tokenmill.errors import CorpusError
 from tokenmill.files import sha256_file, write_directory
-from tokenmill.layout import TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.manifest import InputShard, Manifest, OutputShard, engine_version, write_manifest
+from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.links import link
+from tokenmill.manifest import InputRows, InputShard, Manifest, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
+from tokenmill.quarantine import (
+    Documents,
+    LeftOut,
+    check_limit,
+    left_out,
+    piece_bad,
+    sifted,
+    write_left,
+    write_quarantine,
+)
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.units import RunUnits
+from tokenmill.unit_store import unit_key
+from tokenmill.workshop import Workshop, content
 
-_RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
+_TOKENS_FILE = "tokens.parquet"
+_GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
+_GROUP_ROWS_MAX = 1 << 14
 
 
-def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> StageSummary:
-    """Encodes every shard into one Parquet file of data/tokens, and writes the manifest beside them.
+class EncodeFacts(msgspec.Struct, frozen=True):
+    """What a unit's file is and holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
 
-    The directory appears whole, when the last shard is done. Raises CorpusError, TokenizerError.
+    n_bytes: int
+    sha256: str
+    piece_documents: list[int]
+    piece_bad: list[int | None]
+    left: LeftOut
+    n_tokens: int
+    text_bytes: int
+
+
+def encode(source: Source, params: Encode, workshop: Workshop) -> StageSummary:
+    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
+    are let through, go to data/quarantine.
+
+    The directory appears whole, when the last unit is done. Raises CorpusError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
-    shards = find_shards(root, source.glob)
-    outputs = _output_names(shards)
-    tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
+    corpus = workshop.corpus(source)
+    units = corpus.units
+    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
     end_id = None if params.end_of_document is None else tokenizer.special_tokens[params.end_of_document]
-    with write_directory(root / TOKENS_DIRECTORY) as directory:
-        with progress("encode", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
-            do = partial(
-                encode_unit,
-                source=source,
-                tokenizer=tokenizer,
-                end_id=end_id,
-                directory=directory,
-                outputs=outputs,
-                advance=advance,
-            )
-            done = run_units("encode", do, shards)
-        manifest = Manifest(
-            engine=engine_version(),
-            tokenizer_digest=tokenizer.digest,
-            params_digest=_digest(source, params),
-            id_type=str(id_type(tokenizer.id_max)),
-            id_max=tokenizer.id_max,
-            end_of_document_id=end_id,
-            n_documents=sum(shard.n_documents for shard in done),
-            n_tokens=sum(shard.n_tokens for shard in done),
-            text_bytes=sum(shard.text_bytes for shard in done),
-            shards=done,
-        )
+    keys = _keys(units, source, params, tokenizer, end_id)
+    with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+        do = partial(encode_unit, source=source, tokenizer=tokenizer, end_id=end_id, advance=advance)
+        done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
+    shards = [_output_shard(unit, facts) for unit, (_, facts) in zip(units, done, strict=True)]
+    n_documents = sum(shard.n_documents for shard in shards)
+    n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)
+    manifest = Manifest(
+        engine=engine_version(),
+        tokenizer_digest=tokenizer.digest,
+        params_digest=_digest(source, params),
+        id_type=str(id_type(tokenizer.id_max)),
+        id_max=tokenizer.id_max,
+        end_of_document_id=end_id,
+        n_documents=n_documents,
+        n_tokens=sum(shard.n_tokens for shard in shards),
+        text_bytes=sum(shard.text_bytes for shard in shards),
+        n_bad=n_bad,
+        inputs=[
+            InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256) for shard, sha256 in corpus.sha256.items()
+        ],
+        shards=shards,
+    )
+    folders = [folder for folder, _ in done]
+    write_quarantine(workshop.root / QUARANTINE_DIRECTORY / "quarantine.parquet", zip(units, folders, strict=True))
+    with write_directory(workshop.root / TOKENS_DIRECTORY) as directory:
+        for shard, folder in zip(shards, folders, strict=True):
+            link(folder / _TOKENS_FILE, directory / shard.name)
         write_manifest(manifest, directory)
+    for shard in shards:
+        workshop.digests.remember(workshop.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)
+    workshop.digests.save()
+    n_damaged = sum(facts.left.n_pieces for _, facts in done)
+    if n_bad or n_damaged:
+        say(
+            f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/quarantine.parquet"
+        )
     return StageSummary(
         "encode",
         "run",
-        n_units=len(shards),
+        n_units=len(units),
         n_documents=manifest.n_documents,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
@@ -70,55 +109,90 @@ def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> S
 
 
 def encode_unit(
-    unit: Shard,
-    source: Source,
-    tokenizer: Tokenizer,
-    end_id: int | None,
-    directory: Path,
-    outputs: dict[str, str],
-    advance: Advance,
-) -> OutputShard:
-    """Encodes one shard into its file; what comes back is that file's entry in the manifest."""
-    output = directory / outputs[unit.name]
+    unit: Unit, directory: Path, source: Source, tokenizer: Tokenizer, end_id: int | None, advance: Advance
+) -> EncodeFacts:
+    """Encodes one unit into a file in `directory`."""
+    output = directory / _TOKENS_FILE
     shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
-    n_documents = n_tokens = text_bytes = 0
 
-    def encoded() -> Iterator[pa.RecordBatch]:
-        nonlocal n_documents, n_tokens, text_bytes
-        for batch in read_batches(unit, source.text_column, source.id_column, source.text_separator):
-            input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id)
-            n_documents += len(input_ids)
-            n_tokens += len(input_ids.values)
-            text_bytes += batch.text_bytes
-            yield rows(batch, input_ids, shape)
-            advance(batch.file_bytes / 1e6)
+    def encoded(documents: Iterator[Documents]) -> tuple[list[int], int, int]:
+        piece_documents = [0] * len(unit.pieces)
+        n_tokens = text_bytes = 0
 
-    write_tokens(output, shape, encoded())
-    return OutputShard(
-        name=outputs[unit.name],
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal n_tokens, text_bytes
+            for piece, batch in documents:
+                input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id)
+                piece_documents[piece] += len(input_ids)
+                n_tokens += len(input_ids.values)
+                text_bytes += batch.text_bytes
+                yield rows(batch, input_ids, shape)
+                advance(batch.file_bytes / 1e6)
+
+        write_tokens(output, shape, _row_groups(batches()))
+        return piece_documents, n_tokens, text_bytes
+
+    (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, encoded)
+    write_left(left, directory)
+    return EncodeFacts(
         n_bytes=output.stat().st_size,
         sha256=sha256_file(output),
-        n_documents=n_documents,
+        piece_documents=piece_documents,
+        piece_bad=piece_bad(unit, left),
+        left=left_out(left),
         n_tokens=n_tokens,
         text_bytes=text_bytes,
-        source=InputShard(name=unit.name, n_bytes=unit.n_bytes, sha256=sha256_file(unit.path)),
     )
 
 
-def _output_names(shards: list[Shard]) -> dict[str, str]:
-    """Each shard's file in the dataset. It follows from the shard's name alone, so a new shard renames no other."""
-    names = {}
-    for shard in shards:
-        parts = [part for part in PurePosixPath(shard.name.removeprefix(_RAW_PREFIX)).parts if part not in ("..", "/")]
-        name = "/".join(parts)
-        names[shard.name] = name if name.endswith(".parquet") else f"{name}.parquet"
-    twice = [name for name, n in Counter(names.values()).items() if n > 1]
-    if twice:
-        clash = [shard for shard, name in names.items() if name == twice[0]]
-        raise CorpusError(
-            f"source.glob: {' and '.join(clash)} would both be encoded into {twice[0]}. Rename one of them."
-        )
-    return names
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Joins the batches of small pieces, so that the file does not get a row group for each."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if held and (
+            sum(one.num_rows for one in held) + batch.num_rows > _GROUP_ROWS_MAX
+            or sum(one.nbytes for one in held) + batch.nbytes > _GROUP_BYTES_MAX
+        ):
+            yield pa.concat_batches(held)
+            held = []
+        held.append(batch)
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _keys(
+    units: Sequence[Unit], source: Source, params: Encode, tokenizer: Tokenizer, end_id: int | None
+) -> dict[str, str]:
+    decides = {
+        "code": code_digest("encode"),
+        "tokenizer": tokenizer.digest,
+        "engine": tokenizer.engine,
+        "end_id": end_id,
+        "formats": params.formats,
+        "source": source.reading(),
+    }
+    with_rows = source.id_column is None  # a document's row is its id then
+    return {unit.name: unit_key(stage="encode", content=content(unit, with_rows), **decides) for unit in units}
+
+
+def _output_shard(unit: Unit, facts: EncodeFacts) -> OutputShard:
+    return OutputShard(
+        name=unit.output,
+        n_bytes=facts.n_bytes,
+        sha256=facts.sha256,
+        n_documents=sum(facts.piece_documents),
+        n_tokens=facts.n_tokens,
+        text_bytes=facts.text_bytes,
+        rows=[
+            InputRows(
+                name=piece.shard.name,
+                first_row=piece.part.first_row if piece.part else 0,
+                n_documents=n_documents,
+                n_bad=n_bad,
+            )
+            for piece, n_documents, n_bad in zip(unit.pieces, facts.piece_documents, facts.piece_bad, strict=True)
+        ],
+    )
 
 
 def _digest(source: Source, params: Encode) -> str:

@@ -2,32 +2,37 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.compute as pc
 
 from tokenmill.checks import aligned, check_against, check_span
+from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress
-from tokenmill.corpus import Batch, Shard, find_shards, read_batches
+from tokenmill.corpus import Batch, Shard, read_batches
 from tokenmill.counts import read_counts
+from tokenmill.cutting import Corpus, Unit
 from tokenmill.dataset import id_type, read_tokens
-from tokenmill.errors import ValidationError
+from tokenmill.errors import DamagedError, ValidationError
 from tokenmill.files import sha256_file, write_atomic
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.manifest import Manifest, OutputShard, read_manifest
+from tokenmill.manifest import InputRows, Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
+from tokenmill.quarantine import Documents, piece_bad, sifted
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.units import RunUnits
+from tokenmill.unit_store import unit_key
+from tokenmill.workshop import Workshop, content
 
 
 @dataclass(frozen=True)
 class Judge:
-    """What every shard is held against. `reference`: a tokenizers.Tokenizer of the same tokenizer.json."""
+    """What every file is held against. `reference`: a tokenizers.Tokenizer of the same tokenizer.json."""
 
     tokenizer: Tokenizer
     reference: Any
@@ -35,29 +40,46 @@ class Judge:
     sample_documents: int
 
 
-def validate(root: Path, source: Source, sample_documents: int, run_units: RunUnits) -> StageSummary:
+class ValidateFacts(msgspec.Struct, frozen=True):
+    """What a file that is right holds; `n_sampled`: documents compared with tokenizers."""
+
+    n_documents: int
+    n_tokens: int
+    text_bytes: int
+    n_sampled: int
+    piece_bad: list[int | None]
+
+
+def validate(source: Source, sample_documents: int, workshop: Workshop) -> StageSummary:
     """Checks data/tokens against its manifest, the tokenizer and the documents, and writes data/report/report.json.
 
-    For every document: there and in its place, ids in range, its bytes back from its ids; for every shard: the manifest's
-    digests and sums, and a sample of documents with the ids that tokenizers gives. Raises ValidationError, CorpusError.
+    For every document: there and in its place, ids in range, its bytes back from its ids; for every file: the manifest's
+    digests and sums, and a sample of documents with the ids that tokenizers gives. A file that was found right with the
+    same documents and tokenizer is not checked again. Raises ValidationError, CorpusError, UnitsError.
     """
     start_s = time.monotonic()
-    manifest = read_manifest(root / TOKENS_DIRECTORY)
-    shards = find_shards(root, source.glob)
-    tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
-    directory = root / TOKENS_DIRECTORY
+    directory = workshop.root / TOKENS_DIRECTORY
+    manifest = read_manifest(directory)
+    corpus = workshop.corpus(source)
+    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
     files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
-    _check_manifest(manifest, shards, files, tokenizer)
-    judge = Judge(tokenizer, _reference(root / TOKENIZER_DIRECTORY), manifest.end_of_document_id, sample_documents)
-    entries = {shard.source.name: shard for shard in manifest.shards}
-    with progress("validate", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
-        do = partial(validate_unit, root=root, source=source, judge=judge, entries=entries, advance=advance)
-        n_sampled = sum(run_units("validate", do, shards))
-    _write_report(root, manifest, tokenizer, n_sampled)
+    _check_manifest(manifest, corpus, files, tokenizer)
+    entries = {shard.name: shard for shard in manifest.shards}
+    _check_files(directory, manifest.shards, workshop)
+    judge = Judge(
+        tokenizer, _reference(workshop.root / TOKENIZER_DIRECTORY), manifest.end_of_document_id, sample_documents
+    )
+    keys = _keys(corpus.units, source, judge, entries)
+    with progress("validate", sum(unit.n_bytes for unit in corpus.units) / 1e6, "file MB") as advance:
+        do = partial(validate_unit, tokens=directory, source=source, judge=judge, entries=entries, advance=advance)
+        done = workshop.finish("validate", do, corpus.units, keys, ValidateFacts)
+    for unit, (_, facts) in zip(corpus.units, done, strict=True):
+        _check_sums(unit, facts, entries[unit.output])
+    _write_report(workshop.root, manifest, tokenizer, sum(facts.n_sampled for _, facts in done))
     return StageSummary(
         "validate",
         "run",
-        n_units=len(shards),
+        n_units=len(corpus.units),
         n_documents=manifest.n_documents,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
@@ -66,41 +88,106 @@ def validate(root: Path, source: Source, sample_documents: int, run_units: RunUn
 
 
 def validate_unit(
-    unit: Shard, root: Path, source: Source, judge: Judge, entries: dict[str, OutputShard], advance: Advance
-) -> int:
-    """Checks one shard; what comes back is how many of its documents were compared with tokenizers."""
-    entry = entries[unit.name]
-    output = root / TOKENS_DIRECTORY / entry.name
-    for path, expected in ((output, entry.sha256), (unit.path, entry.source.sha256)):
-        if not path.is_file() or sha256_file(path) != expected:
-            raise ValidationError(
-                f"{path}: not the file that the manifest names (sha256 {expected[:16]}…). Run `tokenmill build --force`."
-            )
-    n_documents = n_tokens = text_bytes = n_sampled = 0
+    unit: Unit,
+    _directory: Path,
+    tokens: Path,
+    source: Source,
+    judge: Judge,
+    entries: dict[str, OutputShard],
+    advance: Advance,
+) -> ValidateFacts:
+    """Checks one file of the dataset; what comes back is what it holds."""
+    entry = entries[unit.output]
     sample = {i * entry.n_documents // judge.sample_documents for i in range(judge.sample_documents)}
+    _check_lost(unit, source, entry)
 
-    def documents() -> Iterator[Batch]:
-        for batch in read_batches(unit, source.text_column, source.id_column, source.text_separator):
-            yield batch
-            advance(batch.file_bytes / 1e6)
+    def checked(documents: Iterator[Documents]) -> ValidateFacts:
+        n_documents = n_tokens = text_bytes = n_sampled = 0
 
-    for span in aligned(unit.name, documents(), read_tokens(output)):
-        check_span(span, judge.tokenizer, judge.end_id)
-        n_sampled += check_against(span, judge.reference, judge.end_id, sample)
-        n_documents += span.tokens.num_rows
-        n_tokens += len(span.tokens["input_ids"].flatten())
-        text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
-    found = (n_documents, n_tokens, text_bytes)
-    expected_sums = (entry.n_documents, entry.n_tokens, entry.text_bytes)
-    if found != expected_sums:
+        def batches() -> Iterator[tuple[str, Batch]]:
+            for piece, batch in documents:
+                yield unit.pieces[piece].shard.name, batch
+                advance(batch.file_bytes / 1e6)
+
+        for span in aligned(batches(), read_tokens(tokens / entry.name)):
+            check_span(span, judge.tokenizer, judge.end_id)
+            n_sampled += check_against(span, judge.reference, judge.end_id, sample)
+            n_documents += span.tokens.num_rows
+            n_tokens += len(span.tokens["input_ids"].flatten())
+            text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
+        return ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, [])
+
+    facts, left = sifted(unit, source, checked, damaged=_lost(entry))
+    facts = msgspec.structs.replace(facts, piece_bad=piece_bad(unit, left))
+    _check_sums(unit, facts, entry)
+    return facts
+
+
+def _lost(entry: OutputShard) -> list[int]:
+    return [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
+
+
+def _check_lost(unit: Unit, source: Source, entry: OutputShard) -> None:
+    """What the manifest says is of a damaged shard cannot be read."""
+    for i in _lost(entry):
+        piece = unit.pieces[i]
+        columns = (source.text_column, source.id_column, source.text_separator)
+        try:
+            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None):
+                pass
+        except DamagedError:
+            continue
         raise ValidationError(
-            f"{unit.name}: documents, tokens and bytes of text: found {found}, the manifest says {expected_sums}."
+            f"manifest.json: {unit.output}: says that {piece.shard.name} is damaged; it can be read. Run `tokenmill build --force`."
         )
-    return n_sampled
 
 
-def _check_manifest(manifest: Manifest, shards: list[Shard], files: list[str], tokenizer: Tokenizer) -> None:
-    """The manifest speaks of these shards, files and tokenizer, and its sums are the sums of its entries."""
+def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str, OutputShard]) -> dict[str, str]:
+    import tokenizers
+
+    decides = {
+        "code": code_digest("validate"),
+        "tokenizer": judge.tokenizer.digest,
+        "engine": judge.tokenizer.engine,
+        "reference": tokenizers.__version__,
+        "end_id": judge.end_id,
+        "sample": judge.sample_documents,
+        "source": source.reading(),
+        "on_bad": [source.on_bad_document, source.on_bad_shard],
+    }
+    return {
+        unit.name: unit_key(
+            stage="validate",
+            content=content(unit, with_rows=True),
+            tokens=entries[unit.output].sha256,
+            bad=[rows.n_bad for rows in entries[unit.output].rows],
+            **decides,
+        )
+        for unit in units
+    }
+
+
+def _check_files(directory: Path, shards: Sequence[OutputShard], workshop: Workshop) -> None:
+    """Every file is the one that the manifest names."""
+    for shard in shards:
+        path = directory / shard.name
+        if workshop.digests.fact(path, "sha256", str, partial(sha256_file, path)) != shard.sha256:
+            raise ValidationError(
+                f"{path}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). Run `tokenmill build --force`."
+            )
+
+
+def _check_sums(unit: Unit, facts: ValidateFacts, entry: OutputShard) -> None:
+    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad)
+    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, [rows.n_bad for rows in entry.rows])
+    if found != expected:
+        raise ValidationError(
+            f"{unit.name}: documents, tokens, bytes of text and bad documents: found {found}, the manifest says {expected}."
+        )
+
+
+def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokenizer: Tokenizer) -> None:
+    """The manifest speaks of these documents, files and tokenizer, and its sums are the sums of its entries."""
     if manifest.tokenizer_digest != tokenizer.digest:
         raise ValidationError(
             f"manifest.json: the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; "
@@ -123,19 +210,47 @@ def _check_manifest(manifest: Manifest, shards: list[Shard], files: list[str], t
             f"manifest.json: names {len(named)} files, {TOKENS_DIRECTORY} holds {len(found)}; the first that differs: "
             f"{next(a or b for a, b in zip_longest(named, found) if a != b)}. Run `tokenmill build --force`."
         )
-    listed, there = {shard.source.name for shard in manifest.shards}, {shard.name for shard in shards}
-    if listed != there:
-        odd = sorted(listed ^ there)[0]
-        known = (
-            "in the manifest but not among the shards" if odd in listed else "a shard that the manifest does not name"
+    _check_inputs(manifest, corpus.sha256)
+    for unit in corpus.units:
+        _check_rows(unit, next((shard.rows for shard in manifest.shards if shard.name == unit.output), None))
+    n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
+    if manifest.n_bad != n_bad:
+        raise ValidationError(
+            f"manifest.json: n_bad is {manifest.n_bad}, its shards have {n_bad}. Run `tokenmill build --force`."
         )
-        raise ValidationError(f"manifest.json: {odd} is {known}. Run `tokenmill build`.")
     for key in ("n_documents", "n_tokens", "text_bytes"):
         total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
         if total != parts:
             raise ValidationError(
                 f"manifest.json: {key} is {total}, its shards have {parts}. Run `tokenmill build --force`."
             )
+
+
+def _check_inputs(manifest: Manifest, sha256: dict[Shard, str]) -> None:
+    """The manifest speaks of the shards as they are."""
+    listed, there = {shard.name for shard in manifest.inputs}, {shard.name: found for shard, found in sha256.items()}
+    if listed != there.keys():
+        odd = sorted(listed ^ there.keys())[0]
+        known = (
+            "in the manifest but not among the shards" if odd in listed else "a shard that the manifest does not name"
+        )
+        raise ValidationError(f"manifest.json: {odd} is {known}. Run `tokenmill build`.")
+    for shard in manifest.inputs:
+        if shard.sha256 != there[shard.name]:
+            raise ValidationError(
+                f"{shard.name}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). Run `tokenmill build --force`."
+            )
+
+
+def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
+    """The manifest names a file for the unit, and says of each of its pieces where it is from."""
+    named = None if rows is None else [(row.name, row.first_row) for row in rows]
+    expected = [(piece.shard.name, piece.part.first_row if piece.part else 0) for piece in unit.pieces]
+    if named != expected:
+        raise ValidationError(
+            f"manifest.json: {unit.output}: expected the documents from {expected}; found {named}. "
+            "Run `tokenmill build --force`."
+        )
 
 
 def _reference(directory: Path) -> Any:
@@ -153,8 +268,11 @@ def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sample
         "documents": manifest.n_documents,
         "tokens": manifest.n_tokens,
         "text_bytes": manifest.text_bytes,
+        "documents_bad": manifest.n_bad,
+        "shards_damaged": len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None}),
         "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
-        "shards": len(manifest.shards),
+        "shards": len(manifest.inputs),
+        "files": len(manifest.shards),
         "pretokens": pc.sum(counts["count"]).as_py() or 0,
         "pretokens_distinct": counts.num_rows,
         "vocab_size": tokenizer.vocab_size,

@@ -81,30 +81,30 @@ class Project:
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in made}
 
 
+def make_project(root: Path) -> Project:
+    """A project with a corpus of six short documents, and run.engine: inline."""
+    root.mkdir()
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))
+    for stage in pipeline["stages"].values():  # the code is not in the project, but for what it makes and reads
+        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
+    with (root / "dvc.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+    shutil.copy(REPOSITORY / "params.yaml", root)
+    project = Project(root)
+    project.set(train_vocab__vocab_size=272, source__unit_bytes_min=0, run__engine="inline", run__workers=2)
+    for shard, documents in DOCUMENTS.items():
+        project.write(shard, documents)
+    for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
+        done = project.run(*command)
+        assert done.returncode == 0, done.stderr
+    return project
+
+
 @pytest.fixture
 def new_project(tmp_path: Path) -> Callable[[str], Project]:
-    """Makes projects with a corpus of six short documents, and run.engine: inline."""
-
-    def make(name: str = "project") -> Project:
-        root = tmp_path / name
-        root.mkdir()
-        yaml = YAML(typ="safe", pure=True)
-        pipeline = yaml.load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))
-        for stage in pipeline["stages"].values():  # the code is not in the project, but for what it makes and reads
-            stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
-        with (root / "dvc.yaml").open("w", encoding="utf-8") as file:
-            yaml.dump(pipeline, file)
-        shutil.copy(REPOSITORY / "params.yaml", root)
-        project = Project(root)
-        project.set(train_vocab__vocab_size=272, run__engine="inline", run__workers=2)
-        for shard, documents in DOCUMENTS.items():
-            project.write(shard, documents)
-        for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
-            done = project.run(*command)
-            assert done.returncode == 0, done.stderr
-        return project
-
-    return make
+    """Makes such projects."""
+    return lambda name: make_project(tmp_path / name)
 
 
 @pytest.fixture

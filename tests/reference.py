@@ -1,20 +1,14 @@
 """Byte-pair encoding done naively: the oracle. It recounts every pair for each merge, and merges one pair at a time.
 
 Symbols are the bytes of tokens, so no table of ids can hide a mistake. Training follows tokenizers' BpeTrainer: the
-highest score first, then the smaller left and right id; ids of bytes are their places in `order`.
+highest count first, then the smaller left and right id; ids of bytes are their places in `order`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 Pair = tuple[bytes, bytes]
-SCORES: dict[str, Callable[[int, int, int, int], Fraction]] = {  # of count, left's count, right's count, bytes
-    "count": lambda count, _left, _right, _n_bytes: Fraction(count),
-    "wordpiece": lambda count, left, right, _n_bytes: Fraction(count, left * right),
-    "bytes_saved": lambda count, _left, _right, n_bytes: Fraction(count * (n_bytes - 1)),
-}
 
 
 def merged(word: Sequence[bytes], pair: Pair) -> list[bytes]:
@@ -28,34 +22,19 @@ def merged(word: Sequence[bytes], pair: Pair) -> list[bytes]:
     return out
 
 
-def train(
-    counts: Mapping[bytes, int], n_tokens_max: int, order: bytes, pair_count_min: int = 1, score: str = "count"
-) -> list[Pair]:
-    """The merges, the highest score first. Only where no two merges make the same token (`makes_a_token_twice`)."""
+def train(counts: Mapping[bytes, int], n_tokens_max: int, order: bytes, pair_count_min: int = 1) -> list[Pair]:
+    """The merges. Only for counts in which no two merges make the same token (`makes_a_token_twice`)."""
     ids = {bytes([byte]): place for place, byte in enumerate(order)}
     words = {text: [bytes([byte]) for byte in text] for text in counts}
     merges: list[Pair] = []
     while len(merges) < n_tokens_max:
         pairs: Counter[Pair] = Counter()
-        tokens: Counter[bytes] = Counter()
         for text, word in words.items():
-            for token in word:
-                tokens[token] += counts[text]
             for pair in pairwise(word):
                 pairs[pair] += counts[text]
-        ranked = [
-            (
-                -SCORES[score](count, tokens[left], tokens[right], len(left + right)),
-                ids[left],
-                ids[right],
-                (left, right),
-            )
-            for (left, right), count in pairs.items()
-            if count >= max(1, pair_count_min)
-        ]
-        if not ranked:
+        best = min(pairs, key=lambda pair: (-pairs[pair], ids[pair[0]], ids[pair[1]]), default=None)
+        if best is None or pairs[best] < max(1, pair_count_min):
             break
-        best = min(ranked)[3]
         merges.append(best)
         ids.setdefault(b"".join(best), len(ids))
         words = {text: merged(word, best) for text, word in words.items()}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from tests import reference
+from tests import reference, reference_scores
 from tokenmill import _core
 from tokenmill.errors import CountsError
 
@@ -72,11 +72,11 @@ def source_text() -> list[str]:
     return [path.read_text(encoding="utf-8") for path in paths[:50]]
 
 
-@pytest.mark.parametrize("score", reference.SCORES)
+@pytest.mark.parametrize("score", reference_scores.SCORES)
 @settings(max_examples=300, deadline=None)
 @given(counts=COUNTS, n_tokens=st.integers(0, 12), least=st.integers(0, 4))
 def test_merges_are_those_of_the_naive_trainer(score: str, counts: dict[str, int], n_tokens: int, least: int) -> None:
-    expected = reference.train(encoded(counts), n_tokens, ORDER, least, score)
+    expected = reference_scores.train(encoded(counts), n_tokens, ORDER, least, score)
     if not reference.makes_a_token_twice(expected):
         assert learned(encoded(counts), n_tokens, least, score=score)[0] == expected
 
@@ -93,7 +93,7 @@ def test_a_long_pretoken_is_merged_as_a_short_one(text: str, count: int) -> None
         assert learned(counts, 12)[0] == expected
 
 
-@pytest.mark.parametrize("score", reference.SCORES)
+@pytest.mark.parametrize("score", reference_scores.SCORES)
 def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str) -> None:
     counts = {f"{a}{b}{c}x".encode(): a * b % 7 + 1 for a in range(12) for b in range(12) for c in range(12)}
     expected = learned(counts, 60, score=score)[1]

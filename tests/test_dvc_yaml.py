@@ -8,9 +8,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY
+from tokenmill.code import imported_modules
 
 # Modules that say how, not what: they change no byte of an output.
-HOW = {"tokenmill/console.py", "tokenmill/errors.py", "tokenmill/units.py", "tokenmill/threads.py"}
+HOW = {f"tokenmill/{name}.py" for name in ("console", "errors", "links", "threads", "units")}
 CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
 STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 
@@ -44,6 +45,13 @@ def test_a_stage_depends_on_all_code_that_it_imports(stage: str) -> None:
     code = all_imported(REPOSITORY / f"tasks/{stage.replace('-', '_')}.py") - HOW
     named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/")}
     assert named == code | CORE
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_units_of_a_stage_depend_on_all_code_that_it_imports(stage: str) -> None:
+    module = REPOSITORY / f"tasks/{stage.replace('-', '_')}.py"
+    found = {path.relative_to(REPOSITORY).as_posix() for path in imported_modules(module)}
+    assert found == all_imported(module)
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.files import write_atomic, write_directory
+from tokenmill.files import partial_path, write_atomic, write_directory
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path: Path) -> None:
@@ -51,11 +51,17 @@ def test_an_error_leaves_the_old_directory_and_nothing_else(tmp_path: Path) -> N
 
 
 def test_leftovers_of_ended_processes_go_and_those_of_live_ones_stay(tmp_path: Path) -> None:
-    dead = tmp_path / "d.999999999.partial"
-    alive = tmp_path / "d.1.partial"
-    dead.mkdir()
-    alive.mkdir()
+    mine = partial_path(tmp_path / "d").name
+    dead = tmp_path / "d.999999999-1.partial"
+    reused = tmp_path / f"d.{os.getpid()}-1.partial"  # of a process that had our id before us
+    old = tmp_path / f"d.{os.getpid()}.partial"
+    alive = tmp_path / mine.replace(str(os.getpid()), "1", 1).replace(started(os.getpid()), started(1))
+    for path in (dead, reused, old, alive):
+        path.mkdir()
     with write_directory(tmp_path / "d"):
         pass
-    assert not dead.exists()
-    assert alive.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "d", alive])
+
+
+def started(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]

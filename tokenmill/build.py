@@ -1,19 +1,24 @@
 """One build of one project: each stage is skipped, brought back, or run and recorded."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
-from tokenmill import _core, versions
+from tokenmill import _core, leftovers, lock, versions
 from tokenmill.console import StageSummary
+from tokenmill.digests import Digests
 from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.memory import peak_mb, reset_peak
 from tokenmill.params import Params, load_params
 from tokenmill.shards import find_shards
 from tokenmill.sources import sources_hash
+from tokenmill.unit_store import UnitStore
 from tokenmill.units import RunUnits, n_workers
+from tokenmill.workshop import Workshop
 
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -25,12 +30,14 @@ _READS_DATA = ("count", "encode", "validate")
 
 @dataclass(frozen=True)
 class Build:
-    """What a build was asked for. `only`: one stage, or all; `force`: run stages that are up to date, too."""
+    """What a build was asked for. `only`: one stage, or all; `force`: do what is up to date or finished again, too; `rehash`:
+    read files for their digests that seem unchanged, too."""
 
     root: Path
     params: Params
     only: str | None
     force: bool
+    rehash: bool
     run_units: RunUnits
 
     @property
@@ -42,6 +49,13 @@ class Build:
     def workers(self) -> int:
         """Units at work at the same time."""
         return n_workers(self.params.run.workers)
+
+    @cached_property
+    def workshop(self) -> Workshop:
+        """Where this build's units are done."""
+        digests = Digests(self.root, trust=not self.rehash)
+        store = UnitStore(self.root, trust=not self.rehash)
+        return Workshop(self.root, self.run_units, self.workers, digests, store, anew=self.force)
 
     @property
     def memory_mb_max_unit(self) -> int:
@@ -67,10 +81,12 @@ class Build:
                     return [settled]
             _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
             with stage.recording():
-                return [_measured(run, self)]
+                summary = _measured(run, self)
+        self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
+        return [summary]
 
 
-def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits) -> Build:
+def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_units: RunUnits) -> Build:
     """The build of the project whose params.yaml is at `params_path`. Raises ParamsError, TokenmillError."""
     if only is not None and only not in STAGES:
         raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(STAGES)}.")
@@ -82,13 +98,26 @@ def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits)
     refuse_stale_core()
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
-    build = Build(path.parent, load_params(path), only, force, run_units)
+    build = Build(path.parent, load_params(path), only, force, rehash, run_units)
     if build.memory_mb_max_unit < 1:
         raise ParamsError(
             f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
             f"{build.workers} workers. Raise it, or lower run.workers."
         )
     return build
+
+
+@contextmanager
+def alone(root: Path, wait: bool) -> Iterator[None]:
+    """No other build of the project runs meanwhile; what a killed one left behind is gone. Raises BusyError, VersionsError."""
+
+    def clean() -> None:
+        leftovers.remove_own(root)
+        if not under_dvc():
+            versions.mend(root)
+
+    with lock.alone(root, wait, clean):
+        yield
 
 
 def settle_first(build: Build) -> list[StageSummary]:

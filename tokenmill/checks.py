@@ -14,31 +14,41 @@ from tokenmill.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a dataset and the documents they are to hold, from row `first_row` of a shard on."""
+    """Rows of a dataset's file, from row `at` on, and the documents of a shard that they are to hold."""
 
     shard: str
-    first_row: int
+    at: int
     documents: Batch
     tokens: pa.RecordBatch
 
+    def row(self, i: int) -> int:
+        """Where the i-th of the documents stands in the shard."""
+        found: int = self.documents.rows()[i].as_py()
+        return found
 
-def aligned(shard: str, documents: Iterator[Batch], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
-    """Pairs documents with their rows, in order. Raises ValidationError when one side has more than the other."""
-    held, row = next(tokens, None), 0
-    for batch in documents:
+
+def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
+    """Pairs documents, with the name of their shard, with their rows, in order.
+
+    Raises ValidationError when one side has more than the other.
+    """
+    held, at, shard, row = next(tokens, None), 0, "", 0
+    for shard, batch in documents:
+        row = batch.first_row
         while len(batch.texts):
             while held is not None and not held.num_rows:
                 held = next(tokens, None)
             if held is None:
                 raise ValidationError(
-                    f"{shard}: row {row}: the document is not in the dataset, which holds {row} of this shard."
+                    f"{shard}: row {row}: the document is not in the dataset, whose file for it holds {at}."
                 )
             n_rows = min(len(batch.texts), held.num_rows)
-            yield Span(shard, row, batch.slice(0, n_rows), held.slice(0, n_rows))
-            batch, held, row = batch.slice(n_rows), held.slice(n_rows), row + n_rows
+            yield Span(shard, at, batch.slice(0, n_rows), held.slice(0, n_rows))
+            batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
+            row = batch.first_row
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
     if rest:
-        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than the shard has documents.")
+        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
 
 
 def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
@@ -48,8 +58,7 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
     """
     names = span.documents.ids
     if names is None:
-        rows = pa.array(range(span.first_row, span.first_row + span.tokens.num_rows), pa.int64())
-        _all_equal(span, span.tokens["id"], rows, "id")
+        _all_equal(span, span.tokens["id"], span.documents.rows(), "id")
     else:
         _all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
     _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
@@ -58,7 +67,7 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
     try:
         found = tokenizer.decode_batch(input_ids, threads=1)
     except TokenizerError as error:
-        raise ValidationError(f"{span.shard}: from row {span.first_row} on: {error}") from None
+        raise ValidationError(f"{span.shard}: from row {span.row(0)} on: {error}") from None
     expected = span.documents.texts.cast(pa.large_binary())
     if end_id is not None:
         end = pa.scalar(tokenizer.token_bytes(end_id), pa.large_binary())
@@ -67,11 +76,11 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
 
 
 def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]) -> int:
-    """Compares the ids of the chosen rows with those of `reference` (a tokenizers.Tokenizer); how many were compared.
+    """Compares the ids of the chosen rows of the file with those of `reference` (a tokenizers.Tokenizer); how many were.
 
     Raises ValidationError with the first row that differs.
     """
-    chosen = [row - span.first_row for row in rows if 0 <= row - span.first_row < span.tokens.num_rows]
+    chosen = [row - span.at for row in rows if 0 <= row - span.at < span.tokens.num_rows]
     for i in sorted(chosen):
         expected = reference.encode(span.documents.texts[i].as_py(), add_special_tokens=False).ids
         if end_id is not None:
@@ -83,7 +92,7 @@ def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]
                 min(len(found), len(expected)),
             )
             raise ValidationError(
-                f"{span.shard}: row {span.first_row + i}: ids differ from those of the tokenizers library from token {at} on: "
+                f"{span.shard}: row {span.row(i)}: ids differ from those of the tokenizers library from token {at} on: "
                 f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
             )
     return len(chosen)
@@ -94,7 +103,7 @@ def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id
     if len(values) and pc.max(values).as_py() > tokenizer.id_max:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
         raise ValidationError(
-            f"{span.shard}: row {span.first_row + i}: id {pc.max(input_ids[i].values).as_py()} is out of range; "
+            f"{span.shard}: row {span.row(i)}: id {pc.max(input_ids[i].values).as_py()} is out of range; "
             f"the tokenizer's largest id is {tokenizer.id_max}."
         )
     special = pc.is_in(values, pa.array(sorted(tokenizer.special_tokens.values()), values.type))
@@ -104,7 +113,7 @@ def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id
         if len(lengths) and pc.min(lengths).as_py() < 1:
             i = pc.index(lengths, 0).as_py()
             raise ValidationError(
-                f"{span.shard}: row {span.first_row + i}: expected the end-of-document id {end_id}; found no id."
+                f"{span.shard}: row {span.row(i)}: expected the end-of-document id {end_id}; found no id."
             )
         ends = pc.subtract(pc.cumulative_sum(lengths.cast(pa.int64())), 1)
         _all_equal(
@@ -115,7 +124,7 @@ def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
         i = _row_of_value(input_ids, at)
         raise ValidationError(
-            f"{span.shard}: row {span.first_row + i}: special token id {values[at].as_py()} inside a document; "
+            f"{span.shard}: row {span.row(i)}: special token id {values[at].as_py()} inside a document; "
             "text never becomes a special token."
         )
 
@@ -136,4 +145,4 @@ def _all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> No
     if isinstance(one, bytes | str) and isinstance(other, bytes | str):
         at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
         one, other, place = one[at : at + 20], other[at : at + 20], f" from {at} on"
-    raise ValidationError(f"{span.shard}: row {span.first_row + i}: {what}{place}: found {one!r}, expected {other!r}.")
+    raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}: found {one!r}, expected {other!r}.")

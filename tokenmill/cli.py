@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import tokenmill
 from tokenmill.console import StageSummary, say, table
@@ -17,6 +18,9 @@ from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE, PARAMS_FILE
 from tokenmill.versions import quiet_environment
+
+if TYPE_CHECKING:
+    from tokenmill.build import Build
 
 EXIT_USER_ERROR = 2
 
@@ -33,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        _build(asked.params, asked.only, asked.force)
+        _build(asked)
     except TokenmillError as error:
         print(f"tokenmill: error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
@@ -60,18 +64,20 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _build(params: Path | None, only: str | None, force: bool) -> None:
+def _build(asked: argparse.Namespace) -> None:
     from flows.recipe import run_stages
-    from tokenmill.build import settle_first, start, under_dvc
+    from tokenmill.build import alone, start, under_dvc
     from tokenmill.units import run_in_threads
 
-    build = start(params or _find_params(), only, force, run_in_threads(1))
-    if under_dvc() or build.params.run.engine == "inline":
-        summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
-    else:
-        summaries = settle_first(build)
-        if len(summaries) < len(build.stages):
-            summaries += _run_flow(build.root, build.workers, only, force)[len(summaries) :]
+    asked_for = (asked.params or _find_params(), asked.only, asked.force, asked.rehash, run_in_threads(1))
+    build = start(*asked_for)
+    with alone(build.root, asked.wait):
+        if asked.wait:
+            build = start(*asked_for)  # the parameters may have changed meanwhile
+        if under_dvc() or build.params.run.engine == "inline":
+            summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
+        else:
+            summaries = _run_in_flow(build)
     if all(summary.action == "up to date" for summary in summaries):
         say("Nothing to do: every stage is up to date.")
     else:
@@ -86,24 +92,30 @@ def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
         partial.write_text(text + "\n", encoding="utf-8")
 
 
-def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[StageSummary]:
+def _run_in_flow(build: "Build") -> list[StageSummary]:
     """The build as a Prefect flow; Prefect is imported here, because that alone takes longer than finding nothing to do."""
+    from tokenmill.build import settle_first
+
+    settled = settle_first(build)
+    if len(settled) == len(build.stages):
+        return settled
     from flows import server
 
     server.quiet_environment()
-    server.end_orphan(root)
+    server.end_orphan(build.root)
     if not os.environ.get("PREFECT_API_URL"):
         say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
-    from flows.build import build, threads
+    from flows.build import build as build_flow
+    from flows.build import threads
 
-    flow = build.with_options(task_runner=threads(workers))
+    flow = build_flow.with_options(task_runner=threads(build.workers))
     try:
-        summaries: list[StageSummary] = flow(str(root), only, force)
+        summaries: list[StageSummary] = flow(str(build.root), build.only, build.force, build.rehash)
     except TokenmillError:
         server.settle(0)
         raise
     server.settle(sum(summary.n_units or 0 for summary in summaries))
-    return summaries
+    return settled + summaries[len(settled) :]
 
 
 def _find_params() -> Path:
@@ -130,7 +142,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: tokenmill build --only encode",
     )
     build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
-    build.add_argument("--force", action="store_true", help="run stages that are up to date, too")
+    build.add_argument("--force", action="store_true", help="do what is up to date or finished again, too")
+    build.add_argument(
+        "--rehash", action="store_true", help="read files that seem unchanged, too, instead of trusting their times"
+    )
+    build.add_argument("--wait", action="store_true", help="when another build of the project runs, wait until it ends")
     build.add_argument(
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.errors import CorpusError
-from tokenmill.jsonl import line_reader
-from tokenmill.shards import Shard
+from tokenmill.jsonl import OnBadLine, line_reader
+from tokenmill.shards import Part, Shard
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 214 MB/s so, at 195 with 128 kB, 256 kB and 1 MB
 _TABLE_BYTES = 4 << 20  # of text that one read of a Parquet file is meant to give
@@ -29,27 +29,41 @@ class Columns(NamedTuple):
     position: int
 
 
-def read_columns(shard: Shard, text_column: str, id_column: str | None, separator: str | None) -> Iterator[Columns]:
+def read_columns(
+    shard: Shard,
+    text_column: str,
+    id_column: str | None,
+    separator: str | None,
+    part: Part | None,
+    on_bad_line: OnBadLine | None = None,
+) -> Iterator[Columns]:
     """The shard's documents piece by piece. Texts of tables and .txt are as the file has them: null or invalid UTF-8.
+
+    `part`: those documents alone; their positions are then seen from its start. `on_bad_line` takes in a line of a .jsonl
+    that holds no document, whose text and id are null then.
 
     Raises CorpusError for a column or line that is not as it must be, OSError and pa.ArrowException for a damaged file.
     """
     if shard.name.endswith(".parquet"):
-        return _read_parquet(shard, text_column, id_column)
+        return _read_parquet(shard, text_column, id_column, part)
+    assert part is None or shard.name.endswith(".jsonl")
     if shard.name.endswith(".arrow"):
         return _read_arrow(shard, text_column, id_column)
     if shard.name.endswith(".txt"):
         return _read_txt(shard, id_column is not None, separator)
-    return _read_jsonl(shard, text_column, id_column)
+    return _read_jsonl(shard, text_column, id_column, part, on_bad_line)
 
 
-def _read_parquet(shard: Shard, text_column: str, id_column: str | None) -> Iterator[Columns]:
+def _read_parquet(shard: Shard, text_column: str, id_column: str | None, part: Part | None) -> Iterator[Columns]:
     with pq.ParquetFile(shard.path, pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
         names = _check_columns(shard, file.schema_arrow, text_column, id_column)
-        n_rows, read_rows = file.metadata.num_rows, 0
-        for batch in file.iter_batches(_rows_at_once(file.metadata, text_column), columns=names, use_threads=False):
+        groups = range(part.start, part.stop) if part else range(file.num_row_groups)
+        n_bytes = part.n_bytes if part else shard.n_bytes
+        n_rows, read_rows = sum(file.metadata.row_group(i).num_rows for i in groups), 0
+        n_at_once = _rows_at_once(file.metadata, text_column)
+        for batch in file.iter_batches(n_at_once, row_groups=list(groups), columns=names, use_threads=False):
             read_rows += len(batch)
-            yield _columns(batch, text_column, id_column, shard.n_bytes * read_rows // max(n_rows, 1))
+            yield _columns(batch, text_column, id_column, n_bytes * read_rows // max(n_rows, 1))
 
 
 def _rows_at_once(metadata: pq.FileMetaData, text_column: str) -> int:
@@ -81,27 +95,34 @@ def _read_arrow(shard: Shard, text_column: str, id_column: str | None) -> Iterat
             yield _columns(batch, text_column, id_column, file.tell())
 
 
-def _read_jsonl(shard: Shard, text_column: str, id_column: str | None) -> Iterator[Columns]:
-    read = line_reader(shard, text_column, id_column)
+def _read_jsonl(
+    shard: Shard, text_column: str, id_column: str | None, part: Part | None, on_bad_line: OnBadLine | None
+) -> Iterator[Columns]:
+    first_row = part.first_row if part else 0
+    counted = on_bad_line and (lambda line, n_before, *bad: on_bad_line(line, first_row + n_before, *bad))
+    read = line_reader(shard, text_column, id_column, counted)
     compression = next((name for suffix, name in _COMPRESSION.items() if shard.name.endswith(suffix)), None)
-    n_lines = 0
+    start, first_line = (part.start, part.first_line) if part else (0, 1)
     with pa.OSFile(str(shard.path)) as file:
-        for lines in _split(pa.CompressedInputStream(file, compression) if compression else file, b"\n"):
-            if n_lines == 0:
+        file.seek(start)
+        stream = pa.CompressedInputStream(file, compression) if compression else file
+        for lines in _split(_blocks(stream, part.n_bytes if part else None), b"\n"):
+            if first_line == 1:
                 lines[0] = lines[0].removeprefix(_BOM)
-            texts, ids = read(lines, n_lines + 1)
-            n_lines += len(lines)
+            texts, ids = read(lines, first_line)
+            first_line += len(lines)
+            first_row += len(texts)
             yield Columns(
                 pa.array(texts, pa.large_string()),
                 None if id_column is None else pa.array(ids, pa.large_string()),
-                file.tell(),
+                file.tell() - start,
             )
 
 
 def _read_txt(shard: Shard, has_ids: bool, separator: str | None) -> Iterator[Columns]:
     first_row = 0
     with pa.OSFile(str(shard.path)) as file:
-        for texts in _split(file, separator.encode()) if separator else filter(any, ([file.read()],)):
+        for texts in _split(_blocks(file), separator.encode()) if separator else filter(any, ([file.read()],)):
             ids = [str(row) for row in range(first_row, first_row + len(texts))]
             yield Columns(
                 pa.array(texts, pa.large_binary()), pa.array(ids, pa.large_string()) if has_ids else None, file.tell()
@@ -109,12 +130,19 @@ def _read_txt(shard: Shard, has_ids: bool, separator: str | None) -> Iterator[Co
             first_row += len(texts)
 
 
-def _split(file: pa.NativeFile, separator: bytes) -> Iterator[list[bytes]]:
+def _blocks(file: pa.NativeFile, n_bytes: int | None = None) -> Iterator[bytes]:
+    """What the file holds from where it stands: `n_bytes`, or all."""
+    while block := file.read(_BLOCK_BYTES if n_bytes is None else min(_BLOCK_BYTES, n_bytes)):
+        n_bytes = None if n_bytes is None else n_bytes - len(block)
+        yield block
+
+
+def _split(blocks: Iterator[bytes], separator: bytes) -> Iterator[list[bytes]]:
     """What stands between the separators, from left to right; nothing stands after a last separator at the end."""
     n_tail = len(separator) - 1  # bytes at a block's end that may begin a separator
     parts: list[bytes] = []  # the document that has not ended yet: in parts, so that a long one costs linear time
     tail = b""
-    while block := file.read(_BLOCK_BYTES):
+    for block in blocks:
         *whole, last = (tail + block).split(separator)
         if whole:
             yield [b"".join([*parts, whole[0]]), *whole[1:]]

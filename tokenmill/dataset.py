@@ -32,7 +32,7 @@ def schema(ids: pa.DataType, has_names: bool) -> pa.Schema:
 def rows(batch: Batch, input_ids: pa.LargeListArray, shape: pa.Schema) -> pa.RecordBatch:
     """The dataset's rows for a batch of documents and their token ids. An id too large for its type is ArrowInvalid."""
     if batch.ids is None:
-        names = pa.array(range(batch.first_row, batch.first_row + len(batch.texts)), pa.int64())
+        names = batch.rows()
     else:
         names = batch.ids.cast(pa.string())
     n_bytes = pc.binary_length(batch.texts).cast(pa.int64())

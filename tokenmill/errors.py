@@ -3,11 +3,14 @@
     TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
+    │   └── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
     ├── PatternError             a split pattern that does not compile, or gives up on a text
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
     ├── CountsError              a table of counts, or the memory that counting may hold
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
-    └── ValidationError          a dataset that is not what it says
+    ├── BusyError                another process builds the project
+    ├── ValidationError          a dataset that is not what it says
+    └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
 
 A message says what, where (file, row), what was expected, what was found, and what to do.
@@ -26,6 +29,10 @@ class CorpusError(TokenmillError):
     """An input file cannot be read as documents."""
 
 
+class DamagedError(CorpusError):
+    """An input file is not whole."""
+
+
 class PatternError(TokenmillError):
     """A split pattern does not compile, or gives up on a text."""
 
@@ -42,8 +49,16 @@ class VersionsError(TokenmillError):
     """DVC or git cannot do what the build needs."""
 
 
+class BusyError(TokenmillError):
+    """Another process builds the project."""
+
+
 class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
+
+
+class UnitsError(TokenmillError):
+    """Several units of a stage failed; the message has a line for each."""
 
 
 class InternalError(Exception):

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_SUFFIX = ".partial"
+
 
 @contextmanager
 def write_atomic(path: Path) -> Iterator[Path]:
@@ -16,12 +18,12 @@ def write_atomic(path: Path) -> Iterator[Path]:
     leaves no temporary file. An existing `path` is replaced, never written into: it may be a hard link into DVC's cache.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial = partial_path(path)
     try:
         yield partial
-        _flush(partial)
+        flush(partial)
         partial.replace(path)
-        _flush(path.parent)
+        flush(path.parent)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -33,22 +35,33 @@ def write_directory(path: Path) -> Iterator[Path]:
     Files inside are to be written with `write_atomic`. Leftovers of earlier, ended processes are removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f"{path.name}.*.partial"):
-        # One with our own id was left by another process: in a container the ids are the same each time.
-        if (pid := left.name.split(".")[-2]) == str(os.getpid()) or not _is_alive(pid):
-            shutil.rmtree(left)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    for left in path.parent.glob(f"{path.name}.*{_SUFFIX}"):
+        if is_left_over(left):
+            remove_tree(left)
+    partial = partial_path(path)
     partial.mkdir()
     try:
         yield partial
-        _flush(partial)
+        for folder, _folders, _files in os.walk(partial):
+            flush(Path(folder))
         if path.exists():
             remove_tree(path)
         partial.replace(path)
-        _flush(path.parent)
+        flush(path.parent)
     finally:
         if partial.exists():
             shutil.rmtree(partial)
+
+
+def partial_path(path: Path) -> Path:
+    """A name beside `path` for what is to become it, which says what process writes it."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{_started(os.getpid())}{_SUFFIX}")
+
+
+def is_left_over(partial: Path) -> bool:
+    """Whether the process that wrote a path of `partial_path` has ended; one with its id that began at another time is not it."""
+    pid, _, started = partial.name.removesuffix(_SUFFIX).rpartition(".")[2].partition("-")
+    return partial.name.endswith(_SUFFIX) and pid.isdigit() and _started(int(pid)) != (started or None)
 
 
 def remove_tree(path: Path) -> None:
@@ -65,7 +78,8 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Returns when the file or directory is on disk, as far as the system can tell."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -73,5 +87,9 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_alive(pid: str) -> bool:
-    return pid.isdigit() and Path(f"/proc/{pid}").exists()
+def _started(pid: int) -> str | None:
+    """When the process began, in ticks since the machine did (proc(5), stat, field 22); None when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

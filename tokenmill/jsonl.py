@@ -9,16 +9,21 @@ import msgspec
 from tokenmill.errors import CorpusError
 from tokenmill.shards import Shard
 
-LineReader = Callable[[Sequence[bytes], int], tuple[list[str], list[str]]]
+LineReader = Callable[[Sequence[bytes], int], tuple[list[str | None], list[str | None]]]
+OnBadLine = Callable[[int, int, str, bytes], None]
+"""Takes in a line that holds no document: its number, how many documents stand before it, what is wrong, and its bytes."""
 
 _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
 
 
-def line_reader(shard: Shard, text_column: str, id_column: str | None) -> LineReader:
+def line_reader(
+    shard: Shard, text_column: str, id_column: str | None, on_bad_line: OnBadLine | None = None
+) -> LineReader:
     """A function from lines and the number of the first one, from 1, to their texts and ids (without `id_column`: none).
 
-    A blank line holds no document; keys other than the two are skipped; of a key that is there twice, the last counts. It
-    raises CorpusError for a line that is no JSON object with a text (and an id: string or integer).
+    A blank line holds no document; keys other than the two are skipped; of a key that is there twice, the last counts. For
+    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line` and gives None in its
+    place, or raises CorpusError.
     """
     fields: list[tuple[str, Any]] = [("text", str)] if id_column is None else [("text", str), ("id", str | int)]
     names = {"text": text_column} if id_column is None else {"text": text_column, "id": id_column}
@@ -27,8 +32,9 @@ def line_reader(shard: Shard, text_column: str, id_column: str | None) -> LineRe
     except ValueError as error:
         raise CorpusError(f"source.text_column, source.id_column: {error}. Rename the key in the files.") from None
 
-    def read(lines: Sequence[bytes], first_line: int) -> tuple[list[str], list[str]]:
-        texts, ids = [], []
+    def read(lines: Sequence[bytes], first_line: int) -> tuple[list[str | None], list[str | None]]:
+        texts: list[str | None] = []
+        ids: list[str | None] = []
         for number, line in enumerate(lines, first_line):
             if not line or line.isspace():
                 continue
@@ -36,7 +42,13 @@ def line_reader(shard: Shard, text_column: str, id_column: str | None) -> LineRe
                 document: Any = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 reason = _explain(line, error, text_column, id_column)
-                raise CorpusError(f"{shard.name}, line {number}: {reason}") from None
+                if on_bad_line is None:
+                    raise CorpusError(f"{shard.name}, line {number}: {reason}") from None
+                on_bad_line(number, len(texts), reason, line)
+                texts.append(None)
+                if id_column is not None:
+                    ids.append(None)
+                continue
             texts.append(document.text)
             if id_column is not None:
                 ids.append(str(document.id))

@@ -6,6 +6,7 @@ COUNTS_REPORT_FILE = "data/counts/report.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"
 TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"
+QUARANTINE_DIRECTORY = "data/quarantine"
 REPORT_FILE = "data/report/report.json"
 SCRATCH_DIRECTORY = ".tokenmill"
 CHECKPOINT_DIRECTORY = ".tokenmill/train-vocab"

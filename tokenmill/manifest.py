@@ -24,8 +24,19 @@ class InputShard(_Record):
     sha256: str
 
 
+class InputRows(_Record):
+    """Documents of the input file `name`, from row `first_row` on. `n_bad`: those among them that are in the quarantine; null:
+    the file is damaged, and all from `first_row` on in this unit are."""
+
+    name: str
+    first_row: int
+    n_documents: int
+    n_bad: int | None
+
+
 class OutputShard(_Record):
-    """A file of the dataset; `name` is seen from the dataset's folder. `text_bytes` are of UTF-8 text."""
+    """A file of the dataset; `name` is seen from the dataset's folder. `text_bytes` are of UTF-8 text. `rows`: the documents
+    that its rows hold, in order."""
 
     name: str
     n_bytes: int
@@ -33,13 +44,13 @@ class OutputShard(_Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
-    source: InputShard
+    rows: list[InputRows]
 
 
 class Manifest(_Record):
     """What ties a token dataset together (all digests are sha256 in hex)."""
 
-    format_version: int = Field(default=1)
+    format_version: int = Field(default=2)
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
     tokenizer_digest: str
     params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
@@ -49,6 +60,8 @@ class Manifest(_Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
+    n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
+    inputs: list[InputShard]
     shards: list[OutputShard]
 
 

@@ -24,12 +24,29 @@ Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as
 
 
 class Source(_Section):
-    """Which documents: `glob` matches shards, `text_column` and `id_column` name what to read of them."""
+    """Which documents: `glob` matches shards, `text_column` and `id_column` name what to read of them; and in what pieces."""
 
     glob: Globs
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
+    unit_bytes_min: int = Field(ge=0)
+    unit_bytes_max: int = Field(ge=1)
+    on_bad_document: Literal["fail", "quarantine"]
+    bad_documents_max: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, lt=1)]
+    on_bad_shard: Literal["fail", "quarantine"]
+
+    def reading(self) -> dict[str, str | None]:
+        """What decides how a document is read once its file is found."""
+        return {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
+
+    @model_validator(mode="after")
+    def _small_is_not_large(self) -> "Source":
+        if self.unit_bytes_min > self.unit_bytes_max:
+            raise ValueError(
+                f"unit_bytes_min: found {self.unit_bytes_min}; allowed: unit_bytes_max ({self.unit_bytes_max}) or less"
+            )
+        return self
 
 
 class Approximate(_Section):
@@ -118,6 +135,7 @@ class Run(_Section):
     checkpoint_every: int | None = Field(ge=1)
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)
+    store_gb_max: float = Field(ge=0)
 
 
 class Params(_Section):

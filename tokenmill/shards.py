@@ -23,6 +23,18 @@ class Shard:
     n_bytes: int
 
 
+@dataclass(frozen=True)
+class Part:
+    """Whole documents of a shard, in order: bytes of a .jsonl file, or row groups of a .parquet file, from `start` to before
+    `stop`. `first_row`: of its first document in the shard, from 0; `first_line`: the same of its first line, from 1."""
+
+    start: int
+    stop: int
+    n_bytes: int
+    first_row: int
+    first_line: int
+
+
 def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
     """The files that the globs match, each once, sorted by name.
 

@@ -2,19 +2,25 @@
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Protocol, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
-from tokenmill.shards import Shard
+from tokenmill.cutting import Unit
+from tokenmill.errors import TokenmillError, UnitsError
 
 T = TypeVar("T")
 
+_N_FAILED_SHOWN = 20
+
 
 class RunUnits(Protocol):
-    """Does `do(unit)` for every unit; what comes back is in the order of `units`. Raises the first unit's error."""
+    """Does `do(unit)` for every unit; what comes back is in the order of `units`.
 
-    def __call__(self, stage: str, do: Callable[[Shard], T], units: Sequence[Shard]) -> list[T]: ...
+    One that fails does not stop the others. Then its error is raised, or UnitsError with those of all that failed.
+    """
+
+    def __call__(self, stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]: ...
 
 
 def n_workers(asked: int | None) -> int:
@@ -23,11 +29,11 @@ def n_workers(asked: int | None) -> int:
 
 
 def run_in_threads(workers: int) -> RunUnits:
-    """Units in threads of this process. All come to their end; then the error of the first that failed is raised."""
+    """Units in threads of this process."""
 
-    def run(stage: str, do: Callable[[Shard], T], units: Sequence[Shard]) -> list[T]:
+    def run(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
-            futures = [pool.submit(do, unit) for unit in units]
+            futures: list[Future[T]] = [pool.submit(do, unit) for unit in units]
             all_done = False
             try:
                 wait(futures)
@@ -36,6 +42,31 @@ def run_in_threads(workers: int) -> RunUnits:
                 if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
                     pool.shutdown(wait=False, cancel_futures=True)
                     _core.interrupt(True)
-            return [future.result() for future in futures]
+            return results(stage, units, futures)
 
     return run
+
+
+def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[Any]:
+    """What the futures of these units give. Raises as RunUnits says; an error that is not the user's comes before others."""
+    failed: list[tuple[Unit, TokenmillError]] = []
+    done = []
+    for unit, future in zip(units, futures, strict=True):
+        try:
+            done.append(future.result())
+        except TokenmillError as error:
+            failed.append((unit, error))
+    if len(failed) == 1:
+        raise failed[0][1]
+    if failed:
+        raise UnitsError(_table(stage, len(units), failed))
+    return done
+
+
+def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]]) -> str:
+    lines = [f"  {unit.name}\n    {error}" for unit, error in failed[:_N_FAILED_SHOWN]]
+    if len(failed) > _N_FAILED_SHOWN:
+        lines.append(f"  and {len(failed) - _N_FAILED_SHOWN} more")
+    kept = n_units - len(failed)
+    head = f"{stage}: {len(failed)} of {n_units} units failed; what the other {kept} gave is kept for the next build."
+    return "\n".join([head, *lines])

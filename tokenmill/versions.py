@@ -5,14 +5,22 @@ results is the one `dvc repro` writes. Under `dvc repro` (DVC_STAGE is set) none
 the stage's paths and records the result itself.
 """
 
+import json
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
+
+from tokenmill import leftovers
 from tokenmill.errors import VersionsError
+from tokenmill.files import write_atomic
+from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
 
@@ -46,16 +54,27 @@ class Stage:
 
     def restore(self) -> bool:
         """Brings the outputs back from DVC's run cache, if the stage has run with these inputs before, and records it."""
+        from dvc.exceptions import ConfirmRemoveError
         from dvc.stage.cache import RunCacheNotFoundError
 
         try:
             with self._repo.lock:
-                self._repo.stage_cache.restore(self._stage)
+                try:
+                    self._repo.stage_cache.restore(self._stage)
+                except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
+                    fresh = _load(
+                        self._repo, self._name
+                    )  # with the old inputs: DVC has put the new ones into the other
+                    fresh.remove_outs(ignore_remove=False, force=False)
+                    self._repo.stage_cache.restore(fresh)
         except RunCacheNotFoundError:
             return False
         except FileNotFoundError:  # the run is known, its outputs have left the cache
             return False
-        self._repo.commit(f"{_pipeline(self._repo.root_dir)}:{self._name}", force=True)
+        fresh = _load(self._repo, self._name)
+        with self._repo.lock:
+            _save_dependencies(fresh)
+            self._record(fresh)
         return True
 
     def data_dependencies(self) -> list[Path]:
@@ -66,12 +85,17 @@ class Stage:
     def recording(self) -> Iterator[None]:
         """Removes the outputs, lets the block make them, and records them with the inputs they were made from.
 
-        Raises VersionsError, and records nothing, when an input changed while the block ran.
+        Raises VersionsError, and records nothing, when an input changed while the block ran. Until the end DVC refuses to
+        touch the stage's inputs and outputs for another process.
         """
-        with self._repo.lock:
-            _save_dependencies(self._stage)
-            self._stage.remove_outs(ignore_remove=False, force=False)
-        yield
+        with self._kept_from_others():
+            with self._repo.lock:
+                _save_dependencies(self._stage)
+                self._stage.remove_outs(ignore_remove=False, force=False)
+            yield
+            self._record_if_unchanged()
+
+    def _record_if_unchanged(self) -> None:
         fresh = _load(self._repo, self._name)
         with self._repo.lock:
             _save_dependencies(fresh)
@@ -85,11 +109,25 @@ class Stage:
                     f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
                     "Run `tokenmill build` again when the inputs are at rest."
                 )
-            fresh.save_outs()
-            fresh.md5 = fresh.compute_md5()
-            self._repo.stage_cache.save(fresh)
-            fresh.commit()
-            fresh.dump(update_pipeline=False)
+            self._record(fresh)
+
+    def _record(self, stage: Any) -> None:
+        stage.save_outs()
+        stage.md5 = stage.compute_md5()
+        self._repo.stage_cache.save(stage)
+        stage.commit()
+        _dump(stage)
+
+    @contextmanager
+    def _kept_from_others(self) -> Iterator[None]:
+        from dvc.rwlock import rwlock
+
+        repo = self._repo
+        inputs = [str(path) for path in self.data_dependencies()]
+        outputs = [out.fs_path for out in self._stage.outs]
+        hard_link = repo.config["core"].get("hardlink_lock", False)
+        with rwlock(repo.tmp_dir, repo.fs, " ".join(sys.argv), inputs, outputs, hard_link):
+            yield
 
 
 @contextmanager
@@ -97,6 +135,52 @@ def opened(root: Path, stage: str) -> Iterator[Stage]:
     """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block."""
     with _repository(root) as repo:
         yield Stage(repo, stage)
+
+
+def mend(root: Path) -> None:
+    """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
+    leftovers.mend_dvc_lock(root)
+    with _repository(root) as repo, repo.lock:
+        leftovers.remove_of_dvc(root)
+        _mend_rwlock(repo)
+
+
+def _mend_rwlock(repo: Any) -> None:
+    """Forgets who held DVC's locks on paths when the file was cut short, or names a process that began after it was written.
+
+    DVC forgets ended processes by itself, but not one whose id another process has now.
+    """
+    path = Path(repo.tmp_dir) / "rwlock"
+    try:
+        held = json.loads(path.read_bytes())
+        holders = [*held.get("write", {}).values(), *(one for some in held.get("read", {}).values() for one in some)]
+        written_s = path.stat().st_mtime
+        reused = [one for one in holders if (started_s := _started_s(one["pid"])) and started_s > written_s]
+    except FileNotFoundError:
+        return
+    except ValueError:
+        path.unlink()
+        return
+    if reused:
+        path.unlink()
+
+
+def _started_s(pid: int) -> float | None:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _dump(stage: Any) -> None:
+    """Writes the stage into dvc.lock in one step; DVC itself writes into the file, and a kill would cut it."""
+    from dvc.dvcfile import Lockfile
+
+    path = Path(stage.repo.root_dir) / "dvc.lock"
+    with write_atomic(path) as partial:
+        if path.exists():
+            shutil.copyfile(path, partial)
+        Lockfile(stage.repo, str(partial)).dump(stage)
 
 
 def _is_params(dependency: Any) -> bool:
@@ -142,7 +226,8 @@ def _repository(root: Path) -> Iterator[Any]:
     logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
     try:
         _keep_site_cache_private(root)
-        with Repo(str(root)) as repo:
+        with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
+            _keep_bytes_once(repo)
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
@@ -168,6 +253,18 @@ def _keep_site_cache_private(root: Path) -> None:
         with config.edit("local", validate=False) as local:
             local.setdefault("core", {})["site_cache_dir"] = str(wanted)
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _keep_bytes_once(repo: Any) -> None:
+    """Lets the cache take outputs in as hard links where the file system has no clones, unless someone chose copies.
+
+    An output of the unit store is a read-only hard link already; as a copy each byte would be on disk three times. With
+    "reflink" before "hardlink" in cache.type, DVC copies into the cache.
+    """
+    cache = repo.cache.local
+    chosen = repo.config["cache"].get("type")
+    if (chosen is None or {"reflink", "hardlink"} <= set(chosen)) and not has_clones(Path(cache.path)):
+        cache.cache_types = ["hardlink", "copy"]
 
 
 def _innermost(error: BaseException) -> str:

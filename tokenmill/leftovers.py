@@ -1,0 +1,67 @@
+"""What a killed build leaves behind: temporary files, and files of DVC that were cut while they were written."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from tokenmill.console import say
+from tokenmill.files import is_left_over, remove_tree
+from tokenmill.layout import (
+    COUNTS_FILE,
+    QUARANTINE_DIRECTORY,
+    REPORT_FILE,
+    SCRATCH_DIRECTORY,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
+
+# Folders in which a build has temporary files, beside what they become.
+_FOLDERS = (
+    ".",
+    str(Path(TOKENS_DIRECTORY).parent),
+    TOKENIZER_DIRECTORY,
+    str(Path(COUNTS_FILE).parent),
+    str(Path(REPORT_FILE).parent),
+    QUARANTINE_DIRECTORY,
+    SCRATCH_DIRECTORY,
+    f"{SCRATCH_DIRECTORY}/units",
+)
+_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
+_DVC_PARTIAL = re.compile(r"\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
+_LOCK_FILE = "dvc.lock"
+
+
+def remove_own(root: Path) -> None:
+    """Removes the temporary files of builds that have ended; those of a live process stay."""
+    for path in chain.from_iterable((root / folder).glob("*.partial") for folder in _FOLDERS):
+        if is_left_over(path):
+            remove_tree(path)
+
+
+def remove_of_dvc(root: Path) -> None:
+    """Removes DVC's temporary files. Only for who holds DVC's lock: nobody is about to rename one then."""
+    for path in chain.from_iterable(_files(root / folder) for folder in _DVC_FOLDERS):
+        if _DVC_PARTIAL.fullmatch(path.name):
+            path.unlink()
+
+
+def mend_dvc_lock(root: Path) -> None:
+    """Removes a dvc.lock that was cut while DVC wrote it; the stages in it come back from DVC's run cache."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    path = root / _LOCK_FILE
+    try:
+        whole = isinstance(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")), dict)
+    except FileNotFoundError:
+        return
+    except (YAMLError, UnicodeDecodeError):
+        whole = False
+    if not whole:
+        path.unlink()
+        say(f"{_LOCK_FILE} was cut short when a build was killed; it is written anew")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob(".*.tmp") if path.is_file())

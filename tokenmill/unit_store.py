@@ -1,0 +1,128 @@
+"""Finished units, kept under their keys in .tokenmill/units: what an interrupted build had done is not done again.
+
+A key is a digest of all that a unit's bytes follow from (see `unit_key`), so what is found under it is right, whatever
+project state asks. Files in the store are read-only; an output is another name for the same file (a hard link) or a copy.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tokenmill.files import flush, partial_path, sha256_file, write_atomic
+from tokenmill.layout import SCRATCH_DIRECTORY
+
+T = TypeVar("T")
+
+_FACTS_FILE = "facts.json"
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A file as it was put into the store; its length, time of change and inode tell whether it was touched since."""
+
+    sha256: str
+    n_bytes: int
+    mtime_ns: int
+    inode: int
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What stands beside a unit's files: each as it was, by name, and what the stage wants to know of the unit again."""
+
+    files: dict[str, _File]
+    facts: msgspec.Raw
+
+
+def unit_key(**decides: Any) -> str:
+    """The key of a unit: sha256, in hex, over everything that decides its bytes, given by name."""
+    return hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()
+
+
+class UnitStore:
+    """The finished units of the project at `root`; may be used from several threads.
+
+    `trust`: whether to take a file that was not touched for whole, or to read it again.
+    """
+
+    def __init__(self, root: Path, trust: bool = True) -> None:
+        self._root = root / SCRATCH_DIRECTORY / "units"
+        self._trust = trust
+
+    def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
+        """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
+        folder = self._folder(key)
+        try:
+            kept = msgspec.json.decode((folder / _FACTS_FILE).read_bytes(), type=_Kept)
+            facts = msgspec.json.decode(kept.facts, type=kind)
+            found = {name: self._look(folder / name, file) for name, file in kept.files.items()}
+        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            return None
+        if any(found[name].sha256 != file.sha256 for name, file in kept.files.items()):
+            return None
+        if found != kept.files:  # the store was copied from elsewhere
+            with write_atomic(folder / _FACTS_FILE) as path:
+                path.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
+        os.utime(folder)  # when it was last used
+        return folder, facts
+
+    def _look(self, path: Path, known: _File) -> _File:
+        now = _file(path, known.sha256)
+        return now if self._trust and now == known else _file(path, sha256_file(path))
+
+    @contextmanager
+    def new(self, key: str) -> Iterator[Path]:
+        """Yields an empty folder for a unit's files; `keep` makes it the unit. What was left in it otherwise goes."""
+        partial = partial_path(self._root / key)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def keep(self, key: str, partial: Path, facts: Any) -> Path:
+        """Makes the files in `partial` the finished unit, in one step and for good; what comes back is its folder."""
+        folder = self._folder(key)
+        files = {}
+        for path in sorted(partial.iterdir()):
+            path.chmod(0o444)
+            flush(path)
+            files[path.name] = _file(path, sha256_file(path))
+        kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
+        (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
+        flush(partial / _FACTS_FILE)
+        flush(partial)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists():  # one that is damaged, or that a forced build makes anew
+            shutil.rmtree(folder)
+        partial.rename(folder)
+        flush(folder.parent)
+        return folder
+
+    def clean(self, bytes_max: int) -> None:
+        """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""
+        units = sorted((folder.stat().st_mtime_ns, folder) for folder in self._root.glob("??/*"))
+        held = {folder: _held_bytes(folder) for _, folder in units}
+        total = sum(held.values())
+        for _, folder in units:
+            if total <= bytes_max:
+                break
+            shutil.rmtree(folder)
+            total -= held[folder]
+
+    def _folder(self, key: str) -> Path:
+        return self._root / key[:2] / key
+
+
+def _file(path: Path, sha256: str) -> _File:
+    status = path.stat()
+    return _File(sha256, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _held_bytes(folder: Path) -> int:
+    """What removing the unit gives back: nothing for a file that has another name."""
+    return sum(status.st_size for path in folder.iterdir() if (status := path.stat()).st_nlink == 1)

@@ -1,0 +1,84 @@
+"""Where a stage gets its units done: those that are finished come from the unit store, the others are carried out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tokenmill.console import say
+from tokenmill.cutting import Corpus, Piece, Unit, cut
+from tokenmill.digests import Digests
+from tokenmill.params import Source
+from tokenmill.shards import SUFFIXES, find_shards
+from tokenmill.unit_store import UnitStore
+from tokenmill.units import RunUnits
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """The unit store, the remembered digests and the workers of one build. `anew`: do finished units again, too."""
+
+    root: Path
+    run_units: RunUnits
+    workers: int
+    digests: Digests
+    store: UnitStore
+    anew: bool
+
+    def corpus(self, source: Source) -> Corpus:
+        """The units of the documents there are now. Raises CorpusError."""
+        shards = find_shards(self.root, source.glob)
+        return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.workers)
+
+    def finish(
+        self,
+        stage: str,
+        do: Callable[[Unit, Path], T],
+        units: Sequence[Unit],
+        keys: Mapping[str, str],
+        kind: type[T],
+        fits: Callable[[T], bool] = lambda facts: True,
+    ) -> list[tuple[Path, T]]:
+        """Each unit's folder of files and its facts, of type `kind`.
+
+        `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
+        unit's files in the folder it is given, and gives its facts back. Raises what it raises, after all units that can be
+        done are done.
+        """
+        done: dict[str, tuple[Path, T]] = {}
+        todo: dict[str, Unit] = {}
+        for unit in units:
+            key = keys[unit.name]
+            found = None if self.anew or key in done else self.store.find(key, kind)
+            if found and fits(found[1]):
+                done[key] = found
+            else:
+                todo.setdefault(key, unit)
+        if done:
+            say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
+
+        def one(unit: Unit) -> tuple[Path, T]:
+            key = keys[unit.name]
+            with self.store.new(key) as partial:
+                facts = do(unit, partial)
+                return self.store.keep(key, partial, facts), facts
+
+        done |= zip(todo, self.run_units(stage, one, list(todo.values())), strict=True)
+        return [done[keys[unit.name]] for unit in units]
+
+
+def content(unit: Unit, with_rows: bool) -> list[Any]:
+    """What of its input decides a unit's bytes: digests, formats, ranges; and with `with_rows`, where it starts in its shards."""
+    return [_content(piece, with_rows) for piece in unit.pieces]
+
+
+def _content(piece: Piece, with_rows: bool) -> list[Any]:
+    suffix = next(suffix for suffix in SUFFIXES if piece.shard.name.endswith(suffix))
+    part = piece.part
+    if part is None:
+        return [suffix, piece.digest, None, 0]
+    is_lines = piece.shard.name.endswith(".jsonl")  # their digest is of the part alone, wherever it stands in the file
+    span = ["lines", part.first_line == 1] if is_lines else ["row groups", part.start, part.stop]
+    return [suffix, piece.digest, span, part.first_row if with_rows else 0]
