@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,10 @@ def count(
         total = sum_of_runs(runs, scratch, memory_mb_max << 19, params.count_min)
         with write_directory((root / COUNTS_FILE).parent) as directory:
             write_batches(total, directory / Path(COUNTS_FILE).name)
-            report = report_of(params, parts, total)
+            missed_max = sum(
+                (part.missed_max * weight for part, weight in zip(parts, weights, strict=True)), Fraction()
+            )
+            report = report_of(params, parts, total, math.ceil(missed_max))
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if total.dropped.n_distinct:
@@ -110,13 +114,13 @@ def weights_of(root: Path, weights: Mapping[str, Any], shards: Sequence[Shard]) 
     return [weight_of(weights[glob_of[shard.name]]) if shard.name in glob_of else _ONE for shard in shards]
 
 
-def report_of(params: Count, parts: Sequence[Part], total: Sum) -> dict[str, Any]:
+def report_of(params: Count, parts: Sequence[Part], total: Sum, missed_max: int) -> dict[str, Any]:
     """What was counted; the same for the same input, whatever the machine.
 
-    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them.
+    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them. `count_missed_max`: by how much an
+    approximate count may be too low.
     """
     kept, dropped = total.kept, total.dropped
-    missed_max = sum(part.missed_max for part in parts)
     return {
         "documents": sum(part.n_documents for part in parts),
         "text_bytes": sum(part.text_bytes for part in parts),
