@@ -1,6 +1,7 @@
 """count: documents → exact counts of pre-tokens."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -32,11 +33,11 @@ _ONE = Fraction(1)
 
 
 class CountFacts(msgspec.Struct, frozen=True):
-    """What a unit holds, by how much its counts may be too low, and what was left out of it."""
+    """What a unit holds, by how much the counts of each group may be too low, and what was left out of it."""
 
     n_documents: int
     text_bytes: int
-    missed_max: int
+    missed_max: list[int]
     left: LeftOut
 
 
@@ -86,7 +87,15 @@ def count(
         total = sum_of_runs(runs, scratch, memory_mb_max << 19, params.count_min)
         with write_directory((root / COUNTS_FILE).parent) as directory:
             write_batches(total, directory / Path(COUNTS_FILE).name)
-            report = report_of(params, facts, total)
+            missed_max = sum(
+                (
+                    weight * n
+                    for unit, one in zip(units, facts, strict=True)
+                    for weight, n in zip(by_weight[unit.name], one.missed_max, strict=True)
+                ),
+                Fraction(),
+            )
+            report = report_of(params, facts, total, math.ceil(missed_max))
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if total.dropped.n_distinct:
@@ -126,7 +135,7 @@ def count_unit(
         approximate_error=error,
     )
 
-    def counted(documents: Iterator[Documents]) -> tuple[int, int, int]:
+    def counted(documents: Iterator[Documents]) -> tuple[int, int, list[int]]:
         n_documents = text_bytes = 0
         counters = [new() for _ in groups]
         for piece, batch in documents:
@@ -134,7 +143,7 @@ def count_unit(
             n_documents += len(batch.texts)
             text_bytes += batch.text_bytes
             advance(batch.file_bytes / 1e6)
-        missed_max = sum(counter.missed_max for counter in counters)
+        missed_max = [counter.missed_max for counter in counters]
         for i, counter in enumerate(counters):
             counter.finish_to(directory / part_name(i))
         return n_documents, text_bytes, missed_max
@@ -173,13 +182,13 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
     return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}
 
 
-def report_of(params: Count, facts: Sequence[CountFacts], total: Sum) -> dict[str, Any]:
+def report_of(params: Count, facts: Sequence[CountFacts], total: Sum, missed_max: int) -> dict[str, Any]:
     """What was counted; the same for the same input, whatever the machine.
 
-    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them.
+    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them. `count_missed_max`: by how much an
+    approximate count may be too low.
     """
     kept, dropped = total.kept, total.dropped
-    missed_max = sum(one.missed_max for one in facts)
     return {
         "documents": sum(one.n_documents for one in facts),
         "text_bytes": sum(one.text_bytes for one in facts),
