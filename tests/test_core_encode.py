@@ -134,7 +134,7 @@ def test_lists_and_arrow_arrays_of_any_chunks_give_the_same_ids(real: tuple[dict
     ("texts", "error", "message"),
     [
         (["a", None], CorpusError, "text 1 is null"),
-        (["a", "b\ud800"], CorpusError, "text 1: .* surrogate at character 1"),
+        (["a", "b\ud800"], CorpusError, r"text 1: .* surrogate at character 1"),
         ([b"a", b"b\xff"], CorpusError, "text 1 is not UTF-8 at byte 1"),
         (["a", b"b"], TypeError, "found bytes"),
         ([b"a", "b"], TypeError, "found str"),
@@ -161,7 +161,7 @@ def test_the_first_text_that_fails_is_named_whatever_the_number_of_threads() -> 
     for bad in (4, 7, 11):
         texts[bad] = "ab z"
     for threads in (1, 2, 5):
-        with pytest.raises(TokenizerError, match="^text 4: "):
+        with pytest.raises(TokenizerError, match=r"^text 4: "):
             built.encode_batch(texts, threads)
 
 

@@ -321,7 +321,7 @@ mod tests {
     fn the_front_keeps_the_two_that_came_last_of_a_line() {
         let mut front = Front::default();
         let keys: Vec<Key> = (0..50_000_u32).map(|i| Key::short(&i.to_le_bytes(), 0, 4)).collect();
-        let line = |key: &&Key| key.hash as usize % FRONT_LINES == 0;
+        let line = |key: &&Key| (key.hash as usize).is_multiple_of(FRONT_LINES);
         let same: Vec<Key> = keys.iter().filter(line).copied().collect();
         for (key, id) in same[..2].iter().zip(7..) {
             front.put(*key, [id, 0, 0, 1]);
