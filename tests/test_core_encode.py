@@ -116,6 +116,103 @@ def test_every_string_type_gives_large_lists_of_uint32(kind: pa.DataType) -> Non
     assert found.to_pylist() == [[256], []]
 
 
+def test_lists_and_arrow_arrays_of_any_chunks_give_the_same_ids(real: tuple[dict[bytes, int], list[Pair]]) -> None:
+    built = encoder(*real, GPT2)
+    texts = ["the cat", "", "naïve 中文", "\U0001f642 it's"]
+    expected = [built.encode(text) for text in texts]
+    chunks = pa.chunked_array([texts[:1], texts[1:]], pa.string())
+    for batch in (texts, [text.encode() for text in texts], pa.array(texts), chunks, pa.array(texts, pa.string_view())):
+        assert built.encode_batch(batch, 1).to_pylist() == expected
+    assert (
+        built.encode_batch([], 1).to_pylist()
+        == built.encode_batch(pa.chunked_array([], pa.string()), 1).to_pylist()
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        (["a", None], CorpusError, "text 1 is null"),
+        (["a", "b\ud800"], CorpusError, r"text 1: .* surrogate at character 1"),
+        ([b"a", b"b\xff"], CorpusError, "text 1 is not UTF-8 at byte 1"),
+        (["a", b"b"], TypeError, "found bytes"),
+        ([b"a", "b"], TypeError, "found str"),
+        ([1], TypeError, "found int"),
+        (pa.chunked_array([["a"], ["b", None]], pa.string()), CorpusError, "text 2 is null"),
+        (pa.array([1]), TypeError, "array of strings"),
+    ],
+)
+def test_what_is_no_text_is_named(texts: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        encoder(vocabulary_of([]), []).encode_batch(texts, 1)
+
+
+def test_invalid_utf8_in_an_arrow_string_array_is_found() -> None:
+    forged = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
+    with pytest.raises(CorpusError, match="text 1 is not UTF-8"):
+        encoder(vocabulary_of([]), []).encode_batch(forged, 1)
+
+
+def test_the_first_text_that_fails_is_named_whatever_the_number_of_threads() -> None:
+    tokens = {token: id for token, id in vocabulary_of([]).items() if token != b"z"}
+    built = encoder(tokens, [], GPT2)
+    texts = ["ab " * 100_000] * 12
+    for bad in (4, 7, 11):
+        texts[bad] = "ab z"
+    for threads in (1, 2, 5):
+        with pytest.raises(TokenizerError, match=r"^text 4: "):
+            built.encode_batch(texts, threads)
+
+
+@pytest.mark.parametrize("bytes_max", [0, 10_000, 1 << 24])
+def test_the_cache_changes_no_ids(bytes_max: int, real: tuple[dict[bytes, int], list[Pair]]) -> None:
+    texts = [text[:100_000] for text in source_text()[:20]] + ["中文" * 400 + "x" * 300, "naïve " * 99]
+    expected = encoder(*real, GPT2).encode_batch(texts, 1).to_pylist()
+    built = encoder(*real, GPT2)
+    built.limit_cache(bytes_max)
+    assert built.encode_batch(texts, 1).to_pylist() == expected
+    words = sorted({word for text in texts for word in text.split(" ")} | {"", "中文" * 400})
+    built.warm(pa.array([f" {word}".encode() for word in words], pa.binary()))
+    assert built.encode_batch(texts, 2).to_pylist() == built.encode_batch(texts, 2).to_pylist() == expected
+
+
+def test_counts_are_the_numbers_of_ids(real: tuple[dict[bytes, int], list[Pair]]) -> None:
+    built = encoder(*real, GPT2)
+    texts = [*source_text()[:8], "", "naïve"]
+    counts = built.count_tokens(texts, 2)
+    assert counts.type == pa.uint64()
+    assert counts.to_pylist() == [len(ids) for ids in built.encode_batch(texts, 1).to_pylist()]
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts=st.lists(st.text(alphabet="ab<x>é ", max_size=40), max_size=5), end=st.booleans())
+def test_starts_are_the_bytes_before_each_token(texts: list[str], end: bool) -> None:
+    tokens = vocabulary_of([(b"a", b"b"), (b"ab", b"ab")])
+    built = encoder(tokens, [(b"a", b"b"), (b"ab", b"ab")], GPT2, added=[(300, b"<x>", True), (301, b"<end>", False)])
+    ids, starts = built.encode_batch_with_starts(texts, 2, 301 if end else None)
+    assert ids.to_pylist() == built.encode_batch(texts, 1, 301 if end else None).to_pylist()
+    assert starts.type.value_type == pa.uint64()
+    for text, own, places in zip(texts, ids.to_pylist(), starts.to_pylist(), strict=True):
+        whole = text.encode()
+        ends = [*places[1:], len(whole)]
+        expected = [b"" if id == 301 else built.decode_bytes([id]) for id in own]
+        assert [whole[a:b] for a, b in zip(places, ends, strict=True)] == expected if own else not whole
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    ranks=st.permutations(range(5)), pieces=st.lists(st.sampled_from(["ab", "ba", "aab", "bb"]), min_size=9, max_size=9)
+)
+def test_a_long_pretoken_follows_the_naive_encoder_for_any_order_of_ranks(ranks: list[int], pieces: list[str]) -> None:
+    pairs = [(b"a", b"a"), (b"a", b"b"), (b"aa", b"ab"), (b"b", b"b"), (b"ab", b"b")]
+    merges = [pairs[place] for place in ranks]
+    tokens = vocabulary_of(merges)
+    text = "".join(pieces) * 260  # more than the 4096 bytes from which on ranks are swept
+    expected = reference.encode(text.encode(), {pair: rank for rank, pair in enumerate(merges)})
+    assert encoder(tokens, merges).encode(text) == [tokens[token] for token in expected]
+
+
 def test_threads_do_not_change_the_ids(real: tuple[dict[bytes, int], list[Pair]]) -> None:
     built = encoder(*real, GPT2)
     texts = pa.array(source_text() * 2)
@@ -169,13 +266,21 @@ def test_an_unknown_id_is_an_error_that_names_it() -> None:
     built = encoder(vocabulary_of([]), [])
     with pytest.raises(TokenizerError, match="70000"):
         built.decode_bytes([1, 70_000])
-    with pytest.raises(TokenizerError, match="70000"):
-        built.decode_batch(pa.array([[1], [70_000]], pa.list_(pa.uint32())), 1)
+    with pytest.raises(TokenizerError, match="list 1: id 70000"):
+        built.decode_batch(pa.array([[1], [70_000], [80_000]], pa.list_(pa.uint32())), 1)
 
 
 def test_ids_near_the_largest_do_not_need_a_table_of_that_length() -> None:
     tokens = vocabulary_of([]) | {b"huge": 2**32 - 2}
     assert encoder(tokens, []).decode_bytes([2**32 - 2]) == b"huge"
+
+
+def test_tokens_of_any_length_decode() -> None:
+    tokens = vocabulary_of([]) | {b"x" * n: 300 + n for n in range(2, 40)}
+    built = encoder(tokens, [])
+    ids = list(range(302, 340)) * 3
+    assert built.decode_bytes(ids) == built.decode_bytes(pa.array(ids, pa.uint32())) == b"x" * sum(range(2, 40)) * 3
+    assert built.decode_batch(pa.array([ids, ids[:5]], pa.list_(pa.uint16())), 2)[1].as_py() == b"x" * 20
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,18 @@ letters = pa.record_batch({"id": pa.array(range(256), pa.uint32()), "token": [by
 none = pa.record_batch({name: pa.array([], pa.uint32()) for name in ("left", "right", "rank", "token")})
 added = pa.record_batch({"id": pa.array([], pa.uint32()), "token": pa.array([], pa.binary()), "in_text": pa.array([], pa.bool_())})
 encoder = _core.Encoder(steps, letters, none, added, False)
+pair = pa.record_batch({
+    name: pa.array([value], pa.uint32()) for name, value in (("left", 97), ("right", 98), ("rank", 0), ("token", 256))
+})
+tokens = [*(bytes([i]) for i in range(256)), b"ab"]
+more = pa.record_batch({"id": pa.array(range(257), pa.uint32()), "token": tokens})
+whole = _core.Encoder([], more, pair, added, False)
 print("ready", flush=True)
 """
 CALLS = {
     "count": "while True: counter.update(words)",
     "encode": "while True: encoder.encode_batch(words, 2)",
+    "encode one huge pre-token": "while True: whole.encode('ab' * 10**7)",
     "train": "_core.train(words, ones, letters['token'], 256, 10**6, 'count', 1, None, [], 1, None, None, None)",
 }
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_train_vocab import END, TEXT, trained
-from tokenmill import Tokenizer
+from tokenmill import Counter, Tokenizer
 from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -80,6 +80,41 @@ def test_half_a_character_decodes_to_its_bytes() -> None:
     ids = TOKENIZER.encode("🙂")[:1]
     assert TOKENIZER.decode(ids) == "\ufffd"
     assert "🙂".encode().startswith(TOKENIZER.decode_bytes(ids))
+
+
+def test_ids_decode_from_lists_and_from_arrays() -> None:
+    ids = TOKENIZER.encode("the cat naïve")
+    for kind in (pa.uint16(), pa.uint32(), pa.int64()):
+        array = pa.array(ids, kind)
+        assert (
+            TOKENIZER.decode(array)
+            == TOKENIZER.decode(array.to_numpy())
+            == TOKENIZER.decode(tuple(ids))
+            == "the cat naïve"
+        )
+    with pytest.raises(TokenizerError, match="integers from 0"):
+        TOKENIZER.decode(pa.array([-1]))
+    assert TOKENIZER.decode_batch([ids, [], ids[:1]]).to_pylist()[0] == "the cat naïve".encode()
+    with pytest.raises(TokenizerError, match="list 1: id 5000 "):
+        TOKENIZER.decode_batch([ids, [5000]])
+    with pytest.raises(TokenizerError, match="lists of integers"):
+        TOKENIZER.decode_batch([[-1]])
+
+
+def test_a_warm_cache_or_none_changes_no_id_and_counts_are_lengths(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    expected = TOKENIZER.encode_batch(TRICKY)
+    counter = Counter("gpt2")
+    counter.update(TRICKY)
+    for cache_mb_max in (0, 1, 64):
+        again = Tokenizer.load(tmp_path, cache_mb_max=cache_mb_max)
+        assert again.encode_batch(TRICKY).equals(expected)
+        again.warm(counter.finish(), pretokens_max=40)
+        assert again.encode_batch(TRICKY).equals(expected)
+        assert again.count_tokens(TRICKY).to_pylist() == [len(ids) for ids in expected.to_pylist()]
+        ids, starts = again.encode_batch_with_starts(TRICKY, end_id=0)
+        assert [one[-1] for one in starts.to_pylist()] == [len(text.encode()) for text in TRICKY]
+        assert [one[:-1] for one in ids.to_pylist()] == expected.to_pylist()
 
 
 @pytest.mark.parametrize("id", [1200, 2**32 - 1, 2**40, -1])

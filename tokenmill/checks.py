@@ -67,7 +67,7 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
     try:
         found = tokenizer.decode_batch(input_ids, threads=1)
     except TokenizerError as error:
-        raise ValidationError(f"{span.shard}: from row {span.row(0)} on: {error}") from None
+        raise _unknown_id(span, input_ids, tokenizer, error) from None
     expected = span.documents.texts.cast(pa.large_binary())
     if end_id is not None:
         end = pa.scalar(tokenizer.token_bytes(end_id), pa.large_binary())
@@ -127,6 +127,16 @@ def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id
             f"{span.shard}: row {span.row(i)}: special token id {values[at].as_py()} inside a document; "
             "text never becomes a special token."
         )
+
+
+def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error: TokenizerError) -> ValidationError:
+    """The error for the first row with an id that is no token's."""
+    for i, ids in enumerate(input_ids):
+        try:
+            tokenizer.decode_bytes(ids.values)
+        except TokenizerError as found:
+            return ValidationError(f"{span.shard}: row {span.row(i)}: {found}")
+    return ValidationError(f"{span.shard}: from row {span.row(0)} on: {error}")
 
 
 def _row_of_value(lists: pa.ListArray, at: int) -> int:

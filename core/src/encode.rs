@@ -3,7 +3,7 @@
 //! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
 //! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
 
-use crate::cache::{Cache, Found, Key, SHORT_BYTES_MAX};
+use crate::cache::{Cache, Found, Front, Key, SHORT_BYTES_MAX};
 use crate::decode::Decoder;
 use crate::guard::{CoreError, Result, Stop, lossy};
 use crate::merge::{MergeTable, Scratch};
@@ -59,6 +59,7 @@ pub struct Encoder {
 struct Worker {
     pattern: Pattern,
     scratch: Scratch,
+    front: Front,
     cache: Cache,
     known: Arc<Cache>,
     /// Texts done since it was asked whether to stop.
@@ -267,6 +268,7 @@ impl Encoder {
             None => Worker {
                 pattern: self.pattern.clone(),
                 scratch: Scratch::default(),
+                front: Front::default(),
                 cache: Cache::new(self.cache_bytes_max),
                 known,
                 n_bytes: 0,
@@ -279,8 +281,8 @@ impl Encoder {
     }
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
-        let Worker { pattern, scratch, cache, known, .. } = worker;
-        let mut run = Run { encoder: self, text, known, cache, scratch, stop, ids };
+        let Worker { pattern, scratch, front, cache, known, .. } = worker;
+        let mut run = Run { encoder: self, text, front, known, cache, scratch, stop, ids };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
             for found in finder.find_iter(text) {
@@ -311,6 +313,7 @@ impl Encoder {
 struct Run<'r> {
     encoder: &'r Encoder,
     text: &'r str,
+    front: &'r mut Front,
     known: &'r Cache,
     cache: &'r mut Cache,
     scratch: &'r mut Scratch,
@@ -326,8 +329,20 @@ impl Run<'_> {
             return self.put_long(piece);
         }
         let key = Key::short(self.text.as_bytes(), self.offset(piece), piece.len());
+        match self.front.get(key) {
+            Some((four, n)) => self.ids.put(four, n),
+            None => return self.put_far(piece, key),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn put_far(&mut self, piece: &str, key: Key) -> Result<()> {
         match self.known.short(key).or_else(|| self.cache.short(key)) {
-            Some(Found::Few(four, n)) => self.ids.put(four, n),
+            Some(Found::Few(four, n)) => {
+                self.ids.put(four, n);
+                self.front.put(key, four);
+            }
             Some(Found::Many(many)) => self.ids.extend(many),
             None => return self.put_new(piece, Some(key)),
         }
