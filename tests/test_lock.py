@@ -80,6 +80,7 @@ def test_the_lock_of_a_killed_build_is_free_and_its_temporary_files_go(project: 
             ".tokenmill/digests.json.PID.partial",
             "dvc.lock.PID.partial",
             ".dvc/cache/files/md5/ab/.Qz3vJX4pTq2kYw0n5m7b8A.tmp",
+            f".dvc/cache/runs/ab/{'a' * 64}/{'b' * 64}.Qz3vJX4pTq2kYw0n5m7b8A.tmp",
         )
     ]
     live.mkdir()
@@ -88,6 +89,7 @@ def test_the_lock_of_a_killed_build_is_free_and_its_temporary_files_go(project: 
         path.touch()
     project.build()
     assert not [path for path in dead if path.exists()]
+    assert not dead[-1].parent.exists()
     assert live.exists()
     assert (project.root / ".tokenmill/lock").read_bytes() == b""
 

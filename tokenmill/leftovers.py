@@ -28,7 +28,8 @@ _FOLDERS = (
     f"{SCRATCH_DIRECTORY}/units",
 )
 _DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
-_DVC_PARTIAL = re.compile(r"\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
+_DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
+_RUNS = ".dvc/cache/runs"
 _LOCK_FILE = "dvc.lock"
 
 
@@ -44,6 +45,9 @@ def remove_of_dvc(root: Path) -> None:
     for path in chain.from_iterable(_files(root / folder) for folder in _DVC_FOLDERS):
         if _DVC_PARTIAL.fullmatch(path.name):
             path.unlink()
+    for folder in (root / _RUNS).glob("*/*"):
+        if not any(folder.iterdir()):  # of a run about to be recorded: DVC falls over an empty one
+            folder.rmdir()
 
 
 def mend_dvc_lock(root: Path) -> None:
@@ -64,4 +68,4 @@ def mend_dvc_lock(root: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob(".*.tmp") if path.is_file())
+    return (path for path in folder.rglob("*.tmp") if path.is_file())
