@@ -47,8 +47,14 @@ impl Rule for Deepseek {
 
     #[inline(always)]
     fn of_flags(block: &Block) -> Classes {
-        let [letter, punctuation, ideograph, number, space, line] = [0, 1, 2, 3, 4, 5].map(|k| block.bit(k));
-        Classes { letter, punctuation, ideograph, number, space, line }
+        Classes {
+            letter: block.bit(0),
+            punctuation: block.bit(1),
+            ideograph: block.bit(2),
+            number: block.bit(3),
+            space: block.bit(4),
+            line: block.bit(5),
+        }
     }
 
     #[inline(always)]

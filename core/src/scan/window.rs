@@ -137,6 +137,8 @@ fn read_wide(table: &Table, rest: &[u8], places: &mut Places) -> (Block, Extent)
     let length = rest.len().min(LENGTH);
     let mut flags = [0; 64];
     let (mut n, mut at) = (0, 0);
+    // Dropped: eight ASCII characters at once where there are (0.9 times as fast on multilingual text); from first byte to
+    // first byte by a mask, without a branch on the length (0.8 times).
     while n < 64 && at < length {
         places.0[n] = at as u16;
         let byte = text[at & 255];
@@ -196,14 +198,14 @@ impl Classes {
 
     #[inline(always)]
     pub fn of_flags(block: &Block) -> Self {
-        let [upper, lower, caseless, mark, number, space, line_or_quote, blank_or_slash] =
-            [0, 1, 2, 3, 4, 5, 6, 7].map(|k| block.bit(k));
+        let (upper, lower, caseless) = (block.bit(0), block.bit(1), block.bit(2));
+        let (space, line_or_quote, blank_or_slash) = (block.bit(5), block.bit(6), block.bit(7));
         Self {
             upper,
             lower,
             caseless,
-            mark,
-            number,
+            mark: block.bit(3),
+            number: block.bit(4),
             space,
             blank: blank_or_slash & space,
             line: line_or_quote & space,
