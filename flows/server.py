@@ -14,12 +14,14 @@ from pathlib import Path
 import psutil
 
 from tokenmill.console import say
+from tokenmill.errors import TokenmillError
 from tokenmill.files import write_atomic
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 _RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
 _LEAVE_S = 5.0
+_ANSWER_S_MAX = 10.0
 _PAGE_RUNS = 200  # what a server gives at once
 
 
@@ -29,6 +31,27 @@ def quiet_environment() -> None:
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("PREFECT_CLI_COLORS", "false")
+
+
+def check_standing() -> bool:
+    """Whether Prefect is set to use a server that stands by itself; Prefect is imported here.
+
+    Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback.
+    """
+    import httpx
+    from prefect.settings import PREFECT_API_URL
+
+    url = PREFECT_API_URL.value()
+    if not url:
+        return False
+    try:
+        httpx.get(f"{url.rstrip('/')}/health", timeout=_ANSWER_S_MAX).raise_for_status()
+    except httpx.HTTPError as error:
+        raise TokenmillError(
+            f"PREFECT_API_URL: no Prefect server answers at {url} ({type(error).__name__}). Start it (`prefect server start`), "
+            "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
+        ) from None
+    return True
 
 
 def remember_embedded(root: Path) -> None:

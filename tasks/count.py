@@ -15,7 +15,7 @@ from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
 from tokenmill.counts import Counter, write_batches
 from tokenmill.cutting import Unit
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, PatternError
 from tokenmill.files import write_atomic, write_directory
 from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, SCRATCH_DIRECTORY
 from tokenmill.params import Count, Source
@@ -50,7 +50,12 @@ def count(
     is more (None: .tokenmill). Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
     """
     start_s = time.monotonic()
-    pre_tokenizer_of(steps_of(params.pattern))  # a regex that other libraries read otherwise is refused before any work
+    try:
+        pre_tokenizer_of(
+            steps_of(params.pattern)
+        )  # a regex that other libraries read otherwise is refused before any work
+    except PatternError as error:
+        raise PatternError(f"params.yaml: count.pattern: {error}") from None
     root = workshop.root
     units = workshop.corpus(source).units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])

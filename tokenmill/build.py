@@ -10,7 +10,7 @@ from pathlib import Path
 from tokenmill import _core, leftovers, lock, versions
 from tokenmill.console import StageSummary
 from tokenmill.digests import Digests
-from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.memory import peak_mb, reset_peak
 from tokenmill.params import Params, load_params
@@ -73,17 +73,44 @@ class Build:
         if name not in self.stages:
             return []
         if under_dvc():
-            return [_measured(run, self)]
+            return [self._at_rest(name, run)]
         with versions.opened(self.root, name) as stage:
+            _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
             if not self.force:
                 settled = _settle(stage, name)
                 if settled:
                     return [settled]
-            _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
             with stage.recording():
-                summary = _measured(run, self)
+                summary = self._at_rest(name, run)
         self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
         return [summary]
+
+    def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
+        """Runs a stage; what it made counts only when the parameters and shards are the same before and after."""
+        before = self._inputs(name)
+        summary = _measured(run, self)
+        if self._inputs(name) != before:
+            raise CorpusError(
+                f"stage {name}: files that source.glob matches changed while it ran; nothing was recorded. Run `tokenmill build` "
+                "again when the inputs are at rest."
+            )
+        return summary
+
+    def _inputs(self, name: str) -> list[tuple[str, int, int, int]]:
+        """The shards that the stage reads, with size, time and inode. Raises ParamsError when params.yaml is not what it was
+        when the build began."""
+        how = {"run"}
+        if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
+            raise ParamsError(
+                f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
+                "build` again."
+            )
+        shards = find_shards(self.root, self.params.source.glob) if name in _READS_DATA else []
+        return [
+            (shard.name, found.st_size, found.st_mtime_ns, found.st_ino)
+            for shard in shards
+            if (found := shard.path.stat())
+        ]
 
 
 def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_units: RunUnits) -> Build:
@@ -125,6 +152,7 @@ def settle_first(build: Build) -> list[StageSummary]:
     summaries: list[StageSummary] = []
     for stage in () if build.force else build.stages:
         with versions.opened(build.root, stage) as opened:
+            _refuse_unseen_shards(build.root, opened, stage, build.params.source.glob)
             settled = _settle(opened, stage)
         if settled is None:
             break
@@ -162,15 +190,27 @@ def refuse_stale_core() -> None:
 
 
 def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: list[str]) -> None:
-    """Raises ParamsError for a shard that DVC would not see change: one outside the stage's dependencies."""
+    """Raises ParamsError for a shard that DVC would not see change."""
     if name not in _READS_DATA:
         return
-    dependencies = stage.data_dependencies()
     for shard in find_shards(root, globs):
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
-        if not any(path.is_relative_to(dependency) for dependency in dependencies):
-            folder = Path(shard.name).parent
-            raise ParamsError(
-                f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
-            )
+        match stage.sight_of(path):
+            case "outside":
+                folder = Path(shard.name).parent
+                raise ParamsError(
+                    f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
+                    f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
+                )
+            case "linked":
+                raise ParamsError(
+                    f"{shard.name}: matches source.glob through a link to a folder, which DVC does not follow, so it would not see "
+                    "the file change. Link the files instead, or name the folder itself in source.glob and in dvc.yaml's deps."
+                )
+            case "ignored":
+                raise ParamsError(
+                    f"{shard.name}: matches source.glob, but .dvcignore leaves it out, so DVC would not see it change. Take it out "
+                    "of .dvcignore, or make source.glob narrower."
+                )
+            case "seen":
+                pass

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import gc
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -103,7 +102,7 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
 
     server.quiet_environment()
     server.end_orphan(build.root)
-    if not os.environ.get("PREFECT_API_URL"):
+    if not server.check_standing():
         say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
     from flows.build import build as build_flow
     from flows.build import threads
@@ -124,6 +123,8 @@ def _find_params() -> Path:
     for folder in (here, *here.parents):
         if (folder / PARAMS_FILE).is_file():
             return folder / PARAMS_FILE
+        if (folder / ".git").exists():  # what is above belongs to others
+            break
     raise ParamsError(
         f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
     )

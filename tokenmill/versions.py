@@ -23,6 +23,7 @@ from tokenmill.files import write_atomic
 from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
+Sight = Literal["outside", "linked", "ignored", "seen"]
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
 
@@ -80,6 +81,18 @@ class Stage:
     def data_dependencies(self) -> list[Path]:
         """The absolute paths that dvc.yaml names as dependencies, but for parameters."""
         return [Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)]
+
+    def sight_of(self, path: Path) -> Sight:
+        """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
+        dependency, and leaves out what .dvcignore names."""
+        above = [dependency for dependency in self.data_dependencies() if path.is_relative_to(dependency)]
+        if not above:
+            return "outside"
+        dependency = max(above, key=lambda one: len(one.parts))
+        inside = path.relative_to(dependency).parents
+        if any((dependency / folder).is_symlink() for folder in inside if folder != Path()):
+            return "linked"
+        return "ignored" if self._repo.dvcignore.is_ignored_file(str(path)) else "seen"
 
     @contextmanager
     def recording(self) -> Iterator[None]:

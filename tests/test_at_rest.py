@@ -1,0 +1,91 @@
+"""What a stage makes counts only for parameters and shards that stayed as they were, and that DVC sees change."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import Project
+from tokenmill.build import Build, start
+from tokenmill.console import StageSummary
+from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.units import run_in_threads
+
+Change = Callable[[Project], object]
+
+
+def build_of(project: Project) -> Build:
+    return start(project.root / "params.yaml", "count", False, False, run_in_threads(1))
+
+
+def stage_that(change: Change, project: Project) -> Callable[[Build], StageSummary]:
+    def run(_build: Build) -> StageSummary:
+        counts = project.root / "data/counts"
+        counts.mkdir(parents=True)
+        (counts / "counts.parquet").touch()
+        change(project)
+        return StageSummary("count", "run")
+
+    return run
+
+
+@pytest.mark.parametrize("under_dvc", [False, True])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda project: project.set(count__pattern="o200k"), ParamsError),
+        (lambda project: project.write("c.jsonl", ["new"]), CorpusError),
+        (lambda project: project.write("a.jsonl", ["other"]), CorpusError),
+        (lambda project: (project.root / "data/raw/b.jsonl").unlink(), CorpusError),
+    ],
+)
+def test_a_stage_whose_inputs_change_fails_whoever_runs_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch, under_dvc: bool, change: Change, error: type[Exception]
+) -> None:
+    if under_dvc:
+        monkeypatch.setenv("DVC_STAGE", "count")
+    with pytest.raises(error, match="changed while"):
+        build_of(project).stage("count", stage_that(change, project))
+    assert not (project.root / "dvc.lock").exists()
+
+
+def test_parameters_that_changed_since_the_build_began_stop_it_before_a_stage(project: Project) -> None:
+    build = build_of(project)
+    project.set(train_vocab__vocab_size=270)
+    with pytest.raises(ParamsError, match="changed while the build ran"):
+        build.stage("count", stage_that(lambda _: None, project))
+
+
+def test_how_a_build_runs_may_change_meanwhile(project: Project) -> None:
+    build = build_of(project)
+    done = build.stage("count", stage_that(lambda project: project.set(run__workers=1), project))
+    assert [summary.action for summary in done] == ["run"]
+
+
+def test_a_shard_behind_a_linked_folder_is_refused_even_when_all_is_up_to_date(project: Project) -> None:
+    project.build()
+    outside = project.root.parent / "elsewhere"
+    outside.mkdir()
+    (project.root / "data/raw/a.jsonl").rename(outside / "c.jsonl")
+    (project.root / "data/raw/a.jsonl").symlink_to(outside / "c.jsonl")
+    project.build()  # a linked file is fine
+    (project.root / "data/raw/link").symlink_to(outside)
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "data/raw/link/c.jsonl" in done.stderr
+    assert "Link the files instead" in done.stderr
+
+
+def test_a_shard_that_dvc_ignores_is_refused(project: Project) -> None:
+    with (project.root / ".dvcignore").open("a", encoding="utf-8") as file:
+        file.write("data/raw/b.jsonl\n")
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert ".dvcignore leaves it out" in done.stderr
+
+
+def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> None:
+    project.set(run__engine="threads")
+    done = project.run("tokenmill", "build", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert done.returncode == 2
+    assert "no Prefect server answers at http://127.0.0.1:9/api" in done.stderr
+    assert "Traceback" not in done.stderr
