@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tokenmill.files import flush, partial_path, sha256_file, write_atomic
+from tokenmill.files import flush, partial_path, sha256_file
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 T = TypeVar("T")
@@ -65,8 +65,10 @@ class UnitStore:
         if any(found[name].sha256 != file.sha256 for name, file in kept.files.items()):
             return None
         if found != kept.files:  # the store was copied from elsewhere
-            with write_atomic(folder / _FACTS_FILE) as path:
-                path.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
+            partial = partial_path(self._root / key)  # not in the unit's folder: a killed build's would stay there
+            partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
+            flush(partial)
+            partial.replace(folder / _FACTS_FILE)
         os.utime(folder)  # when it was last used
         return folder, facts
 
