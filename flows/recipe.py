@@ -29,7 +29,13 @@ def _train_vocab(build: Build) -> StageSummary:
 
     params = build.params
     return train_vocab(
-        build.root, params.count.pattern, params.train_vocab, params.encode.end_of_document, build.workers
+        build.root,
+        params.source,
+        params.count.pattern,
+        params.train_vocab,
+        params.encode.end_of_document,
+        params.publish.license,
+        build.workers,
     )
 
 

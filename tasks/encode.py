@@ -12,8 +12,9 @@ import pyarrow as pa
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus import Shard, find_shards, read_batches
 from tokenmill.dataset import id_type, rows, schema, write_tokens
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.files import sha256_file, write_directory
+from tokenmill.golden import check_golden
 from tokenmill.layout import TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import InputShard, Manifest, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
@@ -32,7 +33,8 @@ def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> S
     shards = find_shards(root, source.glob)
     outputs = _output_names(shards)
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
-    end_id = None if params.end_of_document is None else tokenizer.special_tokens[params.end_of_document]
+    check_golden(root / TOKENIZER_DIRECTORY, tokenizer)
+    end_id = _end_id(tokenizer, params.end_of_document)
     with write_directory(root / TOKENS_DIRECTORY) as directory:
         with progress("encode", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
             do = partial(
@@ -102,6 +104,15 @@ def encode_unit(
         n_tokens=n_tokens,
         text_bytes=text_bytes,
         source=InputShard(name=unit.name, n_bytes=unit.n_bytes, sha256=sha256_file(unit.path)),
+    )
+
+
+def _end_id(tokenizer: Tokenizer, text: str | None) -> int | None:
+    if text is None or text in tokenizer.special_tokens:
+        return None if text is None else tokenizer.special_tokens[text]
+    raise ParamsError(
+        f"encode.end_of_document: found {text!r}; allowed: one of the tokenizer's special tokens "
+        f"{list(tokenizer.special_tokens)}, or null."
     )
 
 

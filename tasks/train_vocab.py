@@ -5,18 +5,30 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
+from tokenmill.cards import make_card, measure_training, write_card
 from tokenmill.console import StageSummary, progress, say
 from tokenmill.counts import read_counts
 from tokenmill.files import write_directory
+from tokenmill.golden import write_golden
+from tokenmill.golden_making import make_golden, sample_texts
 from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
-from tokenmill.params import TrainVocab
+from tokenmill.params import Source, TrainVocab
+from tokenmill.shards import find_shards
 from tokenmill.training import train_vocab as learn
 
 
 def train_vocab(
-    root: Path, pattern: str | None, params: TrainVocab, end_of_document: str | None, threads: int
+    root: Path,
+    source: Source,
+    pattern: str | None,
+    params: TrainVocab,
+    end_of_document: str | None,
+    license: str | None,
+    threads: int,
 ) -> StageSummary:
-    """Learns the vocabulary from data/counts and writes data/tokenizer.
+    """Learns the vocabulary from data/counts and writes data/tokenizer, with its golden vectors and its card.
+
+    The card is part of the stage's output, not of its publication: so a version is the very directory that was built.
 
     A corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
     Raises CountsError, ParamsError.
@@ -43,6 +55,12 @@ def train_vocab(
         )
     with write_directory(root / TOKENIZER_DIRECTORY) as directory:
         tokenizer.save(directory, end_of_document=end_of_document)
+        shards = find_shards(root, source.glob)
+        golden = make_golden(directory, tokenizer, sample_texts(shards, source))
+        write_golden(golden, directory)
+        write_card(
+            make_card(tokenizer, golden, license, measure_training(counts, tokenizer, params, shards)), directory
+        )
     if tokenizer.vocab_size < params.vocab_size:
         say(
             f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "

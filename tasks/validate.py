@@ -18,6 +18,7 @@ from tokenmill.counts import read_counts
 from tokenmill.dataset import id_type, read_tokens
 from tokenmill.errors import ValidationError
 from tokenmill.files import sha256_file, write_atomic
+from tokenmill.golden import check_golden
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
@@ -45,6 +46,7 @@ def validate(root: Path, source: Source, sample_documents: int, run_units: RunUn
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     shards = find_shards(root, source.glob)
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
+    golden_engines = check_golden(root / TOKENIZER_DIRECTORY, tokenizer)
     directory = root / TOKENS_DIRECTORY
     files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
     _check_manifest(manifest, shards, files, tokenizer)
@@ -53,7 +55,7 @@ def validate(root: Path, source: Source, sample_documents: int, run_units: RunUn
     with progress("validate", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
         do = partial(validate_unit, root=root, source=source, judge=judge, entries=entries, advance=advance)
         n_sampled = sum(run_units("validate", do, shards))
-    _write_report(root, manifest, tokenizer, n_sampled)
+    _write_report(root, manifest, tokenizer, n_sampled, golden_engines)
     return StageSummary(
         "validate",
         "run",
@@ -147,7 +149,9 @@ def _reference(directory: Path) -> Any:
     return reference
 
 
-def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sampled: int) -> None:
+def _write_report(
+    root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sampled: int, golden_engines: list[str]
+) -> None:
     counts = read_counts(root / COUNTS_FILE)
     report = {
         "documents": manifest.n_documents,
@@ -164,6 +168,7 @@ def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sample
             "documents_equal_after_decoding": manifest.n_documents,
             "documents_equal_to_tokenizers": n_sampled,
             "ids_in_range": manifest.n_tokens,
+            "golden_vectors_equal_in": ", ".join(golden_engines),
         },
     }
     with write_atomic(root / REPORT_FILE) as path:

@@ -61,7 +61,7 @@ def test_no_parameter_has_a_name_that_dvc_leaves_out_of_its_run_cache() -> None:
     assert not keys(params) & {"size", "nfiles"}
 
 
-def test_every_parameter_but_run_is_tracked() -> None:
+def test_every_parameter_but_run_and_refresh_is_tracked() -> None:
     params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
     tracked = {name for stage in STAGES.values() for name in stage["params"] if "." not in name}
-    assert tracked == set(params) - {"run"}
+    assert tracked == set(params) - {"run", "refresh"}

@@ -19,8 +19,6 @@ EXIT_TERMINATED = 143
 
 STAGES = ("count", "train-vocab", "encode", "validate")
 
-_READS_DATA = ("count", "encode", "validate")
-
 
 @dataclass(frozen=True)
 class Build:
@@ -121,8 +119,6 @@ def refuse_stale_core() -> None:
 
 def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: list[str]) -> None:
     """Raises ParamsError for a shard that DVC would not see change: one outside the stage's dependencies."""
-    if name not in _READS_DATA:
-        return
     dependencies = stage.data_dependencies()
     for shard in find_shards(root, globs):
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
@@ -130,5 +126,5 @@ def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: l
             folder = Path(shard.name).parent
             raise ParamsError(
                 f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
+                f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(STAGES)}."
             )

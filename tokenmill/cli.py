@@ -1,4 +1,4 @@
-"""The command line: tokenmill build."""
+"""The command line: tokenmill build, and the commands of cli_versions."""
 
 import argparse
 import dataclasses
@@ -11,9 +11,9 @@ from pathlib import Path
 from types import FrameType
 
 import tokenmill
+from tokenmill.cli_versions import add_commands, find_params
 from tokenmill.console import StageSummary, say, table
-from tokenmill.errors import ParamsError, TokenmillError
-from tokenmill.layout import PARAMS_FILE
+from tokenmill.errors import TokenmillError
 from tokenmill.versions import quiet_environment
 
 EXIT_USER_ERROR = 2
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        _build(asked.params, asked.only, asked.force)
+        code: int = asked.run(asked) or 0
     except TokenmillError as error:
         print(f"tokenmill: error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _Terminated:
         print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_TERMINATED
-    return 0
+    return code
 
 
 class _Terminated(BaseException):
@@ -58,12 +58,13 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _build(params: Path | None, only: str | None, force: bool) -> None:
+def _build(asked: argparse.Namespace) -> None:
     from flows.recipe import run_stages
     from tokenmill.build import settle_first, start, under_dvc
     from tokenmill.units import run_in_threads
 
-    build = start(params or _find_params(), only, force, run_in_threads(1))
+    only, force = asked.only, asked.force
+    build = start(asked.params or find_params(), only, force, run_in_threads(1))
     if under_dvc() or build.params.run.engine == "inline":
         summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
     else:
@@ -95,17 +96,6 @@ def _run_flow(root: Path, workers: int, only: str | None, force: bool) -> list[S
     return summaries
 
 
-def _find_params() -> Path:
-    """The params.yaml of this folder or the nearest one above it."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / PARAMS_FILE).is_file():
-            return folder / PARAMS_FILE
-    raise ParamsError(
-        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tokenmill", description="Builds a tokenizer and a token dataset from documents."
@@ -123,4 +113,6 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )
+    build.set_defaults(run=_build)
+    add_commands(commands)
     return parser

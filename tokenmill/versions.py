@@ -95,7 +95,7 @@ class Stage:
 @contextmanager
 def opened(root: Path, stage: str) -> Iterator[Stage]:
     """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block."""
-    with _repository(root) as repo:
+    with repository(root) as repo:
         yield Stage(repo, stage)
 
 
@@ -131,7 +131,7 @@ def _save_dependencies(stage: Any) -> None:
 
 
 @contextmanager
-def _repository(root: Path) -> Iterator[Any]:
+def repository(root: Path) -> Iterator[Any]:
     """DVC's repository at `root`; its errors as VersionsError with the innermost reason."""
     quiet_environment()
     from dvc.exceptions import DvcException, NotDvcRepoError

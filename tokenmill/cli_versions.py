@@ -1,0 +1,80 @@
+"""The commands that have to do with versions: publish, fetch."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from tokenmill.errors import ParamsError
+from tokenmill.layout import PARAMS_FILE
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the commands to the parser's."""
+    publish = commands.add_parser(
+        "publish",
+        help="give a version to the tokenizer or dataset that was built",
+        description="Checks the build, pushes its data to DVC's remote and registers the version with GTO (a git tag).",
+        epilog="example: tokenmill publish tokenizer@v1.2.0 --stage prod",
+    )
+    publish.add_argument("reference", metavar="NAME@VERSION", help="an artifact of dvc.yaml and its new version")
+    publish.add_argument("--stage", metavar="STAGE", help="assign the version to this stage of GTO, like prod")
+    publish.add_argument("--remote", metavar="NAME", help="DVC's remote (default: its own default)")
+    publish.add_argument("--sign", type=Path, metavar="KEY", help="sign the files with this private key (PEM, P-256)")
+    publish.set_defaults(run=_publish)
+    fetch = commands.add_parser(
+        "fetch",
+        help="bring a published version into a directory",
+        description="Brings the files of a version into a new directory and holds them against what was published.",
+        epilog="example: tokenmill fetch tokenizer@v1.2.0 --from git@example.org:team/tokenizers.git my-tokenizer",
+    )
+    fetch.add_argument(
+        "reference", metavar="NAME@VERSION", help="a version, or NAME@STAGE for the one assigned to a stage"
+    )
+    fetch.add_argument("directory", type=Path, metavar="DIR", help="a directory that is not there yet")
+    fetch.add_argument(
+        "--from", dest="repository", default=".", metavar="URL", help="a git repository (default: this one)"
+    )
+    fetch.add_argument(
+        "--verify", type=Path, metavar="PUBKEY", help="refuse files that the owner of this key did not sign"
+    )
+    fetch.set_defaults(run=_fetch)
+
+
+def _publish(asked: argparse.Namespace) -> None:
+    root = find_params().parent
+    if os.environ.get("PREFECT_API_URL"):
+        from flows import server
+
+        server.quiet_environment()
+        from flows.publish import publish as publish_flow
+
+        publish_flow(asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute()))
+        return
+    from tasks.publish import publish
+
+    publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
+
+
+def _fetch(asked: argparse.Namespace) -> None:
+    from tokenmill.files import write_atomic
+    from tokenmill.registry import fetch_version, find_version, parse_reference
+
+    version = find_version(asked.repository, parse_reference(asked.reference), Path.cwd())
+    signature = fetch_version(version, asked.directory, asked.verify)
+    if signature is not None:  # beside the directory: inside, it would be a file that was not signed
+        with write_atomic(asked.directory.with_name(f"{asked.directory.name}.sig")) as path:
+            path.write_text(signature, encoding="utf-8")
+    verified = f", signed by the key of {asked.verify}" if asked.verify else ""
+    print(f"{asked.directory}: {version}{verified}")
+
+
+def find_params() -> Path:
+    """The params.yaml of this folder or the nearest one above it."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / PARAMS_FILE).is_file():
+            return folder / PARAMS_FILE
+    raise ParamsError(
+        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
+    )
