@@ -18,16 +18,20 @@ def run_stages(build: Build) -> list[StageSummary]:
 
 
 def _count(build: Build) -> StageSummary:
-    from tasks.count import count
+    from tasks.count import count, count_nothing
 
     params = build.params
+    if params.tokenizer is not None:
+        return count_nothing(build.root)
     return count(build.root, params.source, params.count.pattern, build.memory_mb_max_unit, build.run_units)
 
 
 def _train_vocab(build: Build) -> StageSummary:
-    from tasks.train_vocab import train_vocab
+    from tasks.train_vocab import take_tokenizer, train_vocab
 
     params = build.params
+    if params.tokenizer is not None:
+        return take_tokenizer(build.root, params.tokenizer)
     return train_vocab(
         build.root,
         params.source,
@@ -42,7 +46,8 @@ def _train_vocab(build: Build) -> StageSummary:
 def _encode(build: Build) -> StageSummary:
     from tasks.encode import encode
 
-    return encode(build.root, build.params.source, build.params.encode, build.run_units)
+    params = build.params
+    return encode(build.root, params.source, params.tokenizer, params.encode, build.run_units)
 
 
 def _validate(build: Build) -> StageSummary:

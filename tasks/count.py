@@ -51,6 +51,12 @@ def count(root: Path, source: Source, pattern: str | None, memory_mb_max: int, r
     )
 
 
+def count_nothing(root: Path) -> StageSummary:
+    """Writes an empty table of counts: with a tokenizer that is taken, nothing is learned from counts."""
+    write_counts(merge([]), root / COUNTS_FILE)
+    return StageSummary("count", "not needed")
+
+
 def count_unit(
     unit: Shard, source: Source, pattern: str | None, memory_mb_max: int, parts: Path, advance: Advance
 ) -> tuple[Path, int, int]:

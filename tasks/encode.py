@@ -16,17 +16,20 @@ from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.files import sha256_file, write_directory
 from tokenmill.golden import check_golden
 from tokenmill.layout import TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.manifest import InputShard, Manifest, OutputShard, engine_version, write_manifest
+from tokenmill.manifest import InputShard, Manifest, Origin, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
+from tokenmill.params import Tokenizer as Asked
+from tokenmill.pins import Pin, pinned
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.units import RunUnits
 
 _RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
 
 
-def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> StageSummary:
+def encode(root: Path, source: Source, asked: Asked | None, params: Encode, run_units: RunUnits) -> StageSummary:
     """Encodes every shard into one Parquet file of data/tokens, and writes the manifest beside them.
 
+    `asked`: the tokenizer that is taken instead of being trained, if one is.
     The directory appears whole, when the last shard is done. Raises CorpusError, TokenizerError.
     """
     start_s = time.monotonic()
@@ -50,6 +53,7 @@ def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> S
         manifest = Manifest(
             engine=engine_version(),
             tokenizer_digest=tokenizer.digest,
+            tokenizer_origin=None if asked is None else _origin(pinned(root, asked)),
             params_digest=_digest(source, params),
             id_type=str(id_type(tokenizer.id_max)),
             id_max=tokenizer.id_max,
@@ -105,6 +109,10 @@ def encode_unit(
         text_bytes=text_bytes,
         source=InputShard(name=unit.name, n_bytes=unit.n_bytes, sha256=sha256_file(unit.path)),
     )
+
+
+def _origin(pin: Pin) -> Origin:
+    return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
 
 
 def _end_id(tokenizer: Tokenizer, text: str | None) -> int | None:

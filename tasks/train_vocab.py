@@ -1,4 +1,4 @@
-"""train-vocab: counts of pre-tokens → tokenizer."""
+"""train-vocab: counts of pre-tokens → tokenizer, or a published tokenizer taken in its place."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,10 @@ from tokenmill.golden import write_golden
 from tokenmill.golden_making import make_golden, sample_texts
 from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.params import Source, TrainVocab
+from tokenmill.params import Tokenizer as Asked
+from tokenmill.pins import pinned
 from tokenmill.shards import find_shards
+from tokenmill.taking import take_pinned
 from tokenmill.training import train_vocab as learn
 
 
@@ -74,3 +77,13 @@ def train_vocab(
         n_tokens=tokenizer.vocab_size,
         seconds=time.monotonic() - start_s,
     )
+
+
+def take_tokenizer(root: Path, asked: Asked) -> StageSummary:
+    """Brings the tokenizer that tokenmill.lock pins into data/tokenizer, in the place of training one.
+
+    Raises VersionsError when what is there now is another.
+    """
+    start_s = time.monotonic()
+    tokenizer = take_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
+    return StageSummary("train-vocab", "taken", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)

@@ -153,14 +153,16 @@ def _write_report(
     root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sampled: int, golden_engines: list[str]
 ) -> None:
     counts = read_counts(root / COUNTS_FILE)
+    counted = (
+        {"pretokens": pc.sum(counts["count"]).as_py(), "pretokens_distinct": counts.num_rows} if len(counts) else {}
+    )
     report = {
         "documents": manifest.n_documents,
         "tokens": manifest.n_tokens,
         "text_bytes": manifest.text_bytes,
         "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
         "shards": len(manifest.shards),
-        "pretokens": pc.sum(counts["count"]).as_py() or 0,
-        "pretokens_distinct": counts.num_rows,
+        **counted,
         "vocab_size": tokenizer.vocab_size,
         "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,

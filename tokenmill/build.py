@@ -79,6 +79,7 @@ def start(params_path: Path, only: str | None, force: bool, run_units: RunUnits)
             f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
             f"{build.workers} workers. Raise it, or lower run.workers."
         )
+    _pin_tokenizer(build)
     return build
 
 
@@ -103,6 +104,15 @@ def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
             return StageSummary(name, "frozen")
         case "stale":
             return StageSummary(name, "restored") if stage.restore() else None
+
+
+def _pin_tokenizer(build: Build) -> None:
+    """Sees to it that tokenmill.lock pins the tokenizer that is asked for; under `dvc repro`, which depends on it, it must."""
+    if build.params.tokenizer is not None:
+        from tokenmill.pins import pinned
+        from tokenmill.taking import pin_if_new
+
+        (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
 
 
 def under_dvc() -> bool:

@@ -1,4 +1,4 @@
-"""The commands that have to do with versions: publish, fetch."""
+"""The commands that have to do with versions: publish, fetch, pin."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import ParamsError
-from tokenmill.layout import PARAMS_FILE
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 
 
 def add_commands(commands: Any) -> None:
@@ -39,6 +39,12 @@ def add_commands(commands: Any) -> None:
         "--verify", type=Path, metavar="PUBKEY", help="refuse files that the owner of this key did not sign"
     )
     fetch.set_defaults(run=_fetch)
+    pin = commands.add_parser(
+        "pin",
+        help="look up anew which tokenizer params.yaml asks for",
+        description="Writes the digest of the tokenizer that params.yaml asks for, as it is now, into tokenmill.lock.",
+    )
+    pin.set_defaults(run=_pin)
 
 
 def _publish(asked: argparse.Namespace) -> None:
@@ -67,6 +73,20 @@ def _fetch(asked: argparse.Namespace) -> None:
             path.write_text(signature, encoding="utf-8")
     verified = f", signed by the key of {asked.verify}" if asked.verify else ""
     print(f"{asked.directory}: {version}{verified}")
+
+
+def _pin(_asked: argparse.Namespace) -> None:
+    from tokenmill.params import load_params
+    from tokenmill.pins import read_pin
+    from tokenmill.taking import pin_anew
+
+    path = find_params()
+    wanted = load_params(path).tokenizer
+    if wanted is None:
+        raise ParamsError(f"{path}: tokenizer: null, so there is none to pin; the README says what to put there.")
+    before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
+    was = "" if before is None else f" (was {before.version or before.asked.from_} {before.digest[:16]})"
+    print(f"{LOCK_FILE}: {now.version or wanted.from_} {now.digest[:16]}{was}")
 
 
 def find_params() -> Path:

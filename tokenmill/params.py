@@ -61,7 +61,7 @@ class TrainVocab(_Section):
 class Tokenizer(_Section):
     """A tokenizer that is taken instead of being trained: a published version, or a file or directory."""
 
-    from_: str = Field(alias="from", min_length=1)
+    from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
     version: str | None = Field(default=None, min_length=1)
     pattern: str | None = Field(default=None, min_length=1)

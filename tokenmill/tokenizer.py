@@ -59,13 +59,21 @@ class Tokenizer:
 
     @classmethod
     def load(
-        cls, path: str | Path, pattern: str | None = None, special_tokens: Mapping[str, int] | None = None
+        cls,
+        path: str | Path,
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+        repo: str | Path | None = None,
+        public_key: str | Path | None = None,
     ) -> "Tokenizer":
-        """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file.
+        """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file; with `repo`, a version.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
-        Raises TokenizerError, PatternError.
+        `repo`: the git repository (URL or path) in which `path` is a published version, like "tokenizer@v1.2.0", which is
+        fetched through DVC; `public_key`: who must have signed it. Raises TokenizerError, PatternError, VersionsError.
         """
+        if repo is not None:
+            return cls._from_version(str(path), str(repo), public_key)
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         content = _read(file)
@@ -83,6 +91,17 @@ class Tokenizer:
         steps = patterns.steps_of(pattern)
         ranks = tiktoken_file.read_ranks(content, str(file))
         return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file))
+
+    @classmethod
+    def _from_version(cls, reference: str, repo: str, public_key: str | Path | None) -> "Tokenizer":
+        from tempfile import TemporaryDirectory
+
+        from tokenmill.registry import fetch_version, find_version, parse_reference
+
+        version = find_version(repo, parse_reference(reference), Path.cwd())
+        with TemporaryDirectory(prefix="tokenmill-") as folder:
+            fetch_version(version, Path(folder) / "tokenizer", None if public_key is None else Path(public_key))
+            return cls.load(Path(folder) / "tokenizer")
 
     @classmethod
     def _from_json(cls, content: bytes, place: str) -> "Tokenizer":
