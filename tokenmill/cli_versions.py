@@ -1,12 +1,18 @@
-"""The commands that have to do with versions: publish, fetch, pin."""
+"""The commands that have to do with versions: publish, fetch, diff, pin."""
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import ParamsError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
+
+if TYPE_CHECKING:
+    from tokenmill.corpus import Batch
+
+EXIT_DIFFERENT = 1
 
 
 def add_commands(commands: Any) -> None:
@@ -39,6 +45,20 @@ def add_commands(commands: Any) -> None:
         "--verify", type=Path, metavar="PUBKEY", help="refuse files that the owner of this key did not sign"
     )
     fetch.set_defaults(run=_fetch)
+    diff = commands.add_parser(
+        "diff",
+        help="what two tokenizers do differently",
+        description="Compares two tokenizers, on documents if there is a corpus. Exit code: 0 equal ids, 1 other ids, 2 error.",
+        epilog="example: tokenmill diff tokenizer@v1.1.0 tokenizer@v1.2.0 --corpus 'data/raw/**/*'",
+    )
+    diff.add_argument("one", metavar="ONE", help="NAME@VERSION, or a path")
+    diff.add_argument("other", metavar="OTHER", help="the same")
+    diff.add_argument(
+        "--from", dest="repository", default=".", metavar="URL", help="the git repository of the versions"
+    )
+    diff.add_argument("--corpus", metavar="GLOB", help="documents to compare on, read as params.yaml says")
+    diff.add_argument("--json", action="store_true", help="print all of it as JSON")
+    diff.set_defaults(run=_diff)
     pin = commands.add_parser(
         "pin",
         help="look up anew which tokenizer params.yaml asks for",
@@ -73,6 +93,33 @@ def _fetch(asked: argparse.Namespace) -> None:
             path.write_text(signature, encoding="utf-8")
     verified = f", signed by the key of {asked.verify}" if asked.verify else ""
     print(f"{asked.directory}: {version}{verified}")
+
+
+def _diff(asked: argparse.Namespace) -> int:
+    import json
+
+    from tokenmill.compare import compare, text_of
+    from tokenmill.registry import is_reference
+    from tokenmill.tokenizer import Tokenizer
+
+    one, other = (
+        Tokenizer.load(name, repo=asked.repository if is_reference(name) and not Path(name).exists() else None)
+        for name in (asked.one, asked.other)
+    )
+    found = compare(one, other, _documents(asked.corpus) if asked.corpus else ())
+    print(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if asked.json else text_of(found))
+    return EXIT_DIFFERENT if found.ids_differ else 0
+
+
+def _documents(glob: str) -> Iterator[tuple[str, "Batch"]]:
+    """The documents that a glob matches, seen from this folder, with the folder each is in; read as params.yaml says."""
+    from tokenmill.corpus import find_shards, read_batches
+    from tokenmill.params import load_params
+
+    source = load_params(find_params()).source
+    for shard in find_shards(Path.cwd(), glob):
+        for batch in read_batches(shard, source.text_column, None, source.text_separator):
+            yield Path(shard.name).parent.as_posix(), batch
 
 
 def _pin(_asked: argparse.Namespace) -> None:

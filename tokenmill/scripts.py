@@ -12,6 +12,8 @@ SCRIPTS = (
 # fmt: on
 OTHER = "other"
 
+_BEGINNING_CHARACTERS = 2000
+
 # What RE2, Arrow's regex engine, counts. Digits, blanks and marks that all scripts share belong to none.
 _CHARACTERS = {script: rf"\p{{{script}}}" for script in SCRIPTS}
 _OTHER_LETTERS = rf"[^\P{{L}}\p{{Lm}}{''.join(_CHARACTERS.values())}]"
@@ -35,14 +37,20 @@ def characters_by_script(texts: pa.Array, counts: pa.Array | None = None) -> dic
     return {script: n_characters for script, n_characters in sorted(found.items()) if n_characters}
 
 
-def main_script(text: str) -> str:
-    """The script with the most characters in the text's beginning; "none" for a text without any.
+def main_scripts(texts: pa.Array) -> list[str]:
+    """For each text, the script with the most characters in its beginning; "none" for a text without any.
 
-    >>> main_script("Москва is a city, Россия"), main_script("12")
-    ('Cyrillic', 'none')
+    >>> main_scripts(pa.array(["Москва is a city, Россия", "12"]))
+    ['Cyrillic', 'none']
     """
-    found = characters_by_script(pa.array([text[:2000]], pa.large_string()))
-    return max(found, key=lambda script: found[script]) if found else "none"
+    beginnings = pc.utf8_slice_codeunits(texts, 0, _BEGINNING_CHARACTERS)
+    if pc.all(pc.string_is_ascii(beginnings)).as_py() is not False:
+        return ["Latin" if one else "none" for one in pc.match_substring_regex(beginnings, "[A-Za-z]").to_pylist()]
+    names = [*_CHARACTERS, OTHER]
+    columns = [
+        pc.count_substring_regex(beginnings, pattern).to_pylist() for pattern in (*_CHARACTERS.values(), _OTHER_LETTERS)
+    ]
+    return [names[found.index(max(found))] if any(found) else "none" for found in zip(*columns, strict=True)]
 
 
 def _total(texts: pa.Array, pattern: str, counts: pa.Array | None) -> int:
