@@ -1,11 +1,15 @@
 """A team's repositories for tests: a bare git repository, a DVC remote in a folder, and clones."""
 
+import contextlib
+import io
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import Project
+from tokenmill.cli import main
 
 IGNORED = "/data/counts\n/data/tokenizer\n/data/tokens\n/data/report\n/.tokenmill\n"
 
@@ -78,3 +82,24 @@ def copied(team: Team, folder: Path) -> Team:
     (copy.project.root / ".dvc/config.local").unlink(missing_ok=True)
     commit(copy.project, "Move")
     return copy
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def cli(project: Project, *arguments: str) -> Said:
+    """Runs `tokenmill` in this process, in the project's folder: a process of its own spends its time on imports."""
+    out, err = io.StringIO(), io.StringIO()
+    handler = signal.getsignal(signal.SIGTERM)
+    with contextlib.chdir(project.root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(arguments)
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+    return Said(code, out.getvalue(), err.getvalue())

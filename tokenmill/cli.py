@@ -1,4 +1,4 @@
-"""The command line: tokenmill build, and the commands of cli_versions."""
+"""The command line: tokenmill build, and the commands of cli_versions, cli_refresh."""
 
 import argparse
 import dataclasses
@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 import tokenmill
-from tokenmill.cli_versions import add_commands, find_params
+from tokenmill import cli_refresh, cli_versions
+from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
 from tokenmill.errors import TokenmillError
 from tokenmill.versions import quiet_environment
@@ -114,5 +115,6 @@ def _parser() -> argparse.ArgumentParser:
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )
     build.set_defaults(run=_build)
-    add_commands(commands)
+    cli_versions.add_commands(commands)
+    cli_refresh.add_commands(commands)
     return parser

@@ -45,6 +45,15 @@ def remote_of(root: Path) -> str | None:
     return names[0] if names else None
 
 
+def has_upstream(root: Path) -> bool:
+    """Whether the branch has one that `git push` pushes to."""
+    try:
+        git(root, "rev-parse", "--verify", "--quiet", "@{upstream}")
+    except VersionsError:
+        return False
+    return True
+
+
 def tags_of(root: Path, repository: str) -> dict[str, str]:
     """The commit of every tag of a repository: a folder, an URL, or the name of a remote of the folder `root`."""
     found: dict[str, str] = {}

@@ -147,6 +147,16 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     return said.get(SIGNATURE)
 
 
+def read_at(root: Path, revision: str, place: str) -> bytes | None:
+    """A file that DVC keeps, as it was at a revision of the project at `root`; None when that did not have it."""
+    commit = git.commit_of(root, revision)
+    if commit is None:
+        return None
+    with _opened(Version(str(root), place, revision, commit)) as files:
+        content: bytes | None = files.read_bytes(place) if files.exists(place) else None
+    return content
+
+
 def directory_md5(directory: Path) -> str:
     """DVC's hash of a directory: the md5 over the names and md5 of its files, with the suffix .dir."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())

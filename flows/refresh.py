@@ -1,0 +1,63 @@
+"""The refresh as a Prefect flow, which deployments run on a schedule."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.schedules import Cron
+
+from flows import server
+from flows.build import map_tasks, threads
+from flows.notify import notify
+from flows.recipe import run_stages
+from tasks.refresh import refresh as refresh_data
+from tokenmill.build import start
+from tokenmill.console import say
+from tokenmill.errors import ParamsError
+from tokenmill.layout import PARAMS_FILE, REFRESH_LOCK
+from tokenmill.locks import alone
+from tokenmill.params import load_params
+from tokenmill.units import n_workers
+
+
+def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
+    """Prefect calls it when a run failed or crashed."""
+    root = Path(flow_run.parameters.get("project", "."))
+    notify(
+        load_params(root / PARAMS_FILE).refresh.notify, f"tokenmill refresh {state.name.lower()}", str(state.message)
+    )
+
+
+@flow(
+    name="tokenmill-refresh",
+    flow_run_name="refresh",
+    task_runner=threads(n_workers(None)),
+    persist_result=False,
+    on_failure=[tell_of_failure],
+    on_crashed=[tell_of_failure],
+)
+def refresh(project: str = ".") -> str:
+    """Refreshes the project in the folder `project` (see tasks.refresh); what was done. A refresh at work is not disturbed."""
+    root = Path(project).absolute()
+    server.remember_embedded(root)
+    with alone(root / REFRESH_LOCK) as holder:
+        if holder is not None:
+            say(f"refresh: skipped: {holder} is at work")
+            return f"skipped: {holder} is at work"
+        build = start(root / PARAMS_FILE, None, False, map_tasks)
+        done = refresh_data(build, run_stages)
+    if done.past:
+        notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
+    say(f"refresh: {done}")
+    return str(done)
+
+
+def serve(project: str, cron: str, timezone: str) -> None:
+    """Runs the flow on a schedule, in this process's children, until it is ended. Raises ParamsError for a wrong schedule."""
+    try:
+        schedule = Cron(cron, timezone=timezone)
+    except ValueError as error:
+        raise ParamsError(f"--cron {cron!r}, --timezone {timezone!r}: {error}.") from None
+    refresh.serve(
+        name="served", schedule=schedule, limit=1, parameters={"project": project}, print_starting_message=False
+    )

@@ -1,0 +1,98 @@
+"""The commands of the schedule: refresh, serve."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from tokenmill.cli_versions import find_params
+from tokenmill.console import say
+from tokenmill.errors import TokenmillError
+from tokenmill.layout import REFRESH_LOCK
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the commands to the parser's."""
+    refresh = commands.add_parser(
+        "refresh",
+        help="bring new data, build, and publish the dataset's next version",
+        description="Updates imports, builds with the pinned tokenizer, measures drift, commits dvc.lock, and publishes the "
+        "dataset's next patch version when it changed. A refresh that finds one at work skips.",
+    )
+    refresh.set_defaults(run=_refresh)
+    serve = commands.add_parser(
+        "serve",
+        help="refresh on a schedule, in one process",
+        description="Runs `tokenmill refresh` on a schedule until Ctrl-C, with a Prefect server of its own on 127.0.0.1 unless "
+        "PREFECT_API_URL names one.",
+        epilog='example: tokenmill serve --cron "0 2 * * *" --timezone Europe/Berlin',
+    )
+    serve.add_argument("--cron", required=True, metavar="CRON", help="minute, hour, day of month, month, day of week")
+    serve.add_argument(
+        "--timezone", default="UTC", metavar="ZONE", help="of the schedule, like Europe/Berlin (default: UTC)"
+    )
+    serve.set_defaults(run=_serve)
+
+
+def _refresh(_asked: argparse.Namespace) -> None:
+    from tokenmill.params import load_params
+
+    path = find_params()
+    if load_params(path).run.engine == "inline":
+        _refresh_inline(path)
+        return
+    from flows import server
+
+    server.quiet_environment()
+    server.end_orphan(path.parent)
+    from flows.refresh import refresh
+
+    try:
+        refresh(str(path.parent))
+    finally:
+        server.settle(0)
+
+
+def _refresh_inline(path: Path) -> None:
+    """The same without Prefect, which is imported only to notify."""
+    from flows.recipe import run_stages
+    from tasks.refresh import refresh
+    from tokenmill.build import start
+    from tokenmill.locks import alone
+    from tokenmill.units import n_workers, run_in_threads
+
+    with alone(path.parent / REFRESH_LOCK) as holder:
+        if holder is not None:
+            say(f"refresh: skipped: {holder} is at work")
+            return
+        build = start(path, None, False, run_in_threads(n_workers(None)))
+        notified = build.params.refresh.notify
+        try:
+            done = refresh(build, run_stages)
+        except TokenmillError as error:
+            _notify(notified, "tokenmill refresh failed", str(error))
+            raise
+        if done.past:
+            _notify(notified, "tokenmill refresh: drift", "; ".join(done.past))
+    say(f"refresh: {done}")
+
+
+def _notify(block: str | None, subject: str, body: str) -> None:
+    if block is not None:
+        from flows import server
+
+        server.quiet_environment()
+        from flows.notify import notify
+
+        notify(block, subject, body)
+
+
+def _serve(asked: argparse.Namespace) -> None:
+    from flows import server
+
+    root = find_params().parent
+    server.quiet_environment()
+    with server.standing(None if "PREFECT_API_URL" in os.environ else root):
+        from flows.refresh import serve
+
+        serve(str(root), asked.cron, asked.timezone)
