@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from prefect.schedules import Cron
 
 from flows import server
 from flows.build import map_tasks, threads
@@ -13,7 +12,6 @@ from flows.recipe import run_stages
 from tasks.refresh import refresh as refresh_data
 from tokenmill.build import start
 from tokenmill.console import say
-from tokenmill.errors import ParamsError
 from tokenmill.layout import PARAMS_FILE, REFRESH_LOCK
 from tokenmill.locks import alone
 from tokenmill.params import load_params
@@ -50,14 +48,3 @@ def refresh(project: str = ".") -> str:
         notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
     say(f"refresh: {done}")
     return str(done)
-
-
-def serve(project: str, cron: str, timezone: str) -> None:
-    """Runs the flow on a schedule, in this process's children, until it is ended. Raises ParamsError for a wrong schedule."""
-    try:
-        schedule = Cron(cron, timezone=timezone)
-    except ValueError as error:
-        raise ParamsError(f"--cron {cron!r}, --timezone {timezone!r}: {error}.") from None
-    refresh.serve(
-        name="served", schedule=schedule, limit=1, parameters={"project": project}, print_starting_message=False
-    )

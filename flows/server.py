@@ -7,25 +7,19 @@ written yet (of 202 task runs, 24 to 57 were kept), so a build waits until its t
 import contextlib
 import json
 import os
-import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
 from tokenmill.console import say
-from tokenmill.errors import TokenmillError
 from tokenmill.files import write_atomic
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 _RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
 _LEAVE_S = 5.0
-_START_S_MAX = 120.0
 _PAGE_RUNS = 200  # what a server gives at once
 
 
@@ -35,48 +29,6 @@ def quiet_environment() -> None:
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("PREFECT_CLI_COLORS", "false")
-
-
-@contextlib.contextmanager
-def standing(root: Path | None) -> Iterator[None]:
-    """A server for as long as the block runs, with its scheduler, which the embedded one lacks; None: there is one already.
-
-    It listens on a free port of 127.0.0.1, and PREFECT_API_URL names it in this process and its children.
-    """
-    if root is None:
-        yield
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = root / SCRATCH_DIRECTORY / "prefect-server.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-    try:
-        _wait_for(process, f"http://127.0.0.1:{port}/api", log)
-        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        say(f"Prefect's server is on http://127.0.0.1:{port}; its log is {log}")
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(_LEAVE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-def _wait_for(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    import httpx
-
-    end_s = time.monotonic() + _START_S_MAX
-    while time.monotonic() < end_s and process.poll() is None:
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{url}/health", timeout=2).is_success:
-                return
-        time.sleep(0.2)
-    raise TokenmillError(f"Prefect's server did not start within {_START_S_MAX:.0f} s; {log} says why.")
 
 
 def remember_embedded(root: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DOCUMENTS, Project
+from tests.registry import cli
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.compare import compare, text_of
 from tokenmill.corpus import Batch, find_shards, read_batches
@@ -68,13 +69,13 @@ def test_a_token_that_no_document_has_makes_ids_differ(tmp_path: Path) -> None:
 def test_the_command_compares_directories(project: Project, as_json: bool) -> None:
     for name, size in (("one", 270), ("other", 272)):
         trained([text for texts in DOCUMENTS.values() for text in texts], size).save(project.root / name)
-    arguments = ["tokenmill", "diff", "one", "other", "--corpus", "data/raw/*"] + ["--json"] * as_json
-    done = project.run(*arguments)
+    arguments = ["diff", "one", "other", "--corpus", "data/raw/*"] + ["--json"] * as_json
+    done = cli(project, *arguments)
     assert done.returncode == 1, done.stderr
     if as_json:
         found = json.loads(done.stdout)
         assert found["ids_differ"] is True
         assert len(found["tokens_added"]) == 2
         assert sum(one["n_documents"] for one in found["yields"].values()) == 6
-    assert project.run("tokenmill", "diff", "one", "one").returncode == 0
-    assert project.run("tokenmill", "diff", "one", "none").returncode == 2
+    assert cli(project, "diff", "one", "one").returncode == 0
+    assert cli(project, "diff", "one", "none").returncode == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, Project, new_project
-from tests.registry import Team, commit, copied, make_team, run
+from tests.registry import Team, cli, commit, copied, make_team, run
 from tests.test_signing import keys
 from tokenmill.files import sha256_directory
 from tokenmill.signing import verify_directory
@@ -32,7 +32,7 @@ def team(built: Team, tmp_path: Path) -> Team:
 
 def publish(project: Project, *arguments: str) -> str:
     """Runs `tokenmill publish`, and expects it to end well."""
-    done = project.run("tokenmill", "publish", *arguments)
+    done = cli(project, "publish", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -40,7 +40,7 @@ def publish(project: Project, *arguments: str) -> str:
 def refused(project: Project, *arguments: str) -> str:
     """What `tokenmill publish` says when it refuses; it must set no tag."""
     before = tags(project.root)
-    done = project.run("tokenmill", "publish", *arguments)
+    done = cli(project, "publish", *arguments)
     assert done.returncode == 2, done.stderr
     assert tags(project.root) == before
     assert "Traceback" not in done.stderr
@@ -60,7 +60,7 @@ def test_a_version_is_published_here_and_taken_there(team: Team) -> None:
     assert [one["version"] for one in shown] == ["v1.0.0"]
     other = team.clone("other")
     for reference, folder in (("tokenizer@v1.0.0", "by-version"), ("tokenizer@prod", "by-stage")):
-        done = other.run("tokenmill", "fetch", reference, folder)
+        done = cli(other, "fetch", reference, folder)
         assert done.returncode == 0, done.stderr
         assert sha256_directory(other.root / folder) == sha256_directory(team.project.root / "data/tokenizer")
     got = other.run("dvc", "artifacts", "get", str(team.bare), "tokenizer", "--rev", "v1.0.0", "-o", "by-dvc")
@@ -166,7 +166,7 @@ def test_a_changed_file_in_the_remote_is_refused_by_who_takes_it(team: Team) -> 
     stored.chmod(0o644)
     stored.write_bytes(content.replace(b"the", b"teh"))
     other = team.clone("other")
-    done = other.run("tokenmill", "fetch", "tokenizer@v1.0.0", "got")
+    done = cli(other, "fetch", "tokenizer@v1.0.0", "got")
     assert done.returncode == 2
     assert "not those that were published" in done.stderr
     assert not (other.root / "got").exists()
@@ -176,16 +176,16 @@ def test_a_version_that_was_not_pushed_is_not_taken_in_part(team: Team) -> None:
     publish(team.project, "tokenizer@v1.0.0")
     shutil.rmtree(team.store)
     other = team.clone("other")
-    done = other.run("tokenmill", "fetch", "tokenizer@v1.0.0", "got")
+    done = cli(other, "fetch", "tokenizer@v1.0.0", "got")
     assert done.returncode == 2
     assert "tokenizer@v1.0.0" in done.stderr
     assert not (other.root / "got").exists()
-    assert "Versions of tokenizer: v1.0.0" in other.run("tokenmill", "fetch", "tokenizer@v3.0.0", "got").stderr
+    assert "Versions of tokenizer: v1.0.0" in cli(other, "fetch", "tokenizer@v3.0.0", "got").stderr
 
 
 def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     publish(team.project, "dataset@v0.1.0")
-    done = team.project.run("tokenmill", "fetch", "dataset@v0.1.0", "data/tokens")
+    done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
     assert done.returncode == 2
     assert "is there already" in done.stderr
 
@@ -204,8 +204,8 @@ def test_killed_at_any_moment_it_publishes_whole_or_not_and_goes_on(team: Team) 
         process.wait()
         if "tokenizer@v1.0.0" in tags(team.bare):
             other = team.clone(f"other-{tenths}")
-            assert other.run("tokenmill", "fetch", "tokenizer@v1.0.0", "got").returncode == 0
-    last = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", "--stage", "prod")
+            assert cli(other, "fetch", "tokenizer@v1.0.0", "got").returncode == 0
+    last = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod")
     assert last.returncode == 0 or "exists" in last.stderr
     assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
 
@@ -214,12 +214,12 @@ def test_a_signed_version_is_taken_only_as_it_was_signed(team: Team, tmp_path: P
     private, public = keys(tmp_path)
     publish(team.project, "tokenizer@v1.0.0", "--sign", str(private))
     other = team.clone("other")
-    done = other.run("tokenmill", "fetch", "tokenizer@v1.0.0", "got", "--verify", str(public))
+    done = cli(other, "fetch", "tokenizer@v1.0.0", "got", "--verify", str(public))
     assert done.returncode == 0, done.stderr
     verify_directory(other.root / "got", (other.root / "got.sig").read_text(encoding="utf-8"), public, "got")
     _private, wrong = keys(tmp_path)
-    assert other.run("tokenmill", "fetch", "tokenizer@v1.0.0", "no", "--verify", str(wrong)).returncode == 2
+    assert cli(other, "fetch", "tokenizer@v1.0.0", "no", "--verify", str(wrong)).returncode == 2
     publish(team.project, "dataset@v1.0.0")
-    done = other.run("tokenmill", "fetch", "dataset@v1.0.0", "no", "--from", str(team.bare), "--verify", str(public))
+    done = cli(other, "fetch", "dataset@v1.0.0", "no", "--from", str(team.bare), "--verify", str(public))
     assert "is not signed" in done.stderr
     assert not (other.root / "no").exists()

@@ -158,6 +158,7 @@ def test_an_import_is_updated_and_a_failed_update_leaves_the_data(team: Team, tm
     (producer.root / "docs.jsonl").write_text('{"id": "1", "text": "the mat"}\n', encoding="utf-8")
     release(push=False)
     shutil.rmtree(producer.root / ".dvc/cache")
+    (producer.root / "docs.jsonl").unlink()
     assert "`dvc update` failed" in refused(project)
     assert "the dog" in (project.root / "data/raw/docs.jsonl").read_text(encoding="utf-8")
     assert versions(team) == ["dataset@v0.1.0", "dataset@v0.1.1"]
@@ -179,43 +180,54 @@ class _Hook(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_served_refresh_fires_and_tells_a_webhook_of_drift(team: Team, tmp_path: Path) -> None:
-    """A real server and runner; the schedule fires at the next minute."""
+def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(team: Team, tmp_path: Path) -> None:
+    """Prefect's own block, kept in its database; the schedule fires at the next minute."""
     hook = HTTPServer(("127.0.0.1", 0), _Hook)
     threading.Thread(target=hook.serve_forever, daemon=True).start()
-    project = team.project
-    project.set(refresh__notify="custom-webhook/team", run__engine="threads", refresh__new_scripts_max=0.05)
+    project, home = team.project, str(tmp_path / "prefect")
+    block = (
+        "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Hook\n"
+        f"Hook(name='team', url='http://127.0.0.1:{hook.server_port}/', allow_private_urls=True,\n"
+        "     json_data={'subject': '{{subject}}', 'body': '{{body}}'}).save('team', overwrite=True)\n"
+    )
+    done = project.run(sys.executable, "-c", block, PREFECT_HOME=home)
+    assert done.returncode == 0, done.stderr
+    project.set(refresh__notify="custom-webhook/team", refresh__new_scripts_max=0.05)
     commit(project)
     project.write("new.jsonl", ["кот и пёс сидят на мельнице"])
     log = tmp_path / "serve.txt"
-    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PREFECT_HOME": home, "PYTHONPATH": str(REPOSITORY)}
     command = [str(Path(sys.executable).parent / "tokenmill"), "serve", "--cron", "* * * * *"]
     with log.open("w", encoding="utf-8") as file:
         served = subprocess.Popen(command, cwd=project.root, env=environment, stdout=file, stderr=file)
     try:
-        _until(lambda: "Prefect's server is on" in log.read_text(encoding="utf-8"), served, log)
-        url = next(word for word in log.read_text(encoding="utf-8").split() if word.startswith("http")).rstrip(";")
-        block = (
-            "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Hook\n"
-            f"Hook(name='team', url='http://127.0.0.1:{hook.server_port}/', allow_private_urls=True,\n"
-            "     json_data={'subject': '{{subject}}', 'body': '{{body}}'}).save('team', overwrite=True)\n"
-        )
-        done = project.run(
-            sys.executable, "-c", block, PREFECT_API_URL=f"{url}/api", PREFECT_HOME=str(tmp_path / "prefect")
-        )
-        assert done.returncode == 0, done.stderr
-        _until(lambda: bool(_Hook.received), served, log)
+        _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
     finally:
         served.terminate()
         served.wait(60)
         hook.shutdown()
-    assert "refresh failed" in _Hook.received[0]["subject"]
+    assert served.returncode == 143
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+    assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
     assert "Cyrillic" in _Hook.received[0]["body"]
     assert versions(team) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cron", "x"], "Expected five fields"),
+        (["--cron", "0 2 * * *", "--timezone", "Mars/Base"], "no such time zone"),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused(team: Team, arguments: list[str], words: str) -> None:
+    done = cli(team.project, "serve", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
 def _until(is_so: Any, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 200
     while not is_so():
         assert process.poll() is None, log.read_text(encoding="utf-8")
         assert time.monotonic() < deadline, log.read_text(encoding="utf-8")

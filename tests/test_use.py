@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import Project, new_project
-from tests.registry import Team, commit, copied, make_team, run
+from tests.registry import Said, Team, cli, commit, copied, make_team, run
 from tests.test_signing import keys
 from tokenmill import Tokenizer
 from tokenmill.errors import VersionsError
@@ -21,7 +21,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Team:
     folder = tmp_path_factory.mktemp("published")
     team = make_team(new_project.__wrapped__(folder)("project"))  # type: ignore[attr-defined]
     private, _public = keys(folder)
-    done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", "--stage", "prod", "--sign", str(private))
+    done = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod", "--sign", str(private))
     assert done.returncode == 0, done.stderr
     return team
 
@@ -62,24 +62,30 @@ def lock(project: Project) -> dict[str, Any]:
 
 
 def refused(project: Project) -> str:
-    done = project.run("tokenmill", "build")
+    done = cli(project, "build")
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
 
 
+def build(project: Project) -> Said:
+    done = cli(project, "build")
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def publish_another(team: Team, version: str, *arguments: str) -> None:
     """Trains, commits and publishes another tokenizer."""
     team.project.set(train_vocab__vocab_size=270)
-    team.project.build()
+    build(team.project)
     commit(team.project)
-    done = team.project.run("tokenmill", "publish", f"tokenizer@{version}", *arguments)
+    done = cli(team.project, "publish", f"tokenizer@{version}", *arguments)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
-    done = user.build()
+    done = build(user)
     assert user.actions(done) == {"count": "not needed", "train-vocab": "taken", "encode": "run", "validate": "run"}
     theirs, ours = team.project.root / "data/tokenizer", user.root / "data/tokenizer"
     assert sha256_directory(ours) == sha256_directory(theirs)
@@ -88,7 +94,7 @@ def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Pro
     origin = {"source": str(team.bare), "name": "tokenizer", "version": "v1.0.0", "commit": commit_of}
     assert manifest["tokenizer_origin"] == origin
     assert lock(user)["digest"] == manifest["tokenizer_digest"] == Tokenizer.load(theirs).digest
-    assert set(user.actions(user.build()).values()) == {"up to date"}
+    assert set(user.actions(build(user)).values()) == {"up to date"}
     assert "up to date" in user.run("dvc", "status").stdout
     user.write("new.jsonl", ["the new document"])
     repro = user.run("dvc", "repro")
@@ -98,26 +104,26 @@ def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Pro
 
 def test_a_stage_stays_at_the_pinned_version_until_it_is_pinned_anew(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "prod"})
-    user.build()
+    build(user)
     publish_another(team, "v1.1.0", "--stage", "prod")
-    assert set(user.actions(user.build()).values()) == {"up to date"}
+    assert set(user.actions(build(user)).values()) == {"up to date"}
     assert lock(user)["version"] == "v1.0.0"
-    done = user.run("tokenmill", "pin")
+    done = cli(user, "pin")
     assert done.returncode == 0, done.stderr
     assert "v1.1.0" in done.stdout
-    assert user.actions(user.build())["train-vocab"] == "taken"
+    assert user.actions(build(user))["train-vocab"] == "taken"
     assert Tokenizer.load(user.root / "data/tokenizer").vocab_size == 270
 
 
 def test_a_tag_that_was_moved_is_refused(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
-    user.build()
+    build(user)
     before = lock(user)["commit"]
     for tag in ("tokenizer@v1.0.0", "tokenizer#prod#1"):
         run(team.bare, "git", "tag", "-d", tag)
         run(team.project.root, "git", "tag", "-d", tag)
     publish_another(team, "v1.0.0")
-    done = user.run("tokenmill", "build", "--only", "train-vocab", "--force")
+    done = cli(user, "build", "--only", "train-vocab", "--force")
     assert done.returncode == 2
     assert "the tag was moved" in done.stderr
     assert before in done.stderr
@@ -125,7 +131,7 @@ def test_a_tag_that_was_moved_is_refused(team: Team, user: Project) -> None:
 
 def test_a_digest_that_is_not_the_pinned_one_fails_with_both(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
-    user.build()
+    build(user)
     pin = lock(user)
     path = user.root / "tokenmill.lock"
     path.write_text(path.read_text(encoding="utf-8").replace(pin["digest"], "0" * 64), encoding="utf-8")
@@ -151,7 +157,7 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
         {"from": str(published / "vocab.tiktoken"), "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}},
     ):
         take(user, **asked)
-        user.build()
+        build(user)
         taken = Tokenizer.load(user.root / "data/tokenizer")
         assert taken.encode("the cat — naïve 東京") == original.encode("the cat — naïve 東京")
         assert lock(user)["digest"] == taken.digest
@@ -159,9 +165,9 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
     file = user.root / "other.tiktoken"
     file.write_bytes((published / "vocab.tiktoken").read_bytes())
     take(user, **{"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
-    user.build()
+    build(user)
     file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:-1]) + b"\n")
-    done = user.run("tokenmill", "build", "--only", "train-vocab", "--force")
+    done = cli(user, "build", "--only", "train-vocab", "--force")
     assert done.returncode == 2
     assert "not the tokenizer that tokenmill.lock pins" in done.stderr
 

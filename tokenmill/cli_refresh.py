@@ -1,13 +1,18 @@
 """The commands of the schedule: refresh, serve."""
 
 import argparse
-import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tokenmill.cli_versions import find_params
 from tokenmill.console import say
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import ParamsError, TokenmillError
 from tokenmill.layout import REFRESH_LOCK
 
 
@@ -23,8 +28,7 @@ def add_commands(commands: Any) -> None:
     serve = commands.add_parser(
         "serve",
         help="refresh on a schedule, in one process",
-        description="Runs `tokenmill refresh` on a schedule until Ctrl-C, with a Prefect server of its own on 127.0.0.1 unless "
-        "PREFECT_API_URL names one.",
+        description="Runs `tokenmill refresh` on a schedule until Ctrl-C; it needs no server, work pool or worker.",
         epilog='example: tokenmill serve --cron "0 2 * * *" --timezone Europe/Berlin',
     )
     serve.add_argument("--cron", required=True, metavar="CRON", help="minute, hour, day of month, month, day of week")
@@ -88,11 +92,29 @@ def _notify(block: str | None, subject: str, body: str) -> None:
 
 
 def _serve(asked: argparse.Namespace) -> None:
-    from flows import server
-
+    """Each run is a process of its own, so what one leaves behind or runs into does not reach the next."""
     root = find_params().parent
-    server.quiet_environment()
-    with server.standing(None if "PREFECT_API_URL" in os.environ else root):
-        from flows.refresh import serve
+    times = _times(asked.cron, asked.timezone)
+    for at in times:
+        if (wait_s := (at - datetime.now(at.tzinfo)).total_seconds()) < 0:
+            continue  # the run before took longer than until then
+        say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
+        time.sleep(wait_s)
+        done = subprocess.run([sys.executable, "-m", "tokenmill", "refresh"], cwd=root, check=False)
+        say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if done.returncode == 0 else 'failed'}")
 
-        serve(str(root), asked.cron, asked.timezone)
+
+def _times(cron: str, zone: str) -> Iterator[datetime]:
+    """The times of a schedule from now on; at a change of the clock none is missed or comes twice. Raises ParamsError."""
+    from cronsim import CronSim, CronSimError
+
+    try:
+        return iter(CronSim(cron, datetime.now(ZoneInfo(zone))))
+    except CronSimError as error:
+        raise ParamsError(
+            f"--cron {cron!r}: {error}. Expected five fields, like 0 2 * * * for every night at two."
+        ) from None
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ParamsError(
+            f"--timezone {zone!r}: there is no such time zone; expected one like Europe/Berlin."
+        ) from None
