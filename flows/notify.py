@@ -13,5 +13,5 @@ def notify(block: str | None, subject: str, body: str) -> None:
         return
     try:
         Block.load(block).notify(body, subject)  # type: ignore[union-attr]
-    except (ValueError, PrefectException, httpx.HTTPError, OSError) as error:
+    except (ValueError, RuntimeError, PrefectException, httpx.HTTPError, OSError) as error:  # RuntimeError: no server
         say(f"notification {block}: could not be sent: {error}")

@@ -88,7 +88,7 @@ def bring(root: Path) -> None:
             if stage.is_import:
                 try:
                     repo.update([stage.path])
-                except DvcException as error:
+                except (DvcException, OSError) as error:
                     repo.checkout([stage.path], force=True)  # an update that fails has deleted the old data by then
                     raise VersionsError(
                         f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."

@@ -190,7 +190,9 @@ def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(team: T
         f"Hook(name='team', url='http://127.0.0.1:{hook.server_port}/', allow_private_urls=True,\n"
         "     json_data={'subject': '{{subject}}', 'body': '{{body}}'}).save('team', overwrite=True)\n"
     )
-    done = project.run(sys.executable, "-c", block, PREFECT_HOME=home)
+    done = project.run(
+        sys.executable, "-c", block, PREFECT_HOME=home, PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120"
+    )
     assert done.returncode == 0, done.stderr
     project.set(refresh__notify="custom-webhook/team", refresh__new_scripts_max=0.05)
     commit(project)
