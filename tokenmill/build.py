@@ -25,8 +25,6 @@ EXIT_TERMINATED = 143
 
 STAGES = ("count", "train-vocab", "encode", "validate")
 
-_READS_DATA = ("count", "encode", "validate")
-
 
 @dataclass(frozen=True)
 class Build:
@@ -104,6 +102,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
             f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
             f"{build.workers} workers. Raise it, or lower run.workers."
         )
+    _pin_tokenizer(build)
     return build
 
 
@@ -149,6 +148,15 @@ def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummar
     return replace(run(build), peak_mb=peak_mb())
 
 
+def _pin_tokenizer(build: Build) -> None:
+    """Sees to it that tokenmill.lock pins the tokenizer that is asked for; under `dvc repro`, which depends on it, it must."""
+    if build.params.tokenizer is not None:
+        from tokenmill.pins import pinned
+        from tokenmill.taking import pin_if_new
+
+        (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
+
+
 def under_dvc() -> bool:
     """Whether `dvc repro` started this process for one stage; then DVC decides, locks and records."""
     return "DVC_STAGE" in os.environ
@@ -163,8 +171,6 @@ def refuse_stale_core() -> None:
 
 def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: list[str]) -> None:
     """Raises ParamsError for a shard that DVC would not see change: one outside the stage's dependencies."""
-    if name not in _READS_DATA:
-        return
     dependencies = stage.data_dependencies()
     for shard in find_shards(root, globs):
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
@@ -172,5 +178,5 @@ def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: l
             folder = Path(shard.name).parent
             raise ParamsError(
                 f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
+                f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(STAGES)}."
             )
