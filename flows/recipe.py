@@ -18,22 +18,27 @@ def run_stages(build: Build) -> list[StageSummary]:
 
 
 def _count(build: Build) -> StageSummary:
-    from tasks.count import count
+    from tasks.count import count, count_nothing
 
     params = build.params
+    if params.tokenizer is not None:
+        return count_nothing(build.root)
     return count(params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.workshop)
 
 
 def _train_vocab(build: Build) -> StageSummary:
-    from tasks.train_vocab import train_vocab
+    from tasks.train_vocab import take_tokenizer, train_vocab
 
     params = build.params
+    if params.tokenizer is not None:
+        return take_tokenizer(build.root, params.tokenizer)
     return train_vocab(
         build.root,
         params.source,
         params.count.pattern,
         params.train_vocab,
         params.encode.end_of_document,
+        params.publish.license,
         build.workers,
         params.run.checkpoint_every,
     )
@@ -42,7 +47,8 @@ def _train_vocab(build: Build) -> StageSummary:
 def _encode(build: Build) -> StageSummary:
     from tasks.encode import encode
 
-    return encode(build.params.source, build.params.encode, build.workshop)
+    params = build.params
+    return encode(params.source, params.tokenizer, params.encode, build.workshop)
 
 
 def _validate(build: Build) -> StageSummary:

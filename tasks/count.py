@@ -13,7 +13,7 @@ import msgspec
 
 from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
-from tokenmill.counts import Counter, write_batches
+from tokenmill.counts import Counter, merge, write_batches, write_counts
 from tokenmill.cutting import Unit
 from tokenmill.errors import ParamsError, PatternError
 from tokenmill.files import write_atomic, write_directory
@@ -116,6 +116,13 @@ def count(
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )
+
+
+def count_nothing(root: Path) -> StageSummary:
+    """Writes an empty table of counts: with a tokenizer that is taken, nothing is learned from counts."""
+    with write_directory((root / COUNTS_FILE).parent) as directory:
+        write_counts(merge([]), directory / Path(COUNTS_FILE).name)
+    return StageSummary("count", "not needed")
 
 
 def count_unit(

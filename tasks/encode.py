@@ -13,11 +13,15 @@ from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
 from tokenmill.cutting import Unit
 from tokenmill.dataset import id_type, rows, schema, write_tokens
+from tokenmill.errors import ParamsError
 from tokenmill.files import sha256_file, write_directory
+from tokenmill.golden import check_golden
 from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.links import link
-from tokenmill.manifest import InputRows, InputShard, Manifest, OutputShard, engine_version, write_manifest
+from tokenmill.manifest import InputRows, InputShard, Manifest, Origin, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
+from tokenmill.params import Tokenizer as Asked
+from tokenmill.pins import Pin, pinned
 from tokenmill.quarantine import (
     Documents,
     LeftOut,
@@ -49,17 +53,19 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     text_bytes: int
 
 
-def encode(source: Source, params: Encode, workshop: Workshop) -> StageSummary:
+def encode(source: Source, asked: Asked | None, params: Encode, workshop: Workshop) -> StageSummary:
     """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
     are let through, go to data/quarantine.
 
-    The directory appears whole, when the last unit is done. Raises CorpusError, TokenizerError, UnitsError.
+    `asked`: the tokenizer that is taken instead of being trained, if one is.
+    The directory appears whole, when the last unit is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
     corpus = workshop.corpus(source)
     units = corpus.units
     tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
-    end_id = None if params.end_of_document is None else tokenizer.special_tokens[params.end_of_document]
+    check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
+    end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
         do = partial(encode_unit, source=source, tokenizer=tokenizer, end_id=end_id, advance=advance)
@@ -70,6 +76,7 @@ def encode(source: Source, params: Encode, workshop: Workshop) -> StageSummary:
     manifest = Manifest(
         engine=engine_version(),
         tokenizer_digest=tokenizer.digest,
+        tokenizer_origin=None if asked is None else _origin(pinned(workshop.root, asked)),
         params_digest=_digest(source, params),
         id_type=str(id_type(tokenizer.id_max)),
         id_max=tokenizer.id_max,
@@ -192,6 +199,19 @@ def _output_shard(unit: Unit, facts: EncodeFacts) -> OutputShard:
             )
             for piece, n_documents, n_bad in zip(unit.pieces, facts.piece_documents, facts.piece_bad, strict=True)
         ],
+    )
+
+
+def _origin(pin: Pin) -> Origin:
+    return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
+
+
+def _end_id(tokenizer: Tokenizer, text: str | None) -> int | None:
+    if text is None or text in tokenizer.special_tokens:
+        return None if text is None else tokenizer.special_tokens[text]
+    raise ParamsError(
+        f"encode.end_of_document: found {text!r}; allowed: one of the tokenizer's special tokens "
+        f"{list(tokenizer.special_tokens)}, or null."
     )
 
 

@@ -1,4 +1,4 @@
-"""train-vocab: counts of pre-tokens → tokenizer."""
+"""train-vocab: counts of pre-tokens → tokenizer, or a published tokenizer taken in its place."""
 
 import json
 import time
@@ -8,15 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.cards import make_card, measure_training, write_card
 from tokenmill.checkpoint import Checkpoint
 from tokenmill.console import StageSummary, progress, say
 from tokenmill.corpus import find_shards, read_batches
 from tokenmill.counts import read_counts
 from tokenmill.errors import ParamsError
 from tokenmill.files import write_atomic, write_directory
+from tokenmill.golden import write_golden
+from tokenmill.golden_making import make_golden, sample_texts
 from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.params import Extend, Source, TrainVocab
+from tokenmill.params import Tokenizer as Asked
 from tokenmill.patterns import steps_of
+from tokenmill.pins import pinned
+from tokenmill.taking import take_pinned
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.training import Goal, Learned, changed_documents, extend, learn
 
@@ -27,10 +33,13 @@ def train_vocab(
     pattern: str | None,
     params: TrainVocab,
     end_of_document: str | None,
+    license: str | None,
     threads: int,
     checkpoint_every: int | None,
 ) -> StageSummary:
-    """Learns the vocabulary from data/counts and writes data/tokenizer.
+    """Learns the vocabulary from data/counts and writes data/tokenizer, with its golden vectors and its card.
+
+    The card is part of the stage's output, not of its publication: so a version is the very directory that was built.
 
     A corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
     Raises CountsError, ParamsError, TokenizerError, CorpusError.
@@ -64,6 +73,12 @@ def train_vocab(
             smaller.save(directory / str(size), end_of_document=end_of_document)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        shards = find_shards(root, source.glob)
+        golden = make_golden(directory, tokenizer, sample_texts(shards, source))
+        write_golden(golden, directory)
+        write_card(
+            make_card(tokenizer, golden, license, measure_training(counts, tokenizer, params, shards)), directory
+        )
     if tokenizer.vocab_size < params.vocab_size:
         say(
             f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "
@@ -76,6 +91,16 @@ def train_vocab(
         n_tokens=tokenizer.vocab_size,
         seconds=time.monotonic() - start_s,
     )
+
+
+def take_tokenizer(root: Path, asked: Asked) -> StageSummary:
+    """Brings the tokenizer that tokenmill.lock pins into data/tokenizer, in the place of training one.
+
+    Raises VersionsError when what is there now is another.
+    """
+    start_s = time.monotonic()
+    tokenizer = take_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
+    return StageSummary("train-vocab", "taken", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
 
 
 def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:

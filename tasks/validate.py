@@ -21,6 +21,7 @@ from tokenmill.cutting import Corpus, Unit
 from tokenmill.dataset import id_type, read_tokens
 from tokenmill.errors import DamagedError, ValidationError
 from tokenmill.files import sha256_file, write_atomic
+from tokenmill.golden import check_golden
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import InputRows, Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
@@ -62,6 +63,7 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
     manifest = read_manifest(directory)
     corpus = workshop.corpus(source)
     tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
+    golden_engines = check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
     files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
     _check_manifest(manifest, corpus, files, tokenizer)
     entries = {shard.name: shard for shard in manifest.shards}
@@ -75,7 +77,7 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
         done = workshop.finish("validate", do, corpus.units, keys, ValidateFacts)
     for unit, (_, facts) in zip(corpus.units, done, strict=True):
         _check_sums(unit, facts, entries[unit.output])
-    _write_report(workshop.root, manifest, tokenizer, sum(facts.n_sampled for _, facts in done))
+    _write_report(workshop.root, manifest, tokenizer, sum(facts.n_sampled for _, facts in done), golden_engines)
     return StageSummary(
         "validate",
         "run",
@@ -262,8 +264,13 @@ def _reference(directory: Path) -> Any:
     return reference
 
 
-def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sampled: int) -> None:
+def _write_report(
+    root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sampled: int, golden_engines: list[str]
+) -> None:
     counts = read_counts(root / COUNTS_FILE)
+    counted = (
+        {"pretokens": pc.sum(counts["count"]).as_py(), "pretokens_distinct": counts.num_rows} if len(counts) else {}
+    )
     report = {
         "documents": manifest.n_documents,
         "tokens": manifest.n_tokens,
@@ -273,8 +280,7 @@ def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sample
         "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
         "shards": len(manifest.inputs),
         "files": len(manifest.shards),
-        "pretokens": pc.sum(counts["count"]).as_py() or 0,
-        "pretokens_distinct": counts.num_rows,
+        **counted,
         "vocab_size": tokenizer.vocab_size,
         "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,
@@ -282,6 +288,7 @@ def _write_report(root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sample
             "documents_equal_after_decoding": manifest.n_documents,
             "documents_equal_to_tokenizers": n_sampled,
             "ids_in_range": manifest.n_tokens,
+            "golden_vectors_equal_in": ", ".join(golden_engines),
         },
     }
     with write_atomic(root / REPORT_FILE) as path:

@@ -73,7 +73,7 @@ class Project:
         assert done.returncode == 0, done.stderr
         return done
 
-    def actions(self, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    def actions(self, done: Any) -> dict[str, str]:
         """What the table at the end says was done with each stage."""
         lines = [line.split() for line in done.stdout.splitlines()[1:]]
         return {line[0]: " ".join(line[8:]) for line in lines}

@@ -25,8 +25,6 @@ EXIT_TERMINATED = 143
 
 STAGES = ("count", "train-vocab", "encode", "validate")
 
-_READS_DATA = ("count", "encode", "validate")
-
 
 @dataclass(frozen=True)
 class Build:
@@ -105,7 +103,7 @@ class Build:
                 f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
                 "build` again."
             )
-        shards = find_shards(self.root, self.params.source.glob) if name in _READS_DATA else []
+        shards = find_shards(self.root, self.params.source.glob)
         return [
             (shard.name, found.st_size, found.st_mtime_ns, found.st_ino)
             for shard in shards
@@ -131,6 +129,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
             f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
             f"{build.workers} workers. Raise it, or lower run.workers."
         )
+    _pin_tokenizer(build)
     return build
 
 
@@ -177,6 +176,15 @@ def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummar
     return replace(run(build), peak_mb=peak_mb())
 
 
+def _pin_tokenizer(build: Build) -> None:
+    """Sees to it that tokenmill.lock pins the tokenizer that is asked for; under `dvc repro`, which depends on it, it must."""
+    if build.params.tokenizer is not None:
+        from tokenmill.pins import pinned
+        from tokenmill.taking import pin_if_new
+
+        (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
+
+
 def under_dvc() -> bool:
     """Whether `dvc repro` started this process for one stage; then DVC decides, locks and records."""
     return "DVC_STAGE" in os.environ
@@ -191,8 +199,6 @@ def refuse_stale_core() -> None:
 
 def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: list[str]) -> None:
     """Raises ParamsError for a shard that DVC would not see change."""
-    if name not in _READS_DATA:
-        return
     for shard in find_shards(root, globs):
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
         match stage.sight_of(path):
@@ -200,7 +206,7 @@ def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: l
                 folder = Path(shard.name).parent
                 raise ParamsError(
                     f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                    f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(_READS_DATA)}."
+                    f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(STAGES)}."
                 )
             case "linked":
                 raise ParamsError(

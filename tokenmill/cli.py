@@ -1,4 +1,4 @@
-"""The command line: tokenmill build."""
+"""The command line: tokenmill build, and the commands of cli_versions, cli_refresh."""
 
 import argparse
 import dataclasses
@@ -12,10 +12,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import tokenmill
+from tokenmill import cli_refresh, cli_versions
+from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
-from tokenmill.errors import ParamsError, TokenmillError
+from tokenmill.errors import TokenmillError
 from tokenmill.files import write_atomic
-from tokenmill.layout import LAST_BUILD_FILE, PARAMS_FILE
+from tokenmill.layout import LAST_BUILD_FILE
 from tokenmill.versions import quiet_environment
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        _build(asked)
+        code: int = asked.run(asked) or 0
     except TokenmillError as error:
         print(f"tokenmill: error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _Terminated:
         print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_TERMINATED
-    return 0
+    return code
 
 
 class _Terminated(BaseException):
@@ -68,7 +70,7 @@ def _build(asked: argparse.Namespace) -> None:
     from tokenmill.build import alone, start, under_dvc
     from tokenmill.units import run_in_threads
 
-    asked_for = (asked.params or _find_params(), asked.only, asked.force, asked.rehash, run_in_threads(1))
+    asked_for = (asked.params or find_params(), asked.only, asked.force, asked.rehash, run_in_threads(1))
     build = start(*asked_for)
     with alone(build.root, asked.wait):
         if asked.wait:
@@ -117,19 +119,6 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
     return settled + summaries[len(settled) :]
 
 
-def _find_params() -> Path:
-    """The params.yaml of this folder or the nearest one above it."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / PARAMS_FILE).is_file():
-            return folder / PARAMS_FILE
-        if (folder / ".git").exists():  # what is above belongs to others
-            break
-    raise ParamsError(
-        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tokenmill", description="Builds a tokenizer and a token dataset from documents."
@@ -151,4 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )
+    build.set_defaults(run=_build)
+    cli_versions.add_commands(commands)
+    cli_refresh.add_commands(commands)
     return parser

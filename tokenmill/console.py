@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Advance = Callable[[float], None]
-Action = Literal["run", "up to date", "restored", "frozen"]
+Action = Literal["run", "up to date", "restored", "frozen", "taken", "not needed"]
 
 _PLAIN_EVERY_S = 30.0
 

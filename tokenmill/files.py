@@ -78,6 +78,19 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def md5_file(path: Path) -> str:
+    """The md5 of a file's bytes, in hex: DVC's name for it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def sha256_directory(directory: Path) -> str:
+    """The sha256, in hex, over the names and the sha256 of all files of a directory, as `sha256sum` lists them."""
+    files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
+    lines = "".join(f"{sha256_file(files[name])}  {name}\n" for name in sorted(files))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
 def flush(path: Path) -> None:
     """Returns when the file or directory is on disk, as far as the system can tell."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,6 +1,7 @@
 """Where a project has its parameters and a build leaves what it makes, seen from the project's folder."""
 
 PARAMS_FILE = "params.yaml"
+LOCK_FILE = "tokenmill.lock"
 COUNTS_FILE = "data/counts/counts.parquet"
 COUNTS_REPORT_FILE = "data/counts/report.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"

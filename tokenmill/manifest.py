@@ -47,12 +47,22 @@ class OutputShard(_Record):
     rows: list[InputRows]
 
 
+class Origin(_Record):
+    """Where a tokenizer that was not trained here was taken from; `version` and `commit` are null for a file."""
+
+    source: str
+    name: str | None
+    version: str | None
+    commit: str | None
+
+
 class Manifest(_Record):
     """What ties a token dataset together (all digests are sha256 in hex)."""
 
     format_version: int = Field(default=2)
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
     tokenizer_digest: str
+    tokenizer_origin: Origin | None = Field(default=None, description="null for a tokenizer that was trained here")
     params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
     id_type: str = Field(description="uint16 or uint32")
     id_max: int = Field(description="largest id of the tokenizer")

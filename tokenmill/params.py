@@ -2,7 +2,7 @@
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -114,6 +114,42 @@ class TrainVocab(_Section):
         return self
 
 
+class Tokenizer(_Section):
+    """A tokenizer that is taken instead of being trained: a published version, or a file or directory."""
+
+    from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
+    name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
+    version: str | None = Field(default=None, min_length=1)
+    pattern: str | None = Field(default=None, min_length=1)
+    special_tokens: dict[str, int] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Tokenizer":
+        if (self.name is None) != (self.version is None):
+            raise ValueError(
+                "name and version: found one of them; allowed: both (a published version), or neither (a file)"
+            )
+        if self.name is not None and (self.pattern is not None or self.special_tokens is not None):
+            raise ValueError("pattern and special_tokens: go with a .tiktoken file; a published version has its own")
+        return self
+
+
+class Publish(_Section):
+    """What the card of a tokenizer says that no file knows."""
+
+    license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+
+
+class Refresh(_Section):
+    """How a scheduled build looks at new documents."""
+
+    drift_max: float = Field(gt=0, allow_inf_nan=False)
+    new_scripts_max: float = Field(ge=0, le=1)
+    on_drift: Literal["fail", "candidate"]
+    publish: str | None = Field(min_length=1)
+    notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
+
+
 class Encode(_Section):
     """What the token dataset looks like."""
 
@@ -144,14 +180,17 @@ class Params(_Section):
     source: Source
     count: Count
     train_vocab: TrainVocab
+    tokenizer: Tokenizer | None
     encode: Encode
     validate_: Validate = Field(alias="validate")
+    publish: Publish
+    refresh: Refresh
     run: Run
 
     @model_validator(mode="after")
     def _end_of_document_is_special(self) -> "Params":
         end = self.encode.end_of_document
-        if end is not None and end not in self.train_vocab.special_tokens:
+        if self.tokenizer is None and end is not None and end not in self.train_vocab.special_tokens:
             raise ValueError(
                 f"encode.end_of_document: found {end!r}; "
                 f"allowed: one of train_vocab.special_tokens {self.train_vocab.special_tokens}, or null"
@@ -217,6 +256,8 @@ def _section_of(location: tuple[str | int, ...]) -> type[BaseModel]:
         return Params
     by_name = {field.alias or name: field.annotation for name, field in Params.model_fields.items()}
     section = by_name[str(location[0])]
+    if not isinstance(section, type):  # Tokenizer | None
+        section = next(one for one in get_args(section) if one is not type(None))
     assert isinstance(section, type) and issubclass(section, BaseModel)
     return section
 

@@ -13,6 +13,7 @@ from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.files import write_atomic
 from tokenmill.params import Source
+from tokenmill.shards import Shard
 
 T = TypeVar("T")
 
@@ -68,6 +69,17 @@ def sifted(
                 raise
             name = unit.pieces[reading.piece].shard.name
             lost[reading.piece] = Left(reading.piece, None, None, str(error).removeprefix(f"{name}: "), None)
+
+
+def good_batches(shard: Shard, source: Source) -> Iterator[Batch]:
+    """The shard's good documents, for a look at them: what `source` lets be left out is passed over, from where a shard is
+    damaged on. Raises CorpusError for what is not to be left out."""
+    on_bad = (lambda _bad: None) if source.on_bad_document == "quarantine" else None
+    try:
+        yield from read_batches(shard, source.text_column, source.id_column, source.text_separator, on_bad=on_bad)
+    except DamagedError:
+        if source.on_bad_shard == "fail":
+            raise
 
 
 class _Reading:

@@ -10,7 +10,7 @@ from tokenmill.errors import CorpusError
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
 
-_LEFT_OUT = (".partial", ".tmp")  # what writers call a file that is not whole yet
+_LEFT_OUT = (".partial", ".tmp", ".dvc")  # files that are not whole yet, and those that DVC puts beside data
 _N_NAMES_SHOWN = 5
 
 
@@ -38,7 +38,7 @@ class Part:
 def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
     """The files that the globs match, each once, sorted by name.
 
-    `**` stands for any depth of folders. Hidden files and names that end with .partial or .tmp are left out. Raises
+    `**` stands for any depth of folders. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
     CorpusError for a glob that matches no file, a file of unknown kind, and a link that leads nowhere.
     """
     globs = [glob] if isinstance(glob, str) else glob

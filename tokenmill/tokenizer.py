@@ -76,13 +76,18 @@ class Tokenizer:
         pattern: str | None = None,
         special_tokens: Mapping[str, int] | None = None,
         cache_mb_max: int = CACHE_MB_MAX,
+        repo: str | Path | None = None,
+        public_key: str | Path | None = None,
     ) -> "Tokenizer":
-        """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file.
+        """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file; with `repo`, a version.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
-        `cache_mb_max`: what each thread may remember of pre-tokens that it met, in MB; it changes no id. Raises
-        TokenizerError, PatternError.
+        `cache_mb_max`: what each thread may remember of pre-tokens that it met, in MB; it changes no id.
+        `repo`: the git repository (URL or path) in which `path` is a published version, like "tokenizer@v1.2.0", which is
+        fetched through DVC; `public_key`: who must have signed it. Raises TokenizerError, PatternError, VersionsError.
         """
+        if repo is not None:
+            return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         content = _read(file)
@@ -100,6 +105,17 @@ class Tokenizer:
         steps = patterns.steps_of(pattern)
         ranks = tiktoken_file.read_ranks(content, str(file))
         return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file), cache_mb_max)
+
+    @classmethod
+    def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> "Tokenizer":
+        from tempfile import TemporaryDirectory
+
+        from tokenmill.registry import fetch_version, find_version, parse_reference
+
+        version = find_version(repo, parse_reference(reference), Path.cwd())
+        with TemporaryDirectory(prefix="tokenmill-") as folder:
+            fetch_version(version, Path(folder) / "tokenizer", None if public_key is None else Path(public_key))
+            return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
     @classmethod
     def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> "Tokenizer":

@@ -146,14 +146,14 @@ class Stage:
 @contextmanager
 def opened(root: Path, stage: str) -> Iterator[Stage]:
     """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block."""
-    with _repository(root) as repo:
+    with repository(root) as repo:
         yield Stage(repo, stage)
 
 
 def mend(root: Path) -> None:
     """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)
-    with _repository(root) as repo, repo.lock:
+    with repository(root) as repo, repo.lock:
         leftovers.remove_of_dvc(root)
         _mend_rwlock(repo)
 
@@ -228,7 +228,7 @@ def _save_dependencies(stage: Any) -> None:
 
 
 @contextmanager
-def _repository(root: Path) -> Iterator[Any]:
+def repository(root: Path) -> Iterator[Any]:
     """DVC's repository at `root`; its errors as VersionsError with the innermost reason."""
     quiet_environment()
     from dvc.exceptions import DvcException, NotDvcRepoError

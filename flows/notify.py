@@ -1,0 +1,17 @@
+"""Telling people, through a notification block of Prefect."""
+
+import httpx
+from prefect.blocks.core import Block
+from prefect.exceptions import PrefectException
+
+from tokenmill.console import say
+
+
+def notify(block: str | None, subject: str, body: str) -> None:
+    """Sends a message by the block TYPE/NAME, if there is one. That it could not be sent is said, and stops nothing."""
+    if block is None:
+        return
+    try:
+        Block.load(block).notify(body, subject)  # type: ignore[union-attr]
+    except (ValueError, RuntimeError, PrefectException, httpx.HTTPError, OSError) as error:  # RuntimeError: no server
+        say(f"notification {block}: could not be sent: {error}")

@@ -1,0 +1,51 @@
+"""The refresh as a Prefect flow, which deployments run on a schedule."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from flows import server
+from flows.build import map_tasks, threads
+from flows.notify import notify
+from flows.recipe import run_stages
+from tasks.refresh import refresh as refresh_data
+from tokenmill.build import alone, start
+from tokenmill.console import say
+from tokenmill.errors import BusyError
+from tokenmill.layout import PARAMS_FILE
+from tokenmill.params import load_params
+from tokenmill.units import n_workers
+
+
+def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
+    """Prefect calls it when a run failed or crashed."""
+    root = Path(flow_run.parameters.get("project", "."))
+    notify(
+        load_params(root / PARAMS_FILE).refresh.notify, f"tokenmill refresh {state.name.lower()}", str(state.message)
+    )
+
+
+@flow(
+    name="tokenmill-refresh",
+    flow_run_name="refresh",
+    task_runner=threads(n_workers(None)),
+    persist_result=False,
+    on_failure=[tell_of_failure],
+    on_crashed=[tell_of_failure],
+)
+def refresh(project: str = ".") -> str:
+    """Refreshes the project in the folder `project` (see tasks.refresh); what was done. A refresh at work is not disturbed."""
+    root = Path(project).absolute()
+    server.remember_embedded(root)
+    try:
+        with alone(root, wait=False):
+            build = start(root / PARAMS_FILE, None, False, False, map_tasks)
+            done = refresh_data(build, run_stages)
+    except BusyError as busy:
+        say(f"refresh: skipped: {busy}")
+        return f"skipped: {busy}"
+    if done.past:
+        notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
+    say(f"refresh: {done}")
+    return str(done)

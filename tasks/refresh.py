@@ -1,0 +1,193 @@
+"""refresh: new data → a dataset that is built, judged and published, with the tokenizer that is pinned."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.publish import publish
+from tokenmill import git, versions
+from tokenmill.build import Build
+from tokenmill.cards import read_card
+from tokenmill.compare import compare, text_of
+from tokenmill.console import StageSummary, say
+from tokenmill.counts import Counter
+from tokenmill.drift import Drift, measure, new_shards
+from tokenmill.errors import ParamsError, ValidationError, VersionsError
+from tokenmill.files import write_atomic, write_directory
+from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.manifest import MANIFEST_FILE, Manifest, read_manifest
+from tokenmill.quarantine import good_batches
+from tokenmill.registry import order_of, read_at, versions_in
+from tokenmill.shards import find_shards
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.training import train_vocab
+
+CANDIDATE_DIRECTORY = f"{SCRATCH_DIRECTORY}/candidate"
+
+_SCRIPT_SHARDS_MAX = 256  # new shards whose first documents are looked at for their scripts
+_FIRST_VERSION = "v0.1.0"
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh did. `published`: the version, if one was; `past`: what was past the limits of drift, in words."""
+
+    summaries: list[StageSummary]
+    drift: Drift | None
+    past: list[str]
+    published: str | None
+
+    def __str__(self) -> str:
+        if self.published:
+            return f"published {self.published}"
+        changed = any(one.action != "up to date" for one in self.summaries)
+        return "built; nothing to publish" if changed else "nothing new"
+
+
+def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> Refreshed:
+    """Brings new data, builds, measures drift, commits and publishes the dataset's next patch version if it changed.
+
+    Raises ValidationError for drift past its limits (with refresh.on_drift: fail), and whatever a build or publishing raises;
+    then nothing is committed, and the next refresh looks at the same new documents again.
+    """
+    root, limits = build.root, build.params.refresh
+    if build.params.tokenizer is None:
+        raise ParamsError(
+            "tokenizer: null: a refresh would train another tokenizer with every new file. Publish one, and name it in "
+            "params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}."
+        )
+    _refuse_foreign_changes(root)
+    before = _committed_manifest(root)
+    bring(root)
+    summaries = run_stages(build)
+    manifest = read_manifest(root / TOKENS_DIRECTORY)
+    drift = _drift(build, manifest, before)
+    past = [] if drift is None else drift.past(limits)
+    if past and limits.on_drift == "fail":
+        raise ValidationError(
+            f"refresh: the new documents drift: {'; '.join(past)}. Nothing was committed or published."
+        )
+    if past:
+        say(f"refresh: the new documents drift: {'; '.join(past)}")
+        say(train_candidate(build))
+    _commit(root, manifest)
+    published = None if limits.publish is None else _publish(root, limits.publish)
+    return Refreshed(summaries, drift, past, published)
+
+
+def bring(root: Path) -> None:
+    """Updates what was imported with DVC, and records what changed in folders that DVC tracks.
+
+    A failed update leaves the data as it was. Raises VersionsError.
+    """
+    from dvc.exceptions import DvcException
+
+    with versions.repository(root) as repo:
+        for stage in list(repo.index.stages):
+            if stage.is_import:
+                try:
+                    repo.update([stage.path])
+                except (DvcException, OSError) as error:
+                    repo.checkout([stage.path], force=True)  # an update that fails has deleted the old data by then
+                    raise VersionsError(
+                        f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."
+                    ) from error
+            elif stage.is_data_source and _changed(repo, stage):
+                repo.commit(stage.path, force=True)
+
+
+def _changed(repo: Any, stage: Any) -> bool:
+    with repo.lock:
+        return bool(stage.status())
+
+
+def train_candidate(build: Build) -> str:
+    """Trains a tokenizer on all documents as params.yaml says, beside the one in use, and compares them; the comparison."""
+    params, root = build.params, build.root
+    shards = find_shards(root, params.source.glob)
+    counter = Counter(params.count.pattern, memory_mb_max=params.run.memory_mb_max)
+    for shard in shards:
+        for batch in good_batches(shard, params.source):
+            counter.update(batch.texts)
+    asked = params.train_vocab
+    candidate = train_vocab(
+        counter.finish(),
+        asked.vocab_size,
+        params.count.pattern,
+        asked.special_tokens,
+        asked.pair_count_min,
+        asked.token_bytes_max,
+        score=asked.score,
+        pad_vocab_to=asked.pad_vocab_to,
+    )
+    documents = (
+        (Path(shard.name).parent.as_posix(), batch) for shard in shards for batch in good_batches(shard, params.source)
+    )
+    found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), candidate, documents)
+    with write_directory(root / CANDIDATE_DIRECTORY) as directory:
+        candidate.save(directory)
+        with write_atomic(directory / "comparison.json") as path:
+            path.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
+    return (
+        f"refresh: a candidate trained on all documents is in {CANDIDATE_DIRECTORY}; the tokenizer in use stays.\n"
+        f"the tokenizer in use beside the candidate:\n{text_of(found)}"
+    )
+
+
+def _refuse_foreign_changes(root: Path) -> None:
+    """What a refresh commits must be its own: the files that it and a build write."""
+    foreign = [name for name in git.changed_files(root) if not _is_own(name)]
+    if foreign:
+        raise VersionsError(f"{root}: not committed: {', '.join(foreign[:5])}. Commit them, and refresh again.")
+
+
+def _is_own(name: str) -> bool:
+    return name in ("dvc.lock", LOCK_FILE) or name.endswith(".dvc")
+
+
+def _committed_manifest(root: Path) -> Manifest | None:
+    """The manifest of the dataset that the last commit names; None where there is none yet."""
+    content = read_at(root, "HEAD", f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+    return None if content is None else Manifest.model_validate_json(content)
+
+
+def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift | None:
+    source, added = build.params.source, new_shards(manifest, before)
+    shards = [shard for shard in find_shards(build.root, source.glob) if shard.name in added][:_SCRIPT_SHARDS_MAX]
+    firsts = (next(good_batches(one, source), None) for one in shards)
+    texts = (batch.texts for batch in firsts if batch is not None)
+    return measure(read_card(build.root / TOKENIZER_DIRECTORY), build.root / TOKENS_DIRECTORY, manifest, added, texts)
+
+
+def _commit(root: Path, manifest: Manifest) -> None:
+    own = [name for name in git.changed_files(root) if _is_own(name)]
+    if own:
+        git.git(root, "add", "--", *own)
+        words = f"Refresh the dataset: {manifest.n_documents:,} documents, {manifest.n_tokens:,} tokens"
+        git.git(root, "commit", "--quiet", "--message", words)
+    if git.has_upstream(root):
+        git.git(root, "push", "--quiet")
+
+
+def _publish(root: Path, name: str) -> str | None:
+    """Publishes the artifact's next patch version, if its last one is not of the same data."""
+    remote = git.remote_of(root)
+    tags = git.tags_of(root, ".") | ({} if remote is None else git.tags_of(root, remote))
+    known = versions_in(tags, name)
+    version = _FIRST_VERSION
+    if known:
+        last = max(known, key=order_of)
+        if git.git(root, "show", "HEAD:dvc.lock") and _same_data(root, known[last]):
+            return None
+        major, minor, patch = order_of(last)
+        version = f"v{major}.{minor}.{patch + 1}"
+    publish(root, f"{name}@{version}", None, None, None)
+    return f"{name}@{version}"
+
+
+def _same_data(root: Path, commit: str) -> bool:
+    """Whether a commit's dataset is that of the last one: their manifests name every file by its digest."""
+    place = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
+    return read_at(root, commit, place) == (root / place).read_bytes()

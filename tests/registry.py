@@ -1,0 +1,105 @@
+"""A team's repositories for tests: a bare git repository, a DVC remote in a folder, and clones."""
+
+import contextlib
+import io
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import Project
+from tokenmill.cli import main
+
+IGNORED = "/data/counts\n/data/quarantine\n/data/tokenizer\n/data/tokens\n/data/report\n/.tokenmill\n"
+
+
+@dataclass(frozen=True)
+class Team:
+    """`project`: a clone with a build that is committed; `bare`: the git repository; `store`: the DVC remote."""
+
+    project: Project
+    bare: Path
+    store: Path
+
+    def clone(self, name: str) -> Project:
+        """Another clone, with nothing from DVC yet."""
+        root = self.bare.parent / name
+        run(self.bare.parent, "git", "clone", "-q", str(self.bare), str(root))
+        identify(root)
+        return Project(root)
+
+
+def run(folder: Path, *command: str) -> str:
+    """What a command prints, which must end well."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def identify(root: Path) -> None:
+    """Gives git a name and an address."""
+    run(root, "git", "config", "user.name", "Team")
+    run(root, "git", "config", "user.email", "team@example.org")
+
+
+def commit(project: Project, message: str = "Change") -> None:
+    """Commits everything, and pushes it."""
+    run(project.root, "git", "add", "-A")
+    run(project.root, "git", "commit", "-q", "-m", message)
+    run(project.root, "git", "push", "-q", "origin", "HEAD")
+
+
+def make_team(project: Project) -> Team:
+    """Builds and commits the project, with data/raw under DVC, beside a bare repository and a DVC remote."""
+    folder = project.root.parent
+    bare, store = folder / "team.git", folder / "store"
+    run(folder, "git", "init", "-q", "--bare", str(bare))
+    identify(project.root)
+    (project.root / ".gitignore").write_text(IGNORED, encoding="utf-8")
+    (project.root / "tokenmill.lock").write_text('{"tokenizer": null}\n', encoding="utf-8")
+    for command in (
+        ("dvc", "remote", "add", "-d", "store", str(store)),
+        ("dvc", "config", "core.autostage", "false"),
+        ("dvc", "add", "-q", "data/raw"),
+    ):
+        done = project.run(*command)
+        assert done.returncode == 0, done.stderr
+    project.build()
+    run(project.root, "git", "remote", "add", "origin", str(bare))
+    commit(project, "First build")
+    return Team(project, bare, store)
+
+
+def copied(team: Team, folder: Path) -> Team:
+    """The same repositories in another folder."""
+    old = team.bare.parent
+    shutil.copytree(old, folder, symlinks=True, dirs_exist_ok=True)
+    copy = Team(Project(folder / team.project.root.name), folder / team.bare.name, folder / team.store.name)
+    run(copy.project.root, "git", "remote", "set-url", "origin", str(copy.bare))
+    config = copy.project.root / ".dvc/config"
+    config.write_text(config.read_text(encoding="utf-8").replace(str(old), str(folder)), encoding="utf-8")
+    (copy.project.root / ".dvc/config.local").unlink(missing_ok=True)
+    commit(copy.project, "Move")
+    return copy
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def cli(project: Project, *arguments: str) -> Said:
+    """Runs `tokenmill` in this process, in the project's folder: a process of its own spends its time on imports."""
+    out, err = io.StringIO(), io.StringIO()
+    handler = signal.getsignal(signal.SIGTERM)
+    with contextlib.chdir(project.root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(arguments)
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+    return Said(code, out.getvalue(), err.getvalue())

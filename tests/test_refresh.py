@@ -1,0 +1,234 @@
+"""A refresh brings new data, builds with the pinned tokenizer, judges drift, and publishes what changed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import REPOSITORY, Project, new_project
+from tests.registry import Team, cli, commit, copied, make_team, run
+from tokenmill.lock import alone
+
+
+@pytest.fixture(scope="module")
+def pinned(tmp_path_factory: pytest.TempPathFactory) -> Team:
+    """A team whose project takes the tokenizer that it published itself."""
+    folder = tmp_path_factory.mktemp("pinned")
+    team = make_team(new_project.__wrapped__(folder)("project"))  # type: ignore[attr-defined]
+    done = cli(team.project, "publish", "tokenizer@v1.0.0")
+    assert done.returncode == 0, done.stderr
+    path = team.project.root / "params.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    params = yaml.load(path.read_text(encoding="utf-8"))
+    params["tokenizer"] = {"from": ".", "name": "tokenizer", "version": "v1.0.0"}
+    params["refresh"] |= {"drift_max": 5.0, "new_scripts_max": 0.5}
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(params, file)
+    done = cli(team.project, "build")
+    assert done.returncode == 0, done.stderr
+    commit(team.project)
+    return team
+
+
+@pytest.fixture
+def team(pinned: Team, tmp_path: Path) -> Team:
+    return copied(pinned, tmp_path / "team")
+
+
+def refresh(project: Project) -> str:
+    """Runs `tokenmill refresh`, and expects it to end well."""
+    done = cli(project, "refresh")
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def refused(project: Project) -> str:
+    done = cli(project, "refresh")
+    assert done.returncode == 2
+    return done.stderr
+
+
+def versions(team: Team) -> list[str]:
+    return [tag for tag in run(team.bare, "git", "tag").split() if tag.startswith("dataset@")]
+
+
+def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team: Team) -> None:
+    assert "published dataset@v0.1.0" in refresh(team.project)
+    assert "nothing new" in refresh(team.project)
+    team.project.write("new.jsonl", ["the cat and the new dog"])
+    assert "published dataset@v0.1.1" in refresh(team.project)
+    assert "nothing new" in refresh(team.project)
+    assert versions(team) == ["dataset@v0.1.0", "dataset@v0.1.1"]
+    assert run(team.project.root, "git", "status", "--porcelain") == ""
+    other = team.clone("other")
+    done = cli(other, "fetch", "dataset@v0.1.1", "got")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((other.root / "got/manifest.json").read_text(encoding="utf-8"))
+    assert manifest["n_documents"] == 7
+    assert manifest["tokenizer_origin"]["version"] == "v1.0.0"
+
+
+def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
+    refresh(team.project)
+    head = run(team.project.root, "git", "rev-parse", "HEAD")
+    team.project.write("new.jsonl", ["кот и пёс сидят на мельнице у реки"] * 3)
+    team.project.set(refresh__drift_max=0.1, refresh__new_scripts_max=0.05)
+    commit(team.project)
+    for _ in range(2):
+        said = refused(team.project)
+        assert "bytes per token: 1.0" in said
+        assert "Cyrillic 100.0% of the characters" in said
+        assert versions(team) == ["dataset@v0.1.0"]
+    team.project.set(refresh__on_drift="candidate")
+    run(team.project.root, "git", "add", "params.yaml")
+    run(team.project.root, "git", "commit", "-q", "-m", "Decide")
+    said = refresh(team.project)
+    assert "a candidate trained on all documents" in said
+    assert "the tokenizer in use stays" in said
+    assert "data/raw Cyrillic" in said
+    assert "published dataset@v0.1.1" in said
+    assert json.loads((team.project.root / ".tokenmill/candidate/comparison.json").read_text(encoding="utf-8"))[
+        "ids_differ"
+    ]
+    pin = json.loads((team.project.root / "tokenmill.lock").read_text(encoding="utf-8"))["tokenizer"]
+    report = json.loads((team.project.root / "data/report/report.json").read_text(encoding="utf-8"))
+    assert report["tokenizer_digest"] == pin["digest"]
+    assert head != run(team.project.root, "git", "rev-parse", "HEAD")
+
+
+def test_a_refresh_that_finds_one_at_work_skips_and_says_so(team: Team) -> None:
+    with alone(team.project.root, wait=False, clean=lambda: None):
+        script = "import sys; from tokenmill.cli import main; sys.exit(main(['refresh']))"
+        done = team.project.run(sys.executable, "-c", script)
+    assert done.returncode == 0
+    assert f"{team.project.root}: process {os.getpid()} on " in done.stderr
+    assert versions(team) == []
+
+
+def test_a_refresh_without_a_pinned_tokenizer_is_refused(project: Project) -> None:
+    assert "would train another tokenizer" in refused(project)
+
+
+def test_changes_that_are_not_its_own_are_not_committed(team: Team) -> None:
+    (team.project.root / "note.txt").write_text("x", encoding="utf-8")
+    assert "not committed: note.txt" in refused(team.project)
+
+
+def test_an_import_is_updated_and_a_failed_update_leaves_the_data(team: Team, tmp_path: Path) -> None:
+    producer = Project(tmp_path / "producer")
+    producer.root.mkdir()
+    run(producer.root, "git", "init", "-q")
+    assert producer.run("dvc", "init", "-q").returncode == 0
+    assert producer.run("dvc", "remote", "add", "-d", "store", str(tmp_path / "producer-store")).returncode == 0
+    (producer.root / "docs.jsonl").write_text('{"id": "1", "text": "the cat"}\n', encoding="utf-8")
+
+    def release(push: bool) -> None:
+        assert producer.run("dvc", "add", "-q", "docs.jsonl").returncode == 0
+        run(producer.root, "git", "add", "-A")
+        run(producer.root, "git", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "x")
+        if push:
+            assert producer.run("dvc", "push", "-q").returncode == 0
+
+    release(push=True)
+    project = team.project
+    assert project.run("dvc", "remove", "data/raw.dvc").returncode == 0
+    done = project.run("dvc", "import", "-q", str(producer.root), "docs.jsonl", "-o", "data/raw/docs.jsonl")
+    assert done.returncode == 0, done.stderr
+    (project.root / "data/raw/.gitignore").unlink(missing_ok=True)
+    with (project.root / ".gitignore").open("a", encoding="utf-8") as file:
+        file.write("/data/raw/*.jsonl\n/data/.gitignore\n/data/raw/.gitignore\n")
+    (project.root / "data/.gitignore").unlink(missing_ok=True)
+    commit(project)
+    refresh(project)
+    (producer.root / "docs.jsonl").write_text('{"id": "1", "text": "the dog"}\n', encoding="utf-8")
+    release(push=True)
+    assert "published dataset@v0.1.1" in refresh(project)
+    assert "the dog" in (project.root / "data/raw/docs.jsonl").read_text(encoding="utf-8")
+    (producer.root / "docs.jsonl").write_text('{"id": "1", "text": "the mat"}\n', encoding="utf-8")
+    release(push=False)
+    shutil.rmtree(producer.root / ".dvc/cache")
+    (producer.root / "docs.jsonl").unlink()
+    assert "`dvc update` failed" in refused(project)
+    assert "the dog" in (project.root / "data/raw/docs.jsonl").read_text(encoding="utf-8")
+    assert versions(team) == ["dataset@v0.1.0", "dataset@v0.1.1"]
+
+
+class _Hook(BaseHTTPRequestHandler):
+    """A webhook that keeps what it is sent."""
+
+    received: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.received.append(json.loads(body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.mark.slow
+def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(team: Team, tmp_path: Path) -> None:
+    """Prefect's own block, kept in its database; the schedule fires at the next minute."""
+    hook = HTTPServer(("127.0.0.1", 0), _Hook)
+    threading.Thread(target=hook.serve_forever, daemon=True).start()
+    project, home = team.project, str(tmp_path / "prefect")
+    block = (
+        "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Hook\n"
+        f"Hook(name='team', url='http://127.0.0.1:{hook.server_port}/', allow_private_urls=True,\n"
+        "     json_data={'subject': '{{subject}}', 'body': '{{body}}'}).save('team', overwrite=True)\n"
+    )
+    done = project.run(
+        sys.executable, "-c", block, PREFECT_HOME=home, PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120"
+    )
+    assert done.returncode == 0, done.stderr
+    project.set(refresh__notify="custom-webhook/team", refresh__new_scripts_max=0.05)
+    commit(project)
+    project.write("new.jsonl", ["кот и пёс сидят на мельнице"])
+    log = tmp_path / "serve.txt"
+    environment = {**os.environ, "PREFECT_HOME": home, "PYTHONPATH": str(REPOSITORY)}
+    command = [str(Path(sys.executable).parent / "tokenmill"), "serve", "--cron", "* * * * *"]
+    with log.open("w", encoding="utf-8") as file:
+        served = subprocess.Popen(command, cwd=project.root, env=environment, stdout=file, stderr=file)
+    try:
+        _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
+    finally:
+        served.terminate()
+        served.wait(60)
+        hook.shutdown()
+    assert served.returncode == 143
+    assert "Traceback" not in log.read_text(encoding="utf-8")
+    assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
+    assert "Cyrillic" in _Hook.received[0]["body"]
+    assert versions(team) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cron", "x"], "Expected five fields"),
+        (["--cron", "0 2 * * *", "--timezone", "Mars/Base"], "no such time zone"),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused(team: Team, arguments: list[str], words: str) -> None:
+    done = cli(team.project, "serve", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def _until(is_so: Any, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 200
+    while not is_so():
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+        time.sleep(0.5)

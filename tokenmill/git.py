@@ -1,0 +1,74 @@
+"""What tokenmill asks of git, by its command."""
+
+import subprocess
+from pathlib import Path
+
+from tokenmill.errors import VersionsError
+
+_TAGS = "refs/tags/"
+
+
+def git(root: Path, *arguments: str) -> str:
+    """What a git command prints, run in the folder `root`. Raises VersionsError with git's own words."""
+    command = ["git", "-c", "core.quotePath=false", *arguments]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise VersionsError("git is missing: install it (Debian: apt-get install git).") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1])
+        raise VersionsError(f"git {arguments[0]} in {root}: {said}")
+    return done.stdout
+
+
+def changed_files(root: Path) -> list[str]:
+    """The files that differ from the last commit, and those that git neither holds nor ignores."""
+    return [line[3:] for line in git(root, "status", "--porcelain", "--untracked-files=all").splitlines()]
+
+
+def commit_of(root: Path, revision: str) -> str | None:
+    """The commit that a revision or tag names, if it is there."""
+    try:
+        return git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    except VersionsError:
+        return None
+
+
+def remote_of(root: Path) -> str | None:
+    """The git remote to publish to: origin, or the only one; None without one."""
+    names = git(root, "remote").split()
+    if "origin" in names:
+        return "origin"
+    if len(names) > 1:
+        raise VersionsError(f"{root}: git has the remotes {', '.join(names)}; name one of them origin.")
+    return names[0] if names else None
+
+
+def has_upstream(root: Path) -> bool:
+    """Whether the branch has one that `git push` pushes to."""
+    try:
+        git(root, "rev-parse", "--verify", "--quiet", "@{upstream}")
+    except VersionsError:
+        return False
+    return True
+
+
+def tags_of(root: Path, repository: str) -> dict[str, str]:
+    """The commit of every tag of a repository: a folder, an URL, or the name of a remote of the folder `root`."""
+    found: dict[str, str] = {}
+    for line in git(root, "ls-remote", "--tags", repository).splitlines():
+        commit, name = line.split("\t")
+        if name.endswith("^{}"):  # the commit that an annotated tag is of; it comes after the tag itself
+            name = name.removesuffix("^{}")
+        found[name.removeprefix(_TAGS)] = commit
+    return found
+
+
+def tag_message(root: Path, repository: str, tag: str) -> str:
+    """The message of an annotated tag of a repository; `root` is a folder that git may work in, a repository or an empty one."""
+    if not (root / ".git").exists():
+        git(root, "init", "--quiet")
+    git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", repository, f"+{_TAGS}{tag}:{_TAGS}{tag}")
+    _head, _, message = git(root, "cat-file", "tag", f"{_TAGS}{tag}").partition("\n\n")
+    return message

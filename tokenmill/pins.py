@@ -1,0 +1,68 @@
+"""tokenmill.lock: which very tokenizer a project takes."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tokenmill.errors import VersionsError
+from tokenmill.files import write_atomic
+from tokenmill.layout import LOCK_FILE
+from tokenmill.params import Tokenizer as Asked
+
+
+class Pin(BaseModel):
+    """What params.yaml asks for in its section tokenizer, and what that was when it was pinned.
+
+    `version` and `commit`: null for a file or a directory. `digest`: of the tokenizer as a build uses it. `files_sha256`: over
+    the files that were taken.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    asked: Asked
+    version: str | None
+    commit: str | None
+    digest: str
+    files_sha256: str
+
+
+class _Lock(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    tokenizer: Pin | None = Field(default=None)
+
+
+def read_pin(root: Path) -> Pin | None:
+    """The pin in tokenmill.lock; None when there is none. Raises VersionsError when the file is malformed."""
+    path = root / LOCK_FILE
+    try:
+        return _Lock.model_validate_json(path.read_bytes()).tokenizer
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise VersionsError(f"{path}: {place}: {first['msg']}. Restore it from git, or run `tokenmill pin`.") from None
+
+
+def pinned(root: Path, asked: Asked) -> Pin:
+    """The pin of what params.yaml asks for. Raises VersionsError when tokenmill.lock has none, or that of something else."""
+    pin = read_pin(root)
+    if pin is None or pin.asked != asked:
+        found = "nothing" if pin is None else words_for(pin.asked)
+        raise VersionsError(
+            f"{LOCK_FILE}: params.yaml asks for {words_for(asked)}, {found} is pinned. Run `tokenmill build` or `tokenmill pin`, "
+            f"and commit {LOCK_FILE}."
+        )
+    return pin
+
+
+def write_pin(root: Path, pin: Pin) -> None:
+    """Writes tokenmill.lock."""
+    with write_atomic(root / LOCK_FILE) as path:
+        path.write_text(_Lock(tokenizer=pin).model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8")
+
+
+def words_for(asked: Asked) -> str:
+    """What is asked for, in a message."""
+    return asked.from_ if asked.name is None else f"{asked.name}@{asked.version} from {asked.from_}"
