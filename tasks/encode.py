@@ -12,11 +12,12 @@ import pyarrow as pa
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus import Shard, find_shards, read_batches
 from tokenmill.dataset import id_type, rows, schema, write_tokens
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, SpecialTokenError
 from tokenmill.files import sha256_file, write_directory
 from tokenmill.layout import TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import InputShard, Manifest, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
+from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.units import RunUnits
 
@@ -40,6 +41,7 @@ def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> S
                 source=source,
                 tokenizer=tokenizer,
                 end_id=end_id,
+                special=params.special_tokens_in_text,
                 directory=directory,
                 outputs=outputs,
                 advance=advance,
@@ -52,6 +54,7 @@ def encode(root: Path, source: Source, params: Encode, run_units: RunUnits) -> S
             id_type=str(id_type(tokenizer.id_max)),
             id_max=tokenizer.id_max,
             end_of_document_id=end_id,
+            special_tokens_in_text=params.special_tokens_in_text,
             n_documents=sum(shard.n_documents for shard in done),
             n_tokens=sum(shard.n_tokens for shard in done),
             text_bytes=sum(shard.text_bytes for shard in done),
@@ -74,6 +77,7 @@ def encode_unit(
     source: Source,
     tokenizer: Tokenizer,
     end_id: int | None,
+    special: SpecialTokensInText,
     directory: Path,
     outputs: dict[str, str],
     advance: Advance,
@@ -86,7 +90,11 @@ def encode_unit(
     def encoded() -> Iterator[pa.RecordBatch]:
         nonlocal n_documents, n_tokens, text_bytes
         for batch in read_batches(unit, source.text_column, source.id_column, source.text_separator):
-            input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id)
+            try:
+                input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)
+            except SpecialTokenError as error:
+                row = batch.first_row + error.index
+                raise SpecialTokenError(row, error.byte_offset, error.token, f"{unit.name}, row {row}") from None
             n_documents += len(input_ids)
             n_tokens += len(input_ids.values)
             text_bytes += batch.text_bytes

@@ -32,6 +32,7 @@ class Judge:
     tokenizer: Tokenizer
     reference: Any
     end_id: int | None
+    special_in_text: bool
     sample_documents: int
 
 
@@ -48,7 +49,13 @@ def validate(root: Path, source: Source, sample_documents: int, run_units: RunUn
     directory = root / TOKENS_DIRECTORY
     files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
     _check_manifest(manifest, shards, files, tokenizer)
-    judge = Judge(tokenizer, _reference(root / TOKENIZER_DIRECTORY), manifest.end_of_document_id, sample_documents)
+    judge = Judge(
+        tokenizer,
+        _reference(root / TOKENIZER_DIRECTORY, manifest.special_tokens_in_text == "allow"),
+        manifest.end_of_document_id,
+        manifest.special_tokens_in_text == "allow",
+        sample_documents,
+    )
     entries = {shard.source.name: shard for shard in manifest.shards}
     with progress("validate", sum(shard.n_bytes for shard in shards) / 1e6, "file MB") as advance:
         do = partial(validate_unit, root=root, source=source, judge=judge, entries=entries, advance=advance)
@@ -85,7 +92,7 @@ def validate_unit(
             advance(batch.file_bytes / 1e6)
 
     for span in aligned(unit.name, documents(), read_tokens(output)):
-        check_span(span, judge.tokenizer, judge.end_id)
+        check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
         n_sampled += check_against(span, judge.reference, judge.end_id, sample)
         n_documents += span.tokens.num_rows
         n_tokens += len(span.tokens["input_ids"].flatten())
@@ -138,12 +145,12 @@ def _check_manifest(manifest: Manifest, shards: list[Shard], files: list[str], t
             )
 
 
-def _reference(directory: Path) -> Any:
-    """The tokenizers library's own reading of the tokenizer, told to leave special tokens in text alone."""
+def _reference(directory: Path, special_in_text: bool) -> Any:
+    """The tokenizers library's own reading of the tokenizer, told whether to leave special tokens in text alone."""
     from tokenizers import Tokenizer as Reference
 
     reference = Reference.from_file(str(directory / "tokenizer.json"))
-    reference.encode_special_tokens = True
+    reference.encode_special_tokens = not special_in_text
     return reference
 
 

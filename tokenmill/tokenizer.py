@@ -1,20 +1,24 @@
 """The tokenizer: text to ids and back, whichever engine and file it comes from."""
 
-import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tokenmill import patterns, tiktoken_file, tokenizer_json
-from tokenmill.errors import CorpusError, ParamsError, TokenizerError
+from tokenmill.core_engine import engine_of
+from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
 from tokenmill.files import write_atomic
 from tokenmill.pre_tokenizer import BeyondCore
+from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.texts import Texts, one_array
 from tokenmill.threads import threads_or_all
-from tokenmill.vocabulary import Model, digest_of, encoder_of
+from tokenmill.tokenizer_document import read_document
+from tokenmill.tokenizer_files import read_tokenizer_file
+from tokenmill.vocabulary import Model, digest_of
 
 _UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
 
@@ -27,7 +31,7 @@ class _Engine(Protocol):
 
 
 class Tokenizer:
-    """Text to ids and back. Text never becomes a special token: those are ids that a program adds.
+    """Text to ids and back. Text never becomes a special token unless a call allows it: those are ids that a program adds.
 
     `train_vocab` and `Tokenizer.load` make one. `engine` is "core", or "tokenizers" where the core would not give the very
     ids of that library; `engine_reason` says what the core cannot do.
@@ -45,9 +49,11 @@ class Tokenizer:
     def __init__(self, model: Model, place: str = "tokenizer") -> None:
         """Of a model for the core; raises TokenizerError, beginning with `place`, when it contradicts itself."""
         try:
-            self._engine: _Engine = encoder_of(model)
+            self._engine: _Engine = engine_of(model, allow_special=False)
         except TokenizerError as error:
             raise TokenizerError(f"{place}: {error}") from None
+        self._make_allowing: Callable[[], _Engine] = lambda: engine_of(model, allow_special=True)
+        self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
         self._tokens = model.token_bytes()
@@ -68,7 +74,7 @@ class Tokenizer:
         """
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
-        content = _read(file)
+        content = read_tokenizer_file(file)
         if file.suffix != ".tiktoken":
             if pattern is not None or special_tokens is not None:
                 raise TokenizerError(
@@ -86,9 +92,9 @@ class Tokenizer:
 
     @classmethod
     def _from_json(cls, content: bytes, place: str) -> "Tokenizer":
-        document = tokenizer_json.parse(content, place)
+        document = read_document(content, place)
         try:
-            return cls(tokenizer_json.model_of(document, place), place)
+            return cls(tokenizer_json.model_of(document), place)
         except BeyondCore as beyond:
             return cls._from_tokenizers(document, content, place, str(beyond))
 
@@ -99,6 +105,10 @@ class Tokenizer:
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
         self._engine, self._model, self._content, self._tokens = engine, None, content, engine.tokens
+        self._make_allowing = lambda: TokenizersEngine(document, content, place, allow_special=True)
+        self._hides_special = document.get("normalizer") is not None and any(
+            one["special"] and one["normalized"] for one in document["added_tokens"]
+        )
         self.engine, self.engine_reason = "tokenizers", reason
         self.digest, self.steps, self.n_merges = engine.digest, None, None
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
@@ -132,26 +142,63 @@ class Tokenizer:
             with write_atomic(Path(directory) / name) as partial:
                 partial.write_bytes(content)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of one text. Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text."""
+    def encode(self, text: str, special: SpecialTokensInText = "as_text") -> list[int]:
+        """The ids of one text. `special`: what becomes of the texts of special tokens in it.
+
+        Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text, SpecialTokenError.
+        """
         try:
-            return self._engine.encode(text)
+            self._check_special(special, [text])
+            return self._engine_for(special).encode(text)
         except UnicodeEncodeError as error:
             raise CorpusError(
                 f"the text has a lone surrogate at character {error.start}. Decode it with errors='replace'."
             ) from None
 
-    def encode_batch(self, texts: Texts, threads: int | None = None, end_id: int | None = None) -> pa.LargeListArray:
+    def encode_batch(
+        self,
+        texts: Texts,
+        threads: int | None = None,
+        end_id: int | None = None,
+        special: SpecialTokensInText = "as_text",
+    ) -> pa.LargeListArray:
         """An array large_list<uint32>, a list a text, each ended by `end_id` if given; not copied from the core.
 
-        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None takes all cores. Raises
-        CorpusError for a text that is null or no UTF-8, TokenizerError for a byte that no token stands for, and for an
-        unknown `end_id`.
+        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None takes all cores. `special`: what
+        becomes of the texts of special tokens: as_text, allow (their ids), or reject. Raises CorpusError for a text that is
+        null or no UTF-8, SpecialTokenError for one to be rejected, TokenizerError for a byte that no token stands for, and
+        for an unknown `end_id`.
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        found = self._engine.encode_batch(one_array(texts), threads_or_all(threads), end_id)
+        array = one_array(texts)
+        found = self._engine_for(special).encode_batch(array, threads_or_all(threads), end_id)
+        if special == "reject":  # after the engine, which has seen to it that these are texts
+            self._check_special(special, array.cast(pa.large_string()).to_pylist())
         return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
+
+    def _engine_for(self, special: SpecialTokensInText) -> _Engine:
+        check_policy(special)
+        return self._allowing if special == "allow" else self._engine
+
+    def _check_special(self, special: SpecialTokensInText, texts: Sequence[str]) -> None:
+        if special != "reject":
+            return
+        for i, text in enumerate(texts):
+            self._refusal.check(text, i)
+            if self._hides_special:
+                made = set(self._allowing.encode(text)) - set(self._engine.encode(text))
+                for token, id in self.special_tokens.items():
+                    if id in made:
+                        raise SpecialTokenError(i, None, token)
+
+    @cached_property
+    def _allowing(self) -> _Engine:
+        return self._make_allowing()
+
+    @cached_property
+    def _refusal(self) -> Refusal:
+        return Refusal(self.special_tokens)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises TokenizerError."""
@@ -197,17 +244,3 @@ class Tokenizer:
 
 def _json(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        place = file.absolute()
-        parent = next((parent for parent in place.parents if parent.is_dir()), place.parent)
-        names = sorted(entry.name for entry in parent.iterdir()) if parent.is_dir() else []
-        near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
-        hint = f" Nearest there: {', '.join(near)}." if near else ""
-        raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
-    except OSError as error:
-        raise TokenizerError(f"{file.absolute()}: cannot be read: {error.strerror}.") from None
