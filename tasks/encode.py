@@ -13,7 +13,7 @@ from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
 from tokenmill.cutting import Unit
 from tokenmill.dataset import id_type, rows, schema, write_tokens
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, SpecialTokenError
 from tokenmill.files import sha256_file, write_directory
 from tokenmill.golden import check_golden
 from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
@@ -32,6 +32,7 @@ from tokenmill.quarantine import (
     write_left,
     write_quarantine,
 )
+from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.unit_store import unit_key
 from tokenmill.workshop import Workshop, content
@@ -68,7 +69,14 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
-        do = partial(encode_unit, source=source, tokenizer=tokenizer, end_id=end_id, advance=advance)
+        do = partial(
+            encode_unit,
+            source=source,
+            tokenizer=tokenizer,
+            end_id=end_id,
+            special=params.special_tokens_in_text,
+            advance=advance,
+        )
         done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
     shards = [_output_shard(unit, facts) for unit, (_, facts) in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
@@ -81,6 +89,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
         id_type=str(id_type(tokenizer.id_max)),
         id_max=tokenizer.id_max,
         end_of_document_id=end_id,
+        special_tokens_in_text=params.special_tokens_in_text,
         n_documents=n_documents,
         n_tokens=sum(shard.n_tokens for shard in shards),
         text_bytes=sum(shard.text_bytes for shard in shards),
@@ -116,7 +125,13 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
 
 
 def encode_unit(
-    unit: Unit, directory: Path, source: Source, tokenizer: Tokenizer, end_id: int | None, advance: Advance
+    unit: Unit,
+    directory: Path,
+    source: Source,
+    tokenizer: Tokenizer,
+    end_id: int | None,
+    special: SpecialTokensInText,
+    advance: Advance,
 ) -> EncodeFacts:
     """Encodes one unit into a file in `directory`."""
     output = directory / _TOKENS_FILE
@@ -129,7 +144,11 @@ def encode_unit(
         def batches() -> Iterator[pa.RecordBatch]:
             nonlocal n_tokens, text_bytes
             for piece, batch in documents:
-                input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id)
+                try:
+                    input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)
+                except SpecialTokenError as error:
+                    name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+                    raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
                 piece_documents[piece] += len(input_ids)
                 n_tokens += len(input_ids.values)
                 text_bytes += batch.text_bytes
@@ -175,6 +194,7 @@ def _keys(
         "tokenizer": tokenizer.digest,
         "engine": tokenizer.engine,
         "end_id": end_id,
+        "special": params.special_tokens_in_text,
         "formats": params.formats,
         "source": source.reading(),
     }

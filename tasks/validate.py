@@ -38,6 +38,7 @@ class Judge:
     tokenizer: Tokenizer
     reference: Any
     end_id: int | None
+    special_in_text: bool
     sample_documents: int
 
 
@@ -68,8 +69,13 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
     _check_manifest(manifest, corpus, files, tokenizer)
     entries = {shard.name: shard for shard in manifest.shards}
     _check_files(directory, manifest.shards, workshop)
+    special_in_text = manifest.special_tokens_in_text == "allow"
     judge = Judge(
-        tokenizer, _reference(workshop.root / TOKENIZER_DIRECTORY), manifest.end_of_document_id, sample_documents
+        tokenizer,
+        _reference(workshop.root / TOKENIZER_DIRECTORY, special_in_text),
+        manifest.end_of_document_id,
+        special_in_text,
+        sample_documents,
     )
     keys = _keys(corpus.units, source, judge, entries)
     with progress("validate", sum(unit.n_bytes for unit in corpus.units) / 1e6, "file MB") as advance:
@@ -112,7 +118,7 @@ def validate_unit(
                 advance(batch.file_bytes / 1e6)
 
         for span in aligned(batches(), read_tokens(tokens / entry.name)):
-            check_span(span, judge.tokenizer, judge.end_id)
+            check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
             n_sampled += check_against(span, judge.reference, judge.end_id, sample)
             n_documents += span.tokens.num_rows
             n_tokens += len(span.tokens["input_ids"].flatten())
@@ -153,6 +159,7 @@ def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str
         "engine": judge.tokenizer.engine,
         "reference": tokenizers.__version__,
         "end_id": judge.end_id,
+        "special_in_text": judge.special_in_text,
         "sample": judge.sample_documents,
         "source": source.reading(),
         "on_bad": [source.on_bad_document, source.on_bad_shard],
@@ -255,12 +262,12 @@ def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
         )
 
 
-def _reference(directory: Path) -> Any:
-    """The tokenizers library's own reading of the tokenizer, told to leave special tokens in text alone."""
+def _reference(directory: Path, special_in_text: bool) -> Any:
+    """The tokenizers library's own reading of the tokenizer, told whether to leave special tokens in text alone."""
     from tokenizers import Tokenizer as Reference
 
     reference = Reference.from_file(str(directory / "tokenizer.json"))
-    reference.encode_special_tokens = True
+    reference.encode_special_tokens = not special_in_text
     return reference
 
 

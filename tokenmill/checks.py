@@ -51,8 +51,10 @@ def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBa
         raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
 
 
-def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
+def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None, special_in_text: bool = False) -> None:
     """Every document's name, length and bytes follow from its row, no id is out of range, none is special but the last.
+
+    `special_in_text`: special tokens' ids may be inside documents, too.
 
     Raises ValidationError with the first row that is wrong.
     """
@@ -63,7 +65,7 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None) -> None:
         _all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
     _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
     input_ids = span.tokens["input_ids"]
-    _check_ids(span, input_ids, tokenizer, end_id)
+    _check_ids(span, input_ids, tokenizer, end_id, special_in_text)
     try:
         found = tokenizer.decode_batch(input_ids, threads=1)
     except TokenizerError as error:
@@ -98,7 +100,9 @@ def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]
     return len(chosen)
 
 
-def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id: int | None) -> None:
+def _check_ids(
+    span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id: int | None, special_in_text: bool
+) -> None:
     values = input_ids.flatten().cast(pa.uint32())
     if len(values) and pc.max(values).as_py() > tokenizer.id_max:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
@@ -119,7 +123,7 @@ def _check_ids(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id
         _all_equal(
             span, values.take(ends).cast(pa.int64()), pa.repeat(pa.scalar(end_id, pa.int64()), len(ends)), "last id"
         )
-    if (pc.sum(special).as_py() or 0) != len(ends):
+    if not special_in_text and (pc.sum(special).as_py() or 0) != len(ends):
         allowed = set(ends.to_pylist())
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
         i = _row_of_value(input_ids, at)

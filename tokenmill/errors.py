@@ -3,7 +3,8 @@
     TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
-    │   └── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
+    │   ├── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
+    │   └── SpecialTokenError    a special token's text inside a document, where that is to be refused
     ├── PatternError             a split pattern that does not compile, or gives up on a text
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
     ├── CountsError              a table of counts, or the memory that counting may hold
@@ -31,6 +32,19 @@ class CorpusError(TokenmillError):
 
 class DamagedError(CorpusError):
     """An input file is not whole."""
+
+
+class SpecialTokenError(CorpusError):
+    """A text holds the text of a special token. `index`: which text; `byte_offset`: where in it, in UTF-8, or None where
+    it is only there once the text is normalized; `token`: which token."""
+
+    def __init__(self, index: int, byte_offset: int | None, token: str, place: str | None = None) -> None:
+        self.index, self.byte_offset, self.token = index, byte_offset, token
+        at = "once it is normalized" if byte_offset is None else f"at byte {byte_offset}"
+        super().__init__(
+            f"{place or f'text {index}'}: the special token {token!r} stands {at}. Remove it, or let it be text (as_text) "
+            "or its id (allow)."
+        )
 
 
 class PatternError(TokenmillError):

@@ -8,6 +8,7 @@ import tokenmill
 from tokenmill import _core
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.files import write_atomic
+from tokenmill.special_tokens import SpecialTokensInText
 
 MANIFEST_FILE = "manifest.json"
 
@@ -67,6 +68,7 @@ class Manifest(_Record):
     id_type: str = Field(description="uint16 or uint32")
     id_max: int = Field(description="largest id of the tokenizer")
     end_of_document_id: int | None
+    special_tokens_in_text: SpecialTokensInText
     n_documents: int
     n_tokens: int
     text_bytes: int

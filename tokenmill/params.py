@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tokenmill.errors import ParamsError
+from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.weights import weight_of
 
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
@@ -155,6 +156,7 @@ class Encode(_Section):
 
     formats: list[Literal["parquet"]] = Field(min_length=1)
     end_of_document: str | None
+    special_tokens_in_text: SpecialTokensInText
 
 
 class Validate(_Section):

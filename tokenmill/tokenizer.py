@@ -1,8 +1,8 @@
 """The tokenizer: text to ids and back, whichever engine and file it comes from."""
 
-import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
-from tokenmill.errors import CorpusError, ParamsError, TokenizerError
+from tokenmill.core_engine import PreparedCore, engine_of
+from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
 from tokenmill.files import write_atomic
 from tokenmill.pre_tokenizer import BeyondCore
+from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.texts import Texts, for_core, one_array
 from tokenmill.threads import threads_or_all
-from tokenmill.vocabulary import Model, digest_of, encoder_of
+from tokenmill.tokenizer_document import read_document
+from tokenmill.tokenizer_files import read_tokenizer_file
+from tokenmill.vocabulary import Model, digest_of
 
 if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
     from tokenmill._core import ArrowArray
@@ -37,7 +41,7 @@ class _Engine(Protocol):
 
 
 class Tokenizer:
-    """Text to ids and back. Text never becomes a special token: those are ids that a program adds.
+    """Text to ids and back. Text never becomes a special token unless a call allows it: those are ids that a program adds.
 
     `train_vocab` and `Tokenizer.load` make one. `engine` is "core", or "tokenizers" where the core would not give the very
     ids of that library; `engine_reason` says what the core cannot do.
@@ -54,12 +58,13 @@ class Tokenizer:
 
     def __init__(self, model: Model, place: str = "tokenizer", cache_mb_max: int = CACHE_MB_MAX) -> None:
         """Of a model for the core; raises TokenizerError, beginning with `place`, when it contradicts itself."""
+        cache_bytes_max = cache_mb_max * 2**20
         try:
-            self._core: _core.Encoder | None = encoder_of(model)
+            self._engine: _Engine = engine_of(model, False, cache_bytes_max)
         except TokenizerError as error:
             raise TokenizerError(f"{place}: {error}") from None
-        self._core.limit_cache(cache_mb_max * 2**20)
-        self._engine: _Engine = self._core
+        self._make_allowing: Callable[[], _Engine] = lambda: engine_of(model, True, cache_bytes_max)
+        self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
         self._tokens = model.token_bytes()
@@ -90,7 +95,7 @@ class Tokenizer:
             return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
-        content = _read(file)
+        content = read_tokenizer_file(file)
         if file.suffix != ".tiktoken":
             if pattern is not None or special_tokens is not None:
                 raise TokenizerError(
@@ -119,9 +124,9 @@ class Tokenizer:
 
     @classmethod
     def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> "Tokenizer":
-        document = tokenizer_json.parse(content, place)
+        document = read_document(content, place)
         try:
-            return cls(tokenizer_json.model_of(document, place), place, cache_mb_max)
+            return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:
             return cls._from_tokenizers(document, content, place, str(beyond))
 
@@ -131,7 +136,11 @@ class Tokenizer:
 
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
-        self._engine, self._core, self._model, self._content, self._tokens = engine, None, None, content, engine.tokens
+        self._engine, self._model, self._content, self._tokens = engine, None, content, engine.tokens
+        self._make_allowing = lambda: TokenizersEngine(document, content, place, allow_special=True)
+        self._hides_special = document.get("normalizer") is not None and any(
+            one["special"] and one["normalized"] for one in document["added_tokens"]
+        )
         self.engine, self.engine_reason = "tokenizers", reason
         self.digest, self.steps, self.n_merges = engine.digest, None, None
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
@@ -165,25 +174,44 @@ class Tokenizer:
             with write_atomic(Path(directory) / name) as partial:
                 partial.write_bytes(content)
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of one text. Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text."""
+    def encode(self, text: str, special: SpecialTokensInText = "as_text") -> list[int]:
+        """The ids of one text. `special`: what becomes of the texts of special tokens in it.
+
+        Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text, SpecialTokenError.
+        """
         try:
-            return self._engine.encode(text)
+            self._check_special(special, [text])
+            return self._engine_for(special).encode(text)
         except UnicodeEncodeError as error:
             raise CorpusError(
                 f"the text has a lone surrogate at character {error.start}. Decode it with errors='replace'."
             ) from None
 
-    def encode_batch(self, texts: Texts, threads: int | None = None, end_id: int | None = None) -> pa.LargeListArray:
+    def encode_batch(
+        self,
+        texts: Texts,
+        threads: int | None = None,
+        end_id: int | None = None,
+        special: SpecialTokensInText = "as_text",
+    ) -> pa.LargeListArray:
         """An array large_list<uint32>, a list a text, each ended by `end_id` if given; not copied from the core.
 
-        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None takes all cores. Raises
-        CorpusError for a text that is null or no UTF-8, TokenizerError for a byte that no token stands for, and for an
-        unknown `end_id`.
+        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None takes all cores. `special`: what
+        becomes of the texts of special tokens: as_text, allow (their ids), or reject. Raises CorpusError for a text that is
+        null or no UTF-8, SpecialTokenError for one to be rejected, TokenizerError for a byte that no token stands for, and
+        for an unknown `end_id`.
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        return _lists(self._engine.encode_batch(self._texts(texts), threads_or_all(threads), end_id))
+        engine = self._engine_for(special)
+        if special == "reject":
+            texts = one_array(texts)
+        found = engine.encode_batch(_for(engine, texts), threads_or_all(threads), end_id)
+        if (
+            isinstance(texts, pa.Array) and special == "reject"
+        ):  # after the engine, which has seen to it that these are texts
+            self._check_special(special, texts.cast(pa.large_string()).to_pylist())
+        return _lists(found)
 
     def encode_batch_with_starts(
         self, texts: Texts, threads: int | None = None, end_id: int | None = None
@@ -192,21 +220,23 @@ class Tokenizer:
 
         The starts are an array large_list<uint64>, a list a text. A token ends where the next one begins, the last one with
         the text; an added token that is found in a text stands for its bytes like any other. `end_id` stands for none: it
-        begins where the text ends. Raises what `encode_batch` raises, and TokenizerError with the engine tokenizers, whose
-        tokens do not add up to the text.
+        begins where the text ends. Raises what `encode_batch` raises, and TokenizerError with a tokenizer whose tokens do
+        not add up to the text, or need not: with the engine tokenizers, and where text is normalized, gets a space in
+        front, or has added tokens beyond plain text.
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        if self._core is None:
-            raise TokenizerError(
-                f"starts of tokens: only the core knows them, and it cannot run this: {self.engine_reason}"
+        if not isinstance(self._engine, _core.Encoder):
+            reason = (
+                self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
             )
-        ids, starts = self._core.encode_batch_with_starts(self._texts(texts), threads_or_all(threads), end_id)
+            raise TokenizerError(f"starts of tokens: only the core alone knows them, and it cannot run this: {reason}")
+        ids, starts = self._engine.encode_batch_with_starts(for_core(texts), threads_or_all(threads), end_id)
         return _lists(ids), _lists(starts)
 
     def count_tokens(self, texts: Texts, threads: int | None = None) -> pa.UInt64Array:
         """An array uint64, the number of ids of each text. Raises what `encode_batch` raises."""
-        return self._engine.count_tokens(self._texts(texts), threads_or_all(threads))
+        return self._engine.count_tokens(_for(self._engine, texts), threads_or_all(threads))
 
     def warm(self, counts: pa.Table, pretokens_max: int = 2**20) -> None:
         """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
@@ -214,12 +244,32 @@ class Tokenizer:
         `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens that are no token,
         `pretokens_max` are kept, in about 64 bytes each. With the engine tokenizers it does nothing.
         """
-        if self._core is not None:
+        if isinstance(self._engine, _core.Encoder | PreparedCore):
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
-            self._core.warm(counts["pretoken"].take(frequent))
+            self._engine.warm(counts["pretoken"].take(frequent))
 
-    def _texts(self, texts: Texts) -> Any:
-        return one_array(texts) if self._core is None else for_core(texts)
+    def _engine_for(self, special: SpecialTokensInText) -> _Engine:
+        check_policy(special)
+        return self._allowing if special == "allow" else self._engine
+
+    def _check_special(self, special: SpecialTokensInText, texts: Sequence[str]) -> None:
+        if special != "reject":
+            return
+        for i, text in enumerate(texts):
+            self._refusal.check(text, i)
+            if self._hides_special:
+                made = set(self._allowing.encode(text)) - set(self._engine.encode(text))
+                for token, id in self.special_tokens.items():
+                    if id in made:
+                        raise SpecialTokenError(i, None, token)
+
+    @cached_property
+    def _allowing(self) -> _Engine:
+        return self._make_allowing()
+
+    @cached_property
+    def _refusal(self) -> Refusal:
+        return Refusal(self.special_tokens)
 
     def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises TokenizerError."""
@@ -232,7 +282,7 @@ class Tokenizer:
         """
         try:
             plain = _plain_ids(ids)
-            return self._engine.decode_bytes(plain.to_pylist() if self._core is None and plain is not ids else plain)
+            return self._engine.decode_bytes(plain.to_pylist() if self._model is None and plain is not ids else plain)
         except OverflowError:
             raise TokenizerError(f"ids: expected integers from 0 to {self.id_max}; found one beyond 32 bits.") from None
 
@@ -281,6 +331,11 @@ class Tokenizer:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
 
 
+def _for(engine: _Engine, texts: Texts) -> Any:
+    """The texts as the engine takes them; only the core alone takes them uncopied."""
+    return for_core(texts) if isinstance(engine, _core.Encoder) else one_array(texts)
+
+
 def _lists(found: Any) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
 
@@ -302,17 +357,3 @@ def _plain_ids(ids: Ids) -> Any:
 
 def _json(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        place = file.absolute()
-        parent = next((parent for parent in place.parents if parent.is_dir()), place.parent)
-        names = sorted(entry.name for entry in parent.iterdir()) if parent.is_dir() else []
-        near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
-        hint = f" Nearest there: {', '.join(near)}." if near else ""
-        raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
-    except OSError as error:
-        raise TokenizerError(f"{file.absolute()}: cannot be read: {error.strerror}.") from None

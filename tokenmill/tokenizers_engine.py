@@ -1,6 +1,5 @@
 """The second engine: the `tokenizers` library, for tokenizers that the core cannot run, behind the core's interface."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,34 +8,68 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.errors import CorpusError, TokenizerError
-from tokenmill.vocabulary import bytes_of
+from tokenmill.pre_tokenizer import parts_of
+from tokenmill.tokenizer_document import check_range
+from tokenmill.vocabulary import CHARACTERS, bytes_of, sha256_of
 
 
 class TokenizersEngine:
-    """A tokenizer.json run by `tokenizers`: text of special tokens stays text, and nothing is added, cut or padded."""
+    """A tokenizer.json run by `tokenizers`: nothing is added, cut or padded, no character is left out in silence, and text of
+    special tokens stays text unless `allow_special`."""
 
-    def __init__(self, document: dict[str, Any], content: bytes, place: str) -> None:
+    def __init__(self, document: dict[str, Any], content: bytes, place: str, allow_special: bool = False) -> None:
         import tokenizers
 
         with _as_tokenizer_error(place):
             self._tokenizer: Any = tokenizers.Tokenizer.from_str(content.decode())
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
-            self._tokenizer.encode_special_tokens = True
+            self._tokenizer.encode_special_tokens = not allow_special
             vocab: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+            check_range(vocab, place)
+            if _may_leave_out(document):
+                self._tokenizer.model = tokenizers.Tokenizer.from_str(
+                    _watched(document["model"], max(vocab.values()))
+                ).model
+        self._missing_id = max(vocab.values()) + 1
+        unk = document["model"].get("unk_token")
+        self._control = (
+            {}
+            if allow_special
+            else {
+                one["id"]: one["content"]
+                for one in document["added_tokens"]
+                if one["special"] and one["content"] != unk
+            }
+        )
+        if isinstance(unk_id := document["model"].get("unk_id"), int):
+            self._control.pop(unk_id, None)
         self._is_byte_level = (document.get("decoder") or {}).get("type") == "ByteLevel"
         added = {one["content"] for one in document["added_tokens"]}
         self.tokens = {
             id: self._bytes(text, text in added) for text, id in sorted(vocab.items(), key=lambda item: item[1])
         }
-        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        self.digest = hashlib.sha256(canonical.encode()).hexdigest()
+        self.digest = sha256_of(document)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text. Raises UnicodeEncodeError for a lone surrogate."""
+        """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token
+        and for text that the model itself makes a special token of."""
         text.encode()
         with _as_tokenizer_error("the text"):
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            found = self._tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = found.ids
+        if self._missing_id in ids:
+            start, end = found.offsets[ids.index(self._missing_id)]
+            raise TokenizerError(
+                f"the vocabulary has no token for {text[start:end]!r:.40}, or a byte of it, at character {start}; the "
+                "tokenizers library would leave it out. Use a tokenizer with an unknown token or all 256 bytes."
+            )
+        if self._control and (control := next((id for id in ids if id in self._control), None)) is not None:
+            start, _ = found.offsets[ids.index(control)]
+            raise TokenizerError(
+                f"the tokenizer's own vocabulary makes the special token {self._control[control]!r:.60} of text at character "
+                f"{start}. Remove that text, or allow special tokens in text."
+            )
         return ids
 
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
@@ -46,7 +79,10 @@ class TokenizersEngine:
         for i, text in enumerate(_strings(texts)):
             if text is None:
                 raise CorpusError(f"text {i} is null; expected a string.")
-            ids = self.encode(text) + end
+            try:
+                ids = self.encode(text) + end
+            except TokenizerError as error:
+                raise TokenizerError(f"text {i}: {error}") from None
             offsets.append(offsets[-1] + len(ids))
             values.append(pa.array(ids, pa.uint32()))
         flat = pa.concat_arrays(values) if values else pa.array([], pa.uint32())
@@ -75,6 +111,23 @@ class TokenizersEngine:
         return text.encode() if token is None else token
 
 
+def _may_leave_out(document: dict[str, Any]) -> bool:
+    """Whether `tokenizers` would leave out a character without a word: one of no token, in a BPE without an unknown token."""
+    model = document["model"]
+    if model["type"] != "BPE" or model.get("unk_token") is not None:
+        return False
+    kinds = {part["type"] for part in parts_of(document.get("pre_tokenizer"), "pretokenizers")}
+    affixes = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    return bool(affixes) or "ByteLevel" not in kinds or not model["vocab"].keys() >= set(CHARACTERS)
+
+
+def _watched(model: dict[str, Any], id_max: int) -> str:
+    """A tokenizer.json of the model that has a token for what it would leave out, with an id that no other token has."""
+    missing = "no token for this"
+    watched = {**model, "vocab": {**model["vocab"], missing: id_max + 1}, "unk_token": missing, "fuse_unk": False}
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": watched})
+
+
 def _strings(texts: pa.Array) -> Iterator[str | None]:
     try:
         strings = texts.cast(pa.large_string())
@@ -88,6 +141,8 @@ def _as_tokenizer_error(place: str) -> Iterator[None]:
     """Turns what `tokenizers` raises into a TokenizerError: Exception itself, and pyo3's PanicException, which is none."""
     try:
         yield
+    except TokenizerError:
+        raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise

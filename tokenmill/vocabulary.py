@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeGuard
 
 import pyarrow as pa
 
 from tokenmill import _core
 from tokenmill.errors import TokenizerError
+from tokenmill.strict_json import shown
 
 ID_MAX = 2**32 - 2
 
@@ -25,35 +26,54 @@ class Merge(NamedTuple):
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token by its text. A special one never comes from text; any other is found wherever its text stands.
+    """A token by its text. A special one comes from text only where that is allowed; any other wherever its text stands.
 
-    `in_vocab`: model.vocab of tokenizer.json lists it as well.
+    `in_vocab`: model.vocab of tokenizer.json lists it as well. The flags are those of tokenizer.json: a `single_word` has no
+    word's character beside it, `lstrip` and `rstrip` take the white space there with them, and a `normalized` one is looked
+    for after normalizing, between those that are not.
     """
 
     id: int
     text: str
     special: bool
     in_vocab: bool
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = False
+
+    @property
+    def has_flags(self) -> bool:
+        """Whether it is more than its text."""
+        return self.single_word or self.lstrip or self.rstrip
 
 
 @dataclass(frozen=True)
 class Model:
     """`tokens`: bytes by id, without the added ones. `steps`: the split pattern. `ignore_merges`: a pre-token that is a
-    token is taken whole, whatever the merges say."""
+    token is taken whole, whatever the merges say. `nfc`: text is normalized to that form. `add_prefix_space`: text that
+    does not begin with a space gets one. `not_applied`: what tokenizer.json has besides, for others: its sections
+    truncation, padding and post_processor, and settings of the model that no text can reach."""
 
     tokens: dict[int, bytes]
     merges: Sequence[Merge]
     steps: tuple[str, ...]
     added: tuple[AddedToken, ...]
     ignore_merges: bool
+    nfc: bool = False
+    add_prefix_space: bool = False
+    not_applied: Mapping[str, Any] = field(default_factory=dict)
 
     def token_bytes(self) -> dict[int, bytes]:
         """The bytes of every token by id, those of an added one being its text in UTF-8."""
         return self.tokens | {one.id: one.text.encode() for one in self.added}
 
 
-def encoder_of(model: Model) -> _core.Encoder:
-    """The core's encoder. Raises TokenizerError for a vocabulary that contradicts itself, PatternError for the steps."""
+def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
+    """The core's encoder, which finds the added tokens with the ids `in_text` wherever their texts stand.
+
+    Raises TokenizerError for a vocabulary that contradicts itself, PatternError for the steps.
+    """
     ids = pa.array(model.tokens.keys(), pa.uint32())
     vocabulary = pa.record_batch({"id": ids, "token": pa.array(model.tokens.values(), pa.binary())})
     columns = zip(*model.merges, strict=True) if model.merges else [()] * len(Merge._fields)
@@ -62,7 +82,7 @@ def encoder_of(model: Model) -> _core.Encoder:
         {
             "id": pa.array([one.id for one in model.added], pa.uint32()),
             "token": pa.array([one.text.encode() for one in model.added], pa.binary()),
-            "in_text": pa.array([not one.special for one in model.added], pa.bool_()),
+            "in_text": pa.array([one.id in in_text for one in model.added], pa.bool_()),
         }
     )
     return _core.Encoder(
@@ -71,22 +91,34 @@ def encoder_of(model: Model) -> _core.Encoder:
 
 
 def digest_of(model: Model) -> str:
-    """The sha256, in hex, of everything that decides ids or bytes: tokens, merges, steps, added tokens, ignore_merges."""
+    """The sha256, in hex, of everything that decides ids or bytes, here or in another library; not of how it is written."""
     order = {rank: i for i, rank in enumerate(sorted({merge.rank for merge in model.merges}))}
+    added = [
+        [one.id, one.text, one.special, one.single_word, one.lstrip, one.rstrip, one.normalized]
+        for one in sorted(model.added, key=lambda one: one.id)
+    ]
     canonical = {
-        "added": [[one.id, one.text, one.special] for one in sorted(model.added, key=lambda one: one.id)],
+        "add_prefix_space": model.add_prefix_space,
+        "added": added,
         "ignore_merges": model.ignore_merges,
         "merges": sorted([order[merge.rank], merge.left, merge.right, merge.token] for merge in model.merges),
+        "nfc": model.nfc,
+        "not_applied": model.not_applied,
         "steps": model.steps,
         "tokens": [[id, token.hex()] for id, token in sorted(model.tokens.items())],
     }
-    return hashlib.sha256(json.dumps(canonical, separators=(",", ":")).encode()).hexdigest()
+    return sha256_of(canonical)
+
+
+def sha256_of(canonical: Any) -> str:
+    """The sha256, in hex, of values of JSON, whatever the order of keys."""
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def check_id(id: object, place: str) -> int:
     """The id, when it is one. Raises TokenizerError that begins with `place`."""
     if type(id) is not int or not 0 <= id <= ID_MAX:
-        raise TokenizerError(f"{place}: id {id!r:.40}; expected an integer from 0 to {ID_MAX:,}.")
+        raise TokenizerError(f"{place}: id {shown(id)}; expected an integer from 0 to {ID_MAX:,}.")
     return id
 
 

@@ -1,0 +1,182 @@
+"""Tokenizers of every mix of features give the ids of `tokenizers`, with special tokens as text and as tokens."""
+
+import json
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.test_tokenizer_json import DOCUMENT, GPT2, ISOLATED, LAST, VOCAB
+from tokenmill import Tokenizer
+from tokenmill.errors import TokenizerError
+
+DIGITS = {"type": "Digits", "individual_digits": True}
+CL100K = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]|\s+(?!\S)|\s"
+BEHAVIORS = ["Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"]
+
+
+def sequence(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": list(parts)}
+
+
+def a_split(regex: str, behavior: str = "Isolated", invert: bool = False) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert}
+
+
+PRE_TOKENIZERS = [
+    GPT2,
+    LAST,
+    {**GPT2, "add_prefix_space": True},
+    {**LAST, "add_prefix_space": True},
+    sequence(GPT2),
+    sequence(DIGITS, GPT2),
+    sequence({**DIGITS, "individual_digits": False}, sequence(LAST)),
+    sequence(a_split(CL100K), LAST),
+    sequence(a_split(CL100K, "Removed", True), LAST),
+    sequence(a_split(CL100K, "Isolated", True), GPT2),
+    sequence(a_split(r"\p{N}{1,3}"), a_split("[\r\n]"), LAST),
+    sequence({**ISOLATED, "pattern": {"String": " "}}, {**LAST, "add_prefix_space": True}),
+    sequence({"type": "Punctuation", "behavior": "Isolated"}, LAST),
+    sequence(LAST, DIGITS),
+    *(sequence(a_split(r"\s|[a-c]", behavior, invert), LAST) for behavior in BEHAVIORS for invert in (False, True)),
+]
+NORMALIZERS = [
+    None,
+    None,
+    {"type": "NFC"},
+    {"type": "NFC"},
+    {"type": "Sequence", "normalizers": []},
+    {"type": "Sequence", "normalizers": [{"type": "NFC"}]},
+    {"type": "NFKC"},
+    {"type": "Lowercase"},
+]
+TEXTS = [
+    "<a>",
+    "<a",
+    "a>",
+    ">",
+    "cat",
+    "catch",
+    "return",
+    "  ",
+    "\n\n",
+    "é",
+    "e\u0301",
+    "<|pad|>",
+    "|>",
+    "[X]",
+    " x",
+    "東京",
+    "K",
+]
+PIECES = [
+    *TEXTS,
+    "<|endoftext|>",
+    " ",
+    "\t",
+    "\n",
+    "\u00a0",
+    "\u200d",
+    "\u0301",
+    "\u0338",
+    "\u212a",
+    "\u1e9b\u0323",
+    "\u1100\u1161",
+    "a",
+    "b",
+    "c",
+    "x",
+    "_",
+    "1",
+    "12345",
+    "²",
+    "!",
+    "'s",
+    "🙂",
+    "\x00",
+    "\x1c",
+    "\x85",
+    "가",
+    "\U00011938",
+    "the cat sat",
+]
+
+a_text = st.lists(st.one_of(st.sampled_from(PIECES), st.characters(exclude_categories=["Cs"])), max_size=12).map(
+    "".join
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """A tokenizer.json: the small one of these tests with other parts around it."""
+    texts = draw(st.lists(st.sampled_from(TEXTS), max_size=6, unique=True))
+    taken = {one["content"] for one in DOCUMENT["added_tokens"]}
+    flag = st.sampled_from([False, False, True])
+    added, next_id = [], len(VOCAB)
+    default = draw(st.sampled_from([None, False, True]))
+    for text in texts:
+        if text in taken:
+            continue
+        id = VOCAB.get(text, next_id)
+        next_id += text not in VOCAB
+        flags = {name: draw(flag) for name in ("special", "single_word", "lstrip", "rstrip", "normalized")}
+        if default is not None:  # as most files have it
+            flags |= {"single_word": False, "lstrip": False, "rstrip": False, "normalized": default}
+        added.append({"id": id, "content": text, **flags})
+    merges = DOCUMENT["model"]["merges"]
+    model = {
+        **DOCUMENT["model"],
+        "ignore_merges": draw(st.booleans()),
+        "unk_token": draw(st.sampled_from([None, None, "<|pad|>"])),
+        "merges": draw(st.sampled_from([merges, [" ".join(pair) for pair in merges]])),
+    }
+    return {
+        **DOCUMENT,
+        "added_tokens": [*DOCUMENT["added_tokens"], *added],
+        "normalizer": draw(st.sampled_from(NORMALIZERS)),
+        "pre_tokenizer": draw(st.sampled_from(PRE_TOKENIZERS)),
+        "model": model,
+    }
+
+
+def outcome(encode: Any, *arguments: Any, **named: Any) -> Any:
+    try:
+        return encode(*arguments, **named)
+    except TokenizerError as error:
+        return str(error)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(documents(), st.lists(a_text, min_size=1, max_size=8))
+def test_any_mix_of_features_gives_the_ids_of_tokenizers(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any], texts: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("mix") / "tokenizer.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    try:
+        tokenizer = Tokenizer.load(path)
+    except TokenizerError as error:  # a special token that text would become
+        assert "special token" in str(error)
+        return
+    control = set(tokenizer.special_tokens.values())
+    peer = tokenizers.Tokenizer.from_str(json.dumps(document))
+    for allow in (False, True):
+        peer.encode_special_tokens = not allow
+        expected = [peer.encode(text, add_special_tokens=False).ids for text in texts]
+        special = "allow" if allow else "as_text"
+        for text, ids in zip(texts, expected, strict=True):
+            found = outcome(tokenizer.encode, text, special)
+            if not allow and set(ids) & control:  # made by the model itself, which tokenizers lets pass
+                assert isinstance(found, str) or not set(found) & control
+            else:
+                assert found == ids, (tokenizer.engine, tokenizer.engine_reason)
+        batch = outcome(tokenizer.encode_batch, texts, special=special)
+        assert isinstance(batch, str) or batch.to_pylist() == [tokenizer.encode(text, special) for text in texts]
+    tokenizer.save(path.parent / "saved")
+    again = Tokenizer.load(path.parent / "saved")
+    assert (again.digest, again.engine) == (tokenizer.digest, tokenizer.engine)
+    assert [outcome(again.encode, text, "allow") for text in texts] == [
+        tokenizer.encode(text, "allow") for text in texts
+    ]

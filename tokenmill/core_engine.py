@@ -1,0 +1,153 @@
+"""The core as an engine, with what text needs before: normalizing, and cutting at added tokens beyond plain text."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from tokenmill import _core
+from tokenmill.added_tokens import Finder, is_plain, normalized
+from tokenmill.errors import PatternError, TokenizerError
+from tokenmill.vocabulary import Model, encoder_of
+
+
+def engine_of(model: Model, allow_special: bool, cache_bytes_max: int) -> "_core.Encoder | PreparedCore":
+    """The core's encoder itself wherever it does all that the model says, else behind a `PreparedCore`.
+
+    Like `tokenizers` it looks for added tokens twice: before normalizing for those that are not `normalized`, then, in what
+    is left, for those that are. With `allow_special` special tokens are found as well. Raises TokenizerError, PatternError.
+    """
+    early, late = (_Phase(model, normal, allow_special) for normal in (False, True))
+    in_core = late if late.shown or (not early.shown) else early
+    native = not model.add_prefix_space and is_plain(in_core.shown, in_core.hidden)
+    native &= not (in_core is late and model.nfc and any(normalized(one.text) != one.text for one in late.all))
+    core = _limited(encoder_of(model, {one.id for one in in_core.shown} if native else ()), cache_bytes_max)
+    needed = [phase for phase in (early, late) if phase.shown and not (native and phase is in_core)]
+    if not needed and not model.nfc and not model.add_prefix_space:
+        return core
+    again = native and in_core is early and bool(early.shown)  # in a text that normalizing changes
+    return PreparedCore(
+        core,
+        parts=(lambda: _limited(encoder_of(model, ()), cache_bytes_max)) if again else (lambda: core),
+        early=early.finder() if early in needed or again else None,
+        early_in_core=again,
+        late=late.finder(model.nfc) if late in needed else None,
+        nfc=model.nfc,
+        add_prefix_space=model.add_prefix_space,
+    )
+
+
+def _limited(encoder: _core.Encoder, cache_bytes_max: int) -> _core.Encoder:
+    encoder.limit_cache(cache_bytes_max)
+    return encoder
+
+
+class _Phase:
+    """The added tokens that are looked for at the same time: those that become ids, and those that stay text."""
+
+    def __init__(self, model: Model, normal: bool, allow_special: bool) -> None:
+        self.all = [one for one in model.added if one.normalized is normal]
+        self.shown = [one for one in self.all if allow_special or not one.special]
+        self.hidden = [one for one in self.all if one not in self.shown]
+
+    def finder(self, nfc: bool = False) -> Finder:
+        return Finder(self.shown, self.hidden, nfc)
+
+
+class PreparedCore:
+    """Encodes with the core what is left of a text when it is prepared; a text that needs nothing goes there as it is.
+
+    `whole` encodes such texts, `parts()` the pieces of others. `early`, `late`: what cuts before and after normalizing.
+    `early_in_core`: `whole` does the work of `early`, so only a text that normalizing changes is cut here.
+    """
+
+    def __init__(
+        self,
+        whole: _core.Encoder,
+        parts: Callable[[], _core.Encoder],
+        early: Finder | None,
+        early_in_core: bool,
+        late: Finder | None,
+        nfc: bool,
+        add_prefix_space: bool,
+    ) -> None:
+        self._whole, self._make_parts = whole, parts
+        self._early, self._early_in_core, self._late = early, early_in_core, late
+        self._nfc, self._add_prefix_space = nfc, add_prefix_space
+        self.decode_bytes, self.decode_batch, self.warm = whole.decode_bytes, whole.decode_batch, whole.warm
+
+    @cached_property
+    def _parts(self) -> _core.Encoder:
+        return self._make_parts()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text. Raises UnicodeEncodeError, TokenizerError, PatternError."""
+        text.encode()
+        prepared = self._prepared(text)
+        if prepared is None:
+            return self._whole.encode(text)
+        return [id for one in prepared for id in ([one] if isinstance(one, int) else self._parts.encode(one))]
+
+    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
+        """An array large_list<uint32>, a list a text, each ended by `end_id` if given."""
+        try:
+            strings = texts.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            return self._whole.encode_batch(texts, threads, end_id)  # says which text is no UTF-8
+        if strings.null_count:
+            return self._whole.encode_batch(texts, threads, end_id)  # says which text is null
+        prepared = [self._prepared(text) for text in strings.to_pylist()]
+        if not any(one is not None for one in prepared):
+            return self._whole.encode_batch(strings, threads, end_id)
+        end = [] if end_id is None else [end_id]
+        as_they_are = strings.filter(pa.array([one is None for one in prepared]))
+        pieces = [piece for one in prepared if one is not None for piece in one if isinstance(piece, str)]
+        try:
+            whole = self._whole.encode_batch(as_they_are, threads)
+            parts = self._parts.encode_batch(pa.array(pieces, pa.large_string()), threads)
+        except (TokenizerError, PatternError):
+            self._name_text(strings)
+            raise
+        offsets, values = [0], []
+        wholes, cut = _runs(whole), _runs(parts)
+        for one in prepared:
+            found = [next(wholes)] if one is None else [piece if isinstance(piece, int) else next(cut) for piece in one]
+            arrays = [pa.array([run], pa.uint32()) if isinstance(run, int) else run for run in (*found, *end)]
+            offsets.append(offsets[-1] + sum(map(len, arrays)))
+            values += arrays
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.concat_arrays(values))
+
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """An array uint64, the number of ids of each text."""
+        return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
+    def _prepared(self, text: str) -> list[str | int] | None:
+        """Text to encode and ids in turn; None when it is the text itself."""
+        if self._early_in_core and normalized(text) == text:
+            return None
+        found: list[str | int] = []
+        for part in self._early.cut(text) if self._early else [text]:
+            if isinstance(part, int):
+                found.append(part)
+                continue
+            part = normalized(part) if self._nfc else part
+            for piece in self._late.cut(part) if self._late else [part]:
+                spaced = self._add_prefix_space and isinstance(piece, str) and piece and not piece.startswith(" ")
+                found.append(f" {piece}" if spaced else piece)
+        return None if found == [text] or not text else found
+
+    def _name_text(self, strings: pa.LargeStringArray) -> None:
+        """Encodes text by text to raise the first one's error with its number; the core's own counts pieces."""
+        for i, text in enumerate(strings.to_pylist()):
+            try:
+                self.encode(text)
+            except (TokenizerError, PatternError) as error:
+                raise type(error)(f"text {i}: {error}") from None
+
+
+def _runs(lists: Any) -> Iterator[Any]:
+    """The values of each list, in order."""
+    offsets: Sequence[int] = lists.offsets.to_pylist()
+    return (lists.values.slice(start, end - start) for start, end in pairwise(offsets))
