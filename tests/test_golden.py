@@ -14,7 +14,17 @@ from tokenmill.golden_texts import HARD, PANEL
 from tokenmill.params import Source
 from tokenmill.shards import find_shards
 
-SOURCE = Source(glob=["*.txt"], text_column="text", id_column=None, text_separator="\n")
+SOURCE = Source(
+    glob=["*.txt"],
+    text_column="text",
+    id_column=None,
+    text_separator="\n",
+    unit_bytes_min=0,
+    unit_bytes_max=1000,
+    on_bad_document="fail",
+    bad_documents_max=0,
+    on_bad_shard="fail",
+)
 
 
 def made(directory: Path, pattern: str | None = "gpt2") -> Tokenizer:
