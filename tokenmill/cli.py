@@ -1,8 +1,9 @@
-"""The command line: tokenmill build."""
+"""The command line: tokenmill build, tokenmill check."""
 
 import argparse
 import dataclasses
 import gc
+import json
 import os
 import signal
 import sys
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Ctrl-C or a termination signal."""
     gc.set_threshold(_GARBAGE_EVERY)
     asked = _parser().parse_args(arguments)
+    if asked.command == "check":
+        return _check(asked.tokenizer, asked.pattern, asked.json)
     quiet_environment()
     from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
 
@@ -48,6 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_TERMINATED
     return 0
+
+
+def _check(path: Path, pattern: str | None, as_json: bool) -> int:
+    from tokenmill.check_tokenizer import as_text, check_tokenizer
+
+    try:
+        found = check_tokenizer(path, pattern)
+    except TokenmillError as error:
+        found = {"usable": False, "error": str(error)}
+    print(json.dumps(found, indent=2) if as_json else as_text(found, str(path)))
+    return 0 if found["usable"] else EXIT_USER_ERROR
 
 
 class _Terminated(BaseException):
@@ -123,4 +137,13 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )
+    check = commands.add_parser(
+        "check",
+        help="say what a tokenizer file is, what is odd about it, and which engine would run it",
+        description="Loads a tokenizer as a build would, without a project. Exit code 0: usable, 2: refused.",
+        epilog="example: tokenmill check tokenizer.json",
+    )
+    check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
+    check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
+    check.add_argument("--json", action="store_true", help="print JSON instead of text")
     return parser

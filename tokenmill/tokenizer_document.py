@@ -73,7 +73,7 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
         wrong(f"{place}: added_tokens", "a list", added)
     _check_added(added, vocab if isinstance(vocab, dict) else {}, place)
     if isinstance(vocab, dict):
-        check_range({one["content"]: one["id"] for one in added} | vocab, place)
+        check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
     if model["type"] == "BPE":
         _check_bpe(model, {one["content"] for one in added if one["special"]}, place)
     return document
@@ -155,7 +155,7 @@ def check_range(ids: dict[str, int], place: str) -> None:
     token, id = max(ids.items(), key=lambda item: item[1], default=("", 0))
     if id > len(ids) + ID_GAP_MAX:
         raise TokenizerError(
-            f"{place}: model.vocab: token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to "
+            f"{place}: token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to "
             f"{ID_GAP_MAX:,} more than that."
         )
 
