@@ -172,6 +172,33 @@ def test_a_suffix_that_the_vocabulary_lacks_is_no_silent_loss(tmp_path: Path) ->
         tokenizer.encode("abc")
 
 
+UNIGRAM = {
+    "version": "1.0",
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": True, **FLAGS}],
+    "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["ab", -1.5], ["b", -2]]},
+}
+WORD_PIECE = {
+    "version": "1.0",
+    "added_tokens": [{"id": 0, "content": "[UNK]", "special": True, **FLAGS}],
+    "pre_tokenizer": {"type": "Whitespace"},
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {"[UNK]": 0, "a": 1, "##b": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("document", [UNIGRAM, WORD_PIECE], ids=["Unigram", "WordPiece"])
+def test_other_models_run_in_tokenizers(tmp_path: Path, document: dict[str, Any]) -> None:
+    tokenizer = loaded(tmp_path, document)
+    assert tokenizer.engine_reason == f"model.type is '{document['model']['type']}'"
+    for text in ("ab", "abab x", "", "[UNK]"):
+        assert tokenizer.encode(text) == peer(document).encode(text, add_special_tokens=False).ids
+
+
 def test_the_second_engine_decodes_and_ends_texts(tmp_path: Path) -> None:
     tokenizer = loaded(tmp_path, IN_TOKENIZERS["normalizer is NFKC"])
     batch = tokenizer.encode_batch(["e\u0301 <|pad|>", ""], end_id=0)
@@ -279,6 +306,9 @@ WRONG: dict[str, object] = {
     "split otherwise": split(type="Split", pattern={"Regex": "a"}, behavior="Shattered", invert=False),
     "digits is text": split(type="Digits", individual_digits="yes"),
     "ignore_merges is text": changed("model", "ignore_merges", to="yes"),
+    "scored token twice": {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0], ["a", -1.5]]}},
+    "token without score": {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a"]]}},
+    "score is text": {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", "0"]]}},
     "type is a number": changed("model", "type", to=7),
     "merges is an object": changed("model", "merges", to={}),
     "a regex without end": split(**ISOLATED, pattern={"Regex": r"(a+)+$"}),
@@ -460,6 +490,68 @@ def test_bytes_that_are_no_utf8_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(b'{"model": "\xff"}')
     with pytest.raises(TokenizerError):
         Tokenizer.load(tmp_path)
+
+
+JUNK: list[Any] = [
+    None,
+    True,
+    7,
+    -1,
+    2**40,
+    1.5,
+    "",
+    "x",
+    "\ud800",
+    [],
+    [7],
+    [[]],
+    {},
+    {"type": "Magic"},
+    {"x": {"y": []}},
+]
+
+
+def fields(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path in the document, but of the vocabulary and the merges only a few."""
+    if isinstance(document, dict):
+        pairs = list(document.items())[: 3 if path[-1:] == ("vocab",) else None]
+    elif isinstance(document, list):
+        pairs = list(enumerate(document))[:2]
+    else:
+        pairs = []
+    return [found for key, one in pairs for found in [(*path, key), *fields(one, (*path, key))]]
+
+
+def with_every_part() -> dict[str, Any]:
+    document = json.loads(json.dumps(IN_CORE["template"]))
+    document["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
+    document["pre_tokenizer"] = split(**ISOLATED, pattern={"Regex": r"\s+"})["pre_tokenizer"]
+    document["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+    fixed = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None}
+    document["padding"] = {**fixed, "pad_id": 0, "pad_type_id": 0, "pad_token": "<|pad|>"}
+    document["model"]["merges"] = document["model"]["merges"][:20]
+    return document
+
+
+@pytest.mark.slow
+def test_any_value_in_any_field_gives_a_tokenizer_or_a_tokenizer_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = with_every_part()
+    n_refused = 0
+    for path in fields(whole):
+        for junk in JUNK:
+            document = copy.deepcopy(whole)
+            place: Any = document
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = junk
+            try:
+                loaded(tmp_path, document).encode("the cat <|pad|>")
+            except (TokenizerError, PatternError):
+                n_refused += 1
+    assert n_refused > 500
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow
