@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import unicodedata
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ TOKENIZERS = SHARED / "tokenizers"
 VECTORS = ["gpt-2", "qwen3", "starcoder", "deepseek-llm", "llama-2-spm"]
 IN_CORE = {
     "gpt-2": "gpt2",
+    "qwen3": "qwen2",
     "starcoder": "starcoder",
     "deepseek-llm": "deepseek",
     "cl100k_base": "cl100k",
@@ -88,7 +90,7 @@ def test_the_core_gives_the_ids_of_tokenizers_on_real_text(name: str, pattern: s
             assert name in ("starcoder", "deepseek-llm")
             continue
         assert ids == peer.encode(text, add_special_tokens=False).ids
-        assert ours.decode(ids) == text
+        assert ours.decode(ids) == (unicodedata.normalize("NFC", text) if name == "qwen3" else text)
         n_compared += 1
     assert n_compared > len(texts()) * 0.9
 
@@ -104,10 +106,9 @@ def test_a_tiktoken_file_gives_the_ids_of_tiktoken(name: str) -> None:
         assert ours.encode(text) == peer.encode_ordinary(text)
 
 
-@pytest.mark.parametrize(("name", "reason"), [("qwen3", "normalizer is NFC"), ("llama-2-spm", "model.unk_token")])
-def test_what_is_beyond_the_core_says_so(name: str, reason: str) -> None:
-    assert tokenizer(name).engine == "tokenizers"
-    assert reason in (tokenizer(name).engine_reason or "")
+def test_what_is_beyond_the_core_says_so() -> None:
+    assert tokenizer("llama-2-spm").engine == "tokenizers"
+    assert tokenizer("llama-2-spm").engine_reason == "normalizer is Sequence"
 
 
 @pytest.mark.parametrize("name", ["gpt-2", "starcoder", "deepseek-llm", "cl100k_base", "o200k_base", "qwen3"])

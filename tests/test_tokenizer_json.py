@@ -4,6 +4,7 @@ import contextlib
 import copy
 import itertools
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,14 @@ from typing import Any
 import pytest
 import tokenizers
 
+from tests.conftest import SHARED
 from tests.test_tokenizer import TOKENIZER, TRICKY
 from tokenmill import Tokenizer
 from tokenmill.errors import PatternError, TokenizerError
-from tokenmill.tokenizer_json import document_of
+from tokenmill.pre_tokenizer import BeyondCore
+from tokenmill.tokenizer_document import read_document
+from tokenmill.tokenizer_json import document_of, model_of
+from tokenmill.vocabulary import digest_of, sha256_of
 
 assert TOKENIZER._model is not None
 DOCUMENT = document_of(TOKENIZER._model)
@@ -24,6 +29,7 @@ LAST = {**GPT2, "use_regex": False}
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 VOCAB = DOCUMENT["model"]["vocab"]
 NEXT_ID = len(VOCAB)
+N_EDITS = 30  # of each published one; 250 take some minutes
 
 
 def changed(*path: Any, to: Any) -> dict[str, Any]:
@@ -166,6 +172,33 @@ def test_a_suffix_that_the_vocabulary_lacks_is_no_silent_loss(tmp_path: Path) ->
         tokenizer.encode("abc")
 
 
+UNIGRAM = {
+    "version": "1.0",
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": True, **FLAGS}],
+    "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["ab", -1.5], ["b", -2]]},
+}
+WORD_PIECE = {
+    "version": "1.0",
+    "added_tokens": [{"id": 0, "content": "[UNK]", "special": True, **FLAGS}],
+    "pre_tokenizer": {"type": "Whitespace"},
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {"[UNK]": 0, "a": 1, "##b": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("document", [UNIGRAM, WORD_PIECE], ids=["Unigram", "WordPiece"])
+def test_other_models_run_in_tokenizers(tmp_path: Path, document: dict[str, Any]) -> None:
+    tokenizer = loaded(tmp_path, document)
+    assert tokenizer.engine_reason == f"model.type is '{document['model']['type']}'"
+    for text in ("ab", "abab x", "", "[UNK]"):
+        assert tokenizer.encode(text) == peer(document).encode(text, add_special_tokens=False).ids
+
+
 def test_the_second_engine_decodes_and_ends_texts(tmp_path: Path) -> None:
     tokenizer = loaded(tmp_path, IN_TOKENIZERS["normalizer is NFKC"])
     batch = tokenizer.encode_batch(["e\u0301 <|pad|>", ""], end_id=0)
@@ -235,6 +268,51 @@ WRONG: dict[str, object] = {
     "added with id of another": with_added({"content": "xyz", "id": 5}),
     "added with another id": with_added({"content": "xyz", "id": NEXT_ID + 7}),
     "added flag is null": with_added({"content": "xyz", "lstrip": None}),
+    "key twice": json.dumps(DOCUMENT).replace('"model": {', '"model": {"type": "BPE", ', 1),
+    "token twice": json.dumps(DOCUMENT).replace('"vocab": {', '"vocab": {"a": 7, ', 1),
+    "NaN": changed("model", "dropout", to=float("nan")),
+    "infinity": changed("version", to=float("inf")),
+    "dropout": changed("model", "dropout", to=0.5),
+    "dropout is text": changed("model", "dropout", to="0.5"),
+    "unknown token is unknown": changed("model", "unk_token", to="<none>"),
+    "id far beyond the others": changed("model", "vocab", to={**VOCAB, "zzz": 4_000_000_000}),
+    "id beyond 32 bits": changed("model", "vocab", to={**VOCAB, "zzz": 2**40}),
+    "nested in the vocabulary": json.dumps(DOCUMENT).replace(
+        f'{{"{next(iter(VOCAB))}"', '{"x": ' + "[" * 900 + "]" * 900 + f', "{next(iter(VOCAB))}"', 1
+    ),
+    "nested beside it": changed("x", to=json.loads("[" * 900 + "]" * 900)),
+    "auto_map": changed("auto_map", to={"AutoTokenizer": ["code.Tokenizer", None]}),
+    "truncation is a number": changed("truncation", to=7),
+    "truncation to text": changed(
+        "truncation", to={"direction": "Right", "max_length": "3", "strategy": "LongestFirst", "stride": 0}
+    ),
+    "padding is a list": changed("padding", to=[]),
+    "post_processor is text": changed("post_processor", to="ByteLevel"),
+    "template is a number": changed(
+        "post_processor", to={"type": "TemplateProcessing", "single": 7, "pair": [], "special_tokens": {}}
+    ),
+    "template's part is text": changed(
+        "post_processor", to={"type": "TemplateProcessing", "single": ["A"], "pair": [], "special_tokens": {}}
+    ),
+    "decoder is a list": changed("decoder", to=[]),
+    "decoder without type": changed("decoder", to={}),
+    "normalizer is text": changed("normalizer", to="NFC"),
+    "normalizers is null": changed("normalizer", to={"type": "Sequence", "normalizers": None}),
+    "pretokenizers is an object": changed("pre_tokenizer", to={"type": "Sequence", "pretokenizers": {}}),
+    "add_prefix_space is text": changed("pre_tokenizer", to={**GPT2, "add_prefix_space": "false"}),
+    "use_regex is null": changed("pre_tokenizer", to={**GPT2, "use_regex": None}),
+    "split of nothing": split(**ISOLATED),
+    "split by a number": split(**ISOLATED, pattern={"Regex": 7}),
+    "split otherwise": split(type="Split", pattern={"Regex": "a"}, behavior="Shattered", invert=False),
+    "digits is text": split(type="Digits", individual_digits="yes"),
+    "ignore_merges is text": changed("model", "ignore_merges", to="yes"),
+    "scored token twice": {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0], ["a", -1.5]]}},
+    "token without score": {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a"]]}},
+    "score is text": {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", "0"]]}},
+    "type is a number": changed("model", "type", to=7),
+    "merges is an object": changed("model", "merges", to={}),
+    "a regex without end": split(**ISOLATED, pattern={"Regex": r"(a+)+$"}),
+    "a regex of words without end": split(**ISOLATED, pattern={"Regex": r"(\w+\s?)+\z!x"}),
     "unknown model": {"model": {"type": "Magic", "vocab": {}}},
     "unknown normalizer": changed("normalizer", to={"type": "Magic"}),
     "unknown pre_tokenizer": changed("pre_tokenizer", to={"type": "Magic"}),
@@ -250,15 +328,230 @@ WRONG: dict[str, object] = {
 
 
 @pytest.mark.parametrize("document", WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_file_is_one_tokenizer_error_that_names_it(tmp_path: Path, document: object) -> None:
+def test_a_wrong_file_is_one_tokenizer_error_that_names_it(
+    tmp_path: Path, document: object, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: "):
         loaded(tmp_path, document)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (WRONG["key twice"], "model: the key 'type' is there twice"),
+        (WRONG["token twice"], "model.vocab: the key 'a' is there twice"),
+        (WRONG["id far beyond the others"], "model.vocab: token 'zzz' has id 4000000000"),
+        (WRONG["truncation to text"], "truncation.max_length: expected an integer; found '3'"),
+        (WRONG["template's part is text"], "post_processor.single[0]: expected an object or an object; found 'A'"),
+        (WRONG["split by a number"], "pre_tokenizer.pretokenizers[0].pattern.Regex: expected a text; found 7"),
+        (WRONG["add_prefix_space is text"], "pre_tokenizer.add_prefix_space: expected true or false; found 'false'"),
+        (WRONG["a regex without end"], "a regex of the pre_tokenizer or normalizer ('(a+)+$') backtracks without end"),
+        (WRONG["nested beside it"], "nested too deep; at most 64 levels"),
+        (WRONG["merge to unknown"], "model.merges[0]: '~~' is not in model.vocab"),
+    ],
+)
+def test_the_field_is_named(tmp_path: Path, document: object, field: str) -> None:
+    with pytest.raises(TokenizerError) as caught:
+        loaded(tmp_path, document)
+    assert field in str(caught.value)
+
+
+def test_code_beside_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    loaded(tmp_path, DOCUMENT)
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"auto_map": {"AutoTokenizer": ["tokenization_x.X", null]}}', encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer_config\.json: auto_map: names code to run"):
+        Tokenizer.load(tmp_path)
+    config.write_text("{}", encoding="utf-8")
+    for name in ("tokenizer.py", "tokenization_x.py", "tokenizer.pkl"):
+        (tmp_path / name).touch()
+        with pytest.raises(TokenizerError, match=f"{name}: code beside the tokenizer"):
+            Tokenizer.load(tmp_path)
+        (tmp_path / name).unlink()
+    assert Tokenizer.load(tmp_path).engine == "core"
+
+
+def test_what_is_no_file_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tokenizer.json")
+    with pytest.raises(TokenizerError, match="expected a file"):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(TokenizerError, match="has 1,099,511,627,776 bytes"):
+        Tokenizer.load(tmp_path)
+
+
+def reshuffled(document: Any, chance: random.Random) -> Any:
+    """The same JSON with the keys of every object in another order."""
+    if isinstance(document, list):
+        return [reshuffled(one, chance) for one in document]
+    if not isinstance(document, dict):
+        return document
+    keys = chance.sample(list(document), len(document))
+    return {key: reshuffled(document[key], chance) for key in keys}
+
+
+def edited(document: dict[str, Any], chance: random.Random) -> tuple[str, dict[str, Any]]:
+    """The document with one change of what it means, and what that is."""
+    changed = {
+        **document,
+        "model": {**document["model"]},
+        "added_tokens": [{**one} for one in document["added_tokens"]],
+    }
+    model, added = changed["model"], changed["added_tokens"]
+    kind = chance.choice(
+        ["swap", "drop merge", "swap merges", "flag", "normalizer", "pattern", "ignore_merges", "rename"]
+    )
+    match kind:
+        case "swap":
+            one, other = chance.sample(sorted(model["vocab"].keys() - {token["content"] for token in added}), 2)
+            model["vocab"] = {**model["vocab"], one: model["vocab"][other], other: model["vocab"][one]}
+        case "drop merge":
+            model["merges"] = [*model["merges"]]
+            del model["merges"][chance.randrange(len(model["merges"]))]
+        case "swap merges":
+            model["merges"] = [*model["merges"]]
+            one, other = chance.sample(range(len(model["merges"])), 2)
+            model["merges"][one], model["merges"][other] = model["merges"][other], model["merges"][one]
+        case "flag":
+            token = chance.choice(added)
+            flag = chance.choice(["special", "single_word", "lstrip", "rstrip", "normalized"])
+            token[flag] = not token[flag]
+        case "normalizer":
+            changed["normalizer"] = {"type": chance.choice(["NFD", "NFKC", "Lowercase"])}
+        case "pattern":
+            extra = {
+                "type": "Split",
+                "pattern": {"Regex": f"x{{{chance.randrange(2, 99)}}}"},
+                "behavior": "Isolated",
+                "invert": False,
+            }
+            changed["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [extra, document["pre_tokenizer"]]}
+        case "ignore_merges":
+            model["ignore_merges"] = not model.get("ignore_merges", False)
+        case "rename":
+            token = chance.choice(added)
+            if token["content"] not in model["vocab"]:
+                token["content"] += "!"
+            else:
+                token["special"] = not token["special"]
+    return kind, changed
+
+
+def digest(document: dict[str, Any], place: str = "x") -> str:
+    """As `Tokenizer.load` has it, but without the core's tables, which take most of the time."""
+    read = read_document(json.dumps(document).encode(), place)
+    try:
+        return digest_of(model_of(read))
+    except BeyondCore:
+        return sha256_of(read)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_digest_changes_with_what_a_tokenizer_means(seed: int) -> None:
+    kind, document = edited(DOCUMENT, random.Random(seed))
+    try:
+        found = digest(document)
+    except TokenizerError:
+        return  # refused: as safe as another digest
+    assert found != digest(DOCUMENT), kind
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (SHARED / "tokenizers").is_dir(), reason="needs the published tokenizers")
+@pytest.mark.parametrize("name", ["gpt-2", "starcoder", "qwen3", "llama-2-spm"])
+def test_a_published_digest_changes_with_each_of_many_edits(name: str) -> None:
+    document = json.loads((SHARED / "tokenizers" / name / "tokenizer.json").read_text(encoding="utf-8"))
+    before, chance = digest(document), random.Random(5)
+    assert digest(reshuffled(document, chance)) == before
+    n_refused = 0
+    for _ in range(N_EDITS):
+        kind, changed = edited(document, chance)
+        try:
+            assert digest(changed) != before, kind
+        except TokenizerError:
+            n_refused += 1
+    assert n_refused < N_EDITS / 3
+
+
+@pytest.mark.parametrize("document", [*IN_CORE.values(), *IN_TOKENIZERS.values()], ids=[*IN_CORE, *IN_TOKENIZERS])
+def test_a_digest_is_the_same_however_the_file_is_written(tmp_path: Path, document: dict[str, Any]) -> None:
+    expected = loaded(tmp_path, document).digest
+    shuffled = reshuffled(document, random.Random(1))
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in document["model"]["merges"]]
+    shuffled["model"]["merges"] = merges
+    assert loaded(tmp_path, json.dumps(shuffled, indent=7, ensure_ascii=True)).digest == expected
+    assert loaded(tmp_path, json.dumps(shuffled, separators=(",", ":"), ensure_ascii=False)).digest == expected
 
 
 def test_bytes_that_are_no_utf8_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(b'{"model": "\xff"}')
     with pytest.raises(TokenizerError):
         Tokenizer.load(tmp_path)
+
+
+JUNK: list[Any] = [
+    None,
+    True,
+    7,
+    -1,
+    2**40,
+    1.5,
+    "",
+    "x",
+    "\ud800",
+    [],
+    [7],
+    [[]],
+    {},
+    {"type": "Magic"},
+    {"x": {"y": []}},
+]
+
+
+def fields(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path in the document, but of the vocabulary and the merges only a few."""
+    if isinstance(document, dict):
+        pairs = list(document.items())[: 3 if path[-1:] == ("vocab",) else None]
+    elif isinstance(document, list):
+        pairs = list(enumerate(document))[:2]
+    else:
+        pairs = []
+    return [found for key, one in pairs for found in [(*path, key), *fields(one, (*path, key))]]
+
+
+def with_every_part() -> dict[str, Any]:
+    document = json.loads(json.dumps(IN_CORE["template"]))
+    document["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
+    document["pre_tokenizer"] = split(**ISOLATED, pattern={"Regex": r"\s+"})["pre_tokenizer"]
+    document["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+    fixed = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None}
+    document["padding"] = {**fixed, "pad_id": 0, "pad_type_id": 0, "pad_token": "<|pad|>"}
+    document["model"]["merges"] = document["model"]["merges"][:20]
+    return document
+
+
+@pytest.mark.slow
+def test_any_value_in_any_field_gives_a_tokenizer_or_a_tokenizer_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = with_every_part()
+    n_refused = 0
+    for path in fields(whole):
+        for junk in JUNK:
+            document = copy.deepcopy(whole)
+            place: Any = document
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = junk
+            try:
+                loaded(tmp_path, document).encode("the cat <|pad|>")
+            except (TokenizerError, PatternError):
+                n_refused += 1
+    assert n_refused > 500
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow
@@ -276,8 +569,8 @@ def test_random_changes_give_a_tokenizer_or_a_tokenizer_error(tmp_path: Path) ->
 def test_a_pattern_that_gives_up_is_an_error_in_both_engines(tmp_path: Path) -> None:
     text = "a" * 41 + "b"
     for regex in (r"(a+)+(?=c)", r"(a+)+$"):
-        tokenizer = loaded(tmp_path, split(**ISOLATED, pattern={"Regex": regex}))
         with contextlib.suppress(TokenizerError, PatternError):
+            tokenizer = loaded(tmp_path, split(**ISOLATED, pattern={"Regex": regex}))
             assert tokenizer.decode(tokenizer.encode(text)) == text
 
 

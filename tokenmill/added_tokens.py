@@ -34,13 +34,16 @@ class Finder:
 
     def __init__(self, shown: Iterable[AddedToken], hidden: Iterable[AddedToken], nfc: bool = False) -> None:
         self._tokens = {}
-        self._hidden = set()
         for one in (*shown, *hidden):
             text = normalized(one.text) if nfc else one.text
             self._tokens[text] = one
         self._hidden = {one.id for one in hidden}
         longest_first = sorted(self._tokens, key=len, reverse=True)
         self._search = re.compile("|".join(map(re.escape, longest_first)))
+
+    def is_in(self, text: str) -> bool:
+        """Whether the text of a token is somewhere in the text."""
+        return self._search.search(text) is not None
 
     def cut(self, text: str) -> list[str | int]:
         """The text's parts in order: text, and the ids of tokens found between."""

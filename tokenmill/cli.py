@@ -1,4 +1,4 @@
-"""The command line: tokenmill build, and the commands of cli_versions, cli_refresh."""
+"""The command line: tokenmill build and check, and the commands of cli_versions, cli_refresh."""
 
 import argparse
 import dataclasses
@@ -55,6 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_TERMINATED
     return code
+
+
+def _check(asked: argparse.Namespace) -> int:
+    from tokenmill.check_tokenizer import as_text, check_tokenizer
+
+    try:
+        found = check_tokenizer(asked.tokenizer, asked.pattern)
+    except TokenmillError as error:
+        found = {"usable": False, "error": str(error)}
+    print(json.dumps(found, indent=2) if asked.json else as_text(found, str(asked.tokenizer)))
+    return 0 if found["usable"] else EXIT_USER_ERROR
 
 
 class _Terminated(BaseException):
@@ -143,4 +154,14 @@ def _parser() -> argparse.ArgumentParser:
     build.set_defaults(run=_build)
     cli_versions.add_commands(commands)
     cli_refresh.add_commands(commands)
+    check = commands.add_parser(
+        "check",
+        help="say what a tokenizer file is, what is odd about it, and which engine would run it",
+        description="Loads a tokenizer as a build would, without a project. Exit code 0: usable, 2: refused.",
+        epilog="example: tokenmill check tokenizer.json",
+    )
+    check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
+    check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
+    check.add_argument("--json", action="store_true", help="print JSON instead of text")
+    check.set_defaults(run=_check)
     return parser

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.added_tokens import Finder, is_plain, normalized
@@ -30,7 +31,7 @@ def engine_of(model: Model, allow_special: bool, cache_bytes_max: int) -> "_core
     again = native and in_core is early and bool(early.shown)  # in a text that normalizing changes
     return PreparedCore(
         core,
-        parts=(lambda: _limited(encoder_of(model, ()), cache_bytes_max)) if again else (lambda: core),
+        make_bare=lambda: _limited(encoder_of(model, ()), cache_bytes_max),
         early=early.finder() if early in needed or again else None,
         early_in_core=again,
         late=late.finder(model.nfc) if late in needed else None,
@@ -59,28 +60,33 @@ class _Phase:
 class PreparedCore:
     """Encodes with the core what is left of a text when it is prepared; a text that needs nothing goes there as it is.
 
-    `whole` encodes such texts, `parts()` the pieces of others. `early`, `late`: what cuts before and after normalizing.
-    `early_in_core`: `whole` does the work of `early`, so only a text that normalizing changes is cut here.
+    `whole` encodes both. `early`, `late`: what cuts before and after normalizing. `early_in_core`: `whole` does the work of
+    `early`, so only a text that normalizing changes is cut here; its pieces go to a core that finds no added token where
+    normalizing made the text of one.
     """
 
     def __init__(
         self,
         whole: _core.Encoder,
-        parts: Callable[[], _core.Encoder],
+        make_bare: Callable[[], _core.Encoder],
         early: Finder | None,
         early_in_core: bool,
         late: Finder | None,
         nfc: bool,
         add_prefix_space: bool,
     ) -> None:
-        self._whole, self._make_parts = whole, parts
+        self._whole, self._make_bare = whole, make_bare
         self._early, self._early_in_core, self._late = early, early_in_core, late
         self._nfc, self._add_prefix_space = nfc, add_prefix_space
         self.decode_bytes, self.decode_batch, self.warm = whole.decode_bytes, whole.decode_batch, whole.warm
 
     @cached_property
-    def _parts(self) -> _core.Encoder:
-        return self._make_parts()
+    def _bare(self) -> _core.Encoder:
+        return self._make_bare()
+
+    def _encoder(self, pieces: list[str]) -> _core.Encoder:
+        made = self._early_in_core and self._early and any(map(self._early.is_in, pieces))
+        return self._bare if made else self._whole
 
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError, TokenizerError, PatternError."""
@@ -88,7 +94,8 @@ class PreparedCore:
         prepared = self._prepared(text)
         if prepared is None:
             return self._whole.encode(text)
-        return [id for one in prepared for id in ([one] if isinstance(one, int) else self._parts.encode(one))]
+        encoder = self._encoder([one for one in prepared if isinstance(one, str)])
+        return [id for one in prepared for id in ([one] if isinstance(one, int) else encoder.encode(one))]
 
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
         """An array large_list<uint32>, a list a text, each ended by `end_id` if given."""
@@ -98,30 +105,40 @@ class PreparedCore:
             return self._whole.encode_batch(texts, threads, end_id)  # says which text is no UTF-8
         if strings.null_count:
             return self._whole.encode_batch(texts, threads, end_id)  # says which text is null
-        prepared = [self._prepared(text) for text in strings.to_pylist()]
-        if not any(one is not None for one in prepared):
+        prepared = {i: parts for i in self._rows(strings) if (parts := self._prepared(strings[i].as_py())) is not None}
+        if not prepared:
             return self._whole.encode_batch(strings, threads, end_id)
-        end = [] if end_id is None else [end_id]
-        as_they_are = strings.filter(pa.array([one is None for one in prepared]))
-        pieces = [piece for one in prepared if one is not None for piece in one if isinstance(piece, str)]
+        as_they_are = strings.filter(pa.array([i not in prepared for i in range(len(strings))]))
+        pieces = [piece for parts in prepared.values() for piece in parts if isinstance(piece, str)]
         try:
             whole = self._whole.encode_batch(as_they_are, threads)
-            parts = self._parts.encode_batch(pa.array(pieces, pa.large_string()), threads)
+            parts = self._encoder(pieces).encode_batch(pa.array(pieces, pa.large_string()), threads)
         except (TokenizerError, PatternError):
             self._name_text(strings)
             raise
-        offsets, values = [0], []
         wholes, cut = _runs(whole), _runs(parts)
-        for one in prepared:
-            found = [next(wholes)] if one is None else [piece if isinstance(piece, int) else next(cut) for piece in one]
-            arrays = [pa.array([run], pa.uint32()) if isinstance(run, int) else run for run in (*found, *end)]
-            offsets.append(offsets[-1] + sum(map(len, arrays)))
-            values += arrays
+        end = [] if end_id is None else [pa.array([end_id], pa.uint32())]
+        offsets, values = [0], []
+        for i in range(len(strings)):
+            arrays = (
+                [pa.array([piece], pa.uint32()) if isinstance(piece, int) else next(cut) for piece in prepared[i]]
+                if i in prepared
+                else [next(wholes)]
+            )
+            values += [*arrays, *end]
+            offsets.append(offsets[-1] + sum(map(len, (*arrays, *end))))
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.concat_arrays(values))
 
     def count_tokens(self, texts: Any, threads: int) -> Any:
         """An array uint64, the number of ids of each text."""
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
+    def _rows(self, strings: pa.LargeStringArray) -> list[int]:
+        """The texts that may have to be prepared: where only normalizing can change one, those that are not ASCII."""
+        if self._late or self._add_prefix_space or (self._early and not self._early_in_core):
+            return list(range(len(strings)))
+        rows: list[int] = pc.indices_nonzero(pc.invert(pc.string_is_ascii(strings))).to_pylist()
+        return rows
 
     def _prepared(self, text: str) -> list[str | int] | None:
         """Text to encode and ids in turn; None when it is the text itself."""

@@ -21,6 +21,7 @@ _ALIKE = re.compile(
     re.X | re.S,
 )
 _ALIKE_IN_CLASS = re.compile(rf"{_ESCAPES} | (?!&&|--|~~)[^\\\[\]]", re.X | re.S)
+_N_NAMED_MAX = 64
 _CLASS = re.compile(r"\[\^?(?![\]:])")
 
 
@@ -55,6 +56,16 @@ def names() -> list[str]:
 def name_of(steps: Sequence[str]) -> str | None:
     """The name of a pattern with these steps, if it has one."""
     return next((name for name, named in _core.patterns().items() if named == list(steps)), None)
+
+
+def hard_text(regexes: Sequence[str]) -> str:
+    """A text on which a regex that backtracks without end gives up: runs of common characters and of those it names.
+
+    >>> hard_text(["(x+x+)+y"])[-49:] == "y" * 48 + "!"
+    True
+    """
+    named = sorted({character for regex in regexes for character in regex if character.isalnum()})
+    return "".join(f"{character * 48}!" for character in (*" \n.é", *named[:_N_NAMED_MAX]))
 
 
 def first_difference(steps: Sequence[str]) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.errors import PatternError
-from tokenmill.patterns import first_difference
+from tokenmill.patterns import first_difference, hard_text, name_of
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
@@ -41,7 +41,7 @@ def steps_from(found: Any) -> tuple[tuple[str, ...], bool]:
     if different := first_difference(steps):
         raise BeyondCore(f"pre_tokenizer: the core may read {different!r:.60} of the regex otherwise than Oniguruma")
     try:
-        _core.split(steps, "")
+        _core.split(steps, "" if name_of(steps) else hard_text(steps))
     except (PatternError, UnicodeEncodeError) as error:
         raise BeyondCore(f"pre_tokenizer: {error}") from None
     return tuple(steps), add_prefix_space

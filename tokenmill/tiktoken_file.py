@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from tokenmill.errors import TokenizerError
@@ -82,12 +83,12 @@ def with_own_ranks(model: Model) -> Model:
         return model
     rules = {(merge.left, merge.right): merge for merge in model.merges}
     ids = {token: id for id, token in model.tokens.items()}
-    last = [_last_merge(token, rules, ids) for token in model.tokens.values()]
+    last = [last_merge(token, rules, ids) for token in model.tokens.values()]
     kept = sorted((merge for merge in last if merge), key=lambda merge: merge.rank)
-    return Model(model.tokens, kept, model.steps, model.added, model.ignore_merges)
+    return replace(model, merges=kept)
 
 
-def _last_merge(token: bytes, rules: Mapping[tuple[int, int], Merge], ids: Mapping[bytes, int]) -> Merge | None:
+def last_merge(token: bytes, rules: Mapping[tuple[int, int], Merge], ids: Mapping[bytes, int]) -> Merge | None:
     """The merge that completes a token; None for a byte, and for a token that merges do not lead to."""
     try:
         symbols = [ids[token[i : i + 1]] for i in range(len(token))]

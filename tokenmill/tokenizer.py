@@ -55,6 +55,7 @@ class Tokenizer:
     """The split pattern as regexes, one applied after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
+    _document: dict[str, Any]
 
     def __init__(self, model: Model, place: str = "tokenizer", cache_mb_max: int = CACHE_MB_MAX) -> None:
         """Of a model for the core; raises TokenizerError, beginning with `place`, when it contradicts itself."""
@@ -137,6 +138,7 @@ class Tokenizer:
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
         self._engine, self._model, self._content, self._tokens = engine, None, content, engine.tokens
+        self._document = document
         self._make_allowing = lambda: TokenizersEngine(document, content, place, allow_special=True)
         self._hides_special = document.get("normalizer") is not None and any(
             one["special"] and one["normalized"] for one in document["added_tokens"]
@@ -168,7 +170,7 @@ class Tokenizer:
             config["eos_token"] = end_of_document
         files = {"tokenizer.json": self._content, "tokenizer_config.json": _json(config)}
         if self._model is not None:
-            files["tokenizer.json"] = _json(tokenizer_json.document_of(tiktoken_file.with_own_ranks(self._model)))
+            files["tokenizer.json"] = _json(self.document)
             files["vocab.tiktoken"] = tiktoken_file.write_ranks(self._model)
         for name, content in files.items():
             with write_atomic(Path(directory) / name) as partial:
@@ -323,9 +325,21 @@ class Tokenizer:
         return patterns.name_of(self.steps) or (self.steps[0] if len(self.steps) == 1 else None)
 
     @property
+    def ids(self) -> list[int]:
+        """Every id that a token has, in order."""
+        return sorted(self._tokens)
+
+    @property
     def model(self) -> Model | None:
-        """The tokenizer as plain data; None with the engine tokenizers."""
+        """What the core runs, as plain data; None with the engine tokenizers."""
         return self._model
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The tokenizer.json of this tokenizer, as `save` writes it, but for a file that is written as it was."""
+        if self._model is None:
+            return self._document
+        return tokenizer_json.document_of(tiktoken_file.with_own_ranks(self._model))
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"

@@ -68,12 +68,14 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
         wrong(f"{place}: model.vocab", "an object, or a list for Unigram", vocab)
     if isinstance(vocab, dict):
         _check_vocab(vocab, f"{place}: model.vocab")
+    else:
+        _check_scored(vocab, f"{place}: model.vocab")
     added = document.setdefault("added_tokens", [])
     if not isinstance(added, list):
         wrong(f"{place}: added_tokens", "a list", added)
     _check_added(added, vocab if isinstance(vocab, dict) else {}, place)
     if isinstance(vocab, dict):
-        check_range({one["content"]: one["id"] for one in added} | vocab, place)
+        check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
     if model["type"] == "BPE":
         _check_bpe(model, {one["content"] for one in added if one["special"]}, place)
     return document
@@ -123,6 +125,17 @@ def _check_vocab(vocab: dict[str, Any], place: str) -> None:
         seen[id] = token
 
 
+def _check_scored(vocab: list[Any], place: str) -> None:
+    """Of Unigram: tokens with their scores, whose ids are their places."""
+    seen: set[str] = set()
+    for i, one in enumerate(vocab):
+        if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is str and type(one[1]) in (int, float)):
+            wrong(f"{place}[{i}]", "a token and its score", one)
+        if one[0] in seen:
+            raise TokenizerError(f"{place}[{i}]: {one[0]!r:.60} is there twice; expected every token once.")
+        seen.add(one[0])
+
+
 def _check_added(added: list[Any], vocab: dict[str, int], place: str) -> None:
     """Contents and ids are well formed, each once, and the ids are those that `tokenizers` gives."""
     by_id: dict[int, str] = {id: token for token, id in vocab.items()}
@@ -155,7 +168,7 @@ def check_range(ids: dict[str, int], place: str) -> None:
     token, id = max(ids.items(), key=lambda item: item[1], default=("", 0))
     if id > len(ids) + ID_GAP_MAX:
         raise TokenizerError(
-            f"{place}: model.vocab: token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to "
+            f"{place}: token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to "
             f"{ID_GAP_MAX:,} more than that."
         )
 
@@ -179,18 +192,19 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
             raise TokenizerError(
                 f"{place}: model.vocab: the special token {text!r} is a byte's token. Remove its mark."
             )
-    prefix = model.get("continuing_subword_prefix") or ""
+    n_prefix = len(model.get("continuing_subword_prefix") or "")
     for rank, merge in enumerate(merges):
-        pair = merge.split(" ") if isinstance(merge, str) else merge
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+        pair = merge.split(" ") if type(merge) is str else merge
+        if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not str:
             raise TokenizerError(f"{place}: model.merges[{rank}]: expected two tokens; found {shown(merge)}.")
         merges[rank] = pair
-        token = pair[0] + pair[1][len(prefix) :]
-        for text in (*pair, token):
-            if text not in vocab:
-                raise TokenizerError(
-                    f"{place}: model.merges[{rank}]: {text!r:.60} is not in model.vocab; expected both parts and the result there."
-                )
+        left, right = pair
+        token = left + right[n_prefix:]
+        if left not in vocab or right not in vocab or token not in vocab:
+            missing = next(text for text in (left, right, token) if text not in vocab)
+            raise TokenizerError(
+                f"{place}: model.merges[{rank}]: {missing!r:.60} is not in model.vocab; expected both parts and the result there."
+            )
         if token in specials:
             raise TokenizerError(
                 f"{place}: model.merges[{rank}]: it makes the special token {token!r:.60} out of plain text. Remove it."

@@ -1,6 +1,8 @@
 """The second engine: the `tokenizers` library, for tokenizers that the core cannot run, behind the core's interface."""
 
 import json
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.errors import CorpusError, TokenizerError
+from tokenmill.patterns import hard_text
 from tokenmill.pre_tokenizer import parts_of
 from tokenmill.tokenizer_document import check_range
 from tokenmill.vocabulary import CHARACTERS, bytes_of, sha256_of
@@ -20,17 +23,19 @@ class TokenizersEngine:
     def __init__(self, document: dict[str, Any], content: bytes, place: str, allow_special: bool = False) -> None:
         import tokenizers
 
-        with _as_tokenizer_error(place):
+        with as_tokenizer_error(place), _without_panic_messages():
             self._tokenizer: Any = tokenizers.Tokenizer.from_str(content.decode())
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
             self._tokenizer.encode_special_tokens = not allow_special
             vocab: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-            check_range(vocab, place)
+            check_range(vocab, "model.vocab")
             if _may_leave_out(document):
                 self._tokenizer.model = tokenizers.Tokenizer.from_str(
                     _watched(document["model"], max(vocab.values()))
                 ).model
+            if regexes := _regexes(document):
+                _try(self._tokenizer, hard_text(regexes), regexes)
         self._missing_id = max(vocab.values()) + 1
         unk = document["model"].get("unk_token")
         self._control = (
@@ -55,7 +60,7 @@ class TokenizersEngine:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token
         and for text that the model itself makes a special token of."""
         text.encode()
-        with _as_tokenizer_error("the text"):
+        with as_tokenizer_error("the text"):
             found = self._tokenizer.encode(text, add_special_tokens=False)
         ids: list[int] = found.ids
         if self._missing_id in ids:
@@ -98,7 +103,7 @@ class TokenizersEngine:
             raise TokenizerError(f"id {unknown[0]} is not in the vocabulary; its largest id is {max(self.tokens)}.")
         if self._is_byte_level:
             return b"".join(self.tokens[id] for id in ids)
-        with _as_tokenizer_error("the ids"):
+        with as_tokenizer_error("the ids"):
             text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
         return text.encode()
 
@@ -109,6 +114,30 @@ class TokenizersEngine:
     def _bytes(self, text: str, added: bool) -> bytes:
         token = bytes_of(text) if self._is_byte_level and not added else None
         return text.encode() if token is None else token
+
+
+def _regexes(document: dict[str, Any]) -> list[str]:
+    """Every regex in the normalizer and the pre_tokenizer."""
+    found, waiting = [], [document.get("normalizer"), document.get("pre_tokenizer")]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if isinstance(part.get("Regex"), str):
+                found.append(part["Regex"])
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return found
+
+
+def _try(tokenizer: Any, text: str, regexes: list[str]) -> None:
+    """Raises TokenizerError when a regex gives up, which it would do on a document, too."""
+    shown = ", ".join(repr(regex)[:60] for regex in regexes)
+    with as_tokenizer_error(f"a regex of the pre_tokenizer or normalizer ({shown}) backtracks without end, or fails"):
+        if tokenizer.normalizer is not None:
+            text = tokenizer.normalizer.normalize_str(text)
+        if tokenizer.pre_tokenizer is not None:
+            tokenizer.pre_tokenizer.pre_tokenize_str(text)
 
 
 def _may_leave_out(document: dict[str, Any]) -> bool:
@@ -137,12 +166,28 @@ def _strings(texts: pa.Array) -> Iterator[str | None]:
 
 
 @contextmanager
-def _as_tokenizer_error(place: str) -> Iterator[None]:
+def _without_panic_messages() -> Iterator[None]:
+    """Holds back what is written to the process's standard error, and drops it when an exception comes: a panic of
+    `tokenizers` prints a backtrace there before it becomes one."""
+    with tempfile.TemporaryFile() as held:
+        standard_error = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+            held.seek(0)
+            os.write(standard_error, held.read())
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+
+
+@contextmanager
+def as_tokenizer_error(place: str) -> Iterator[None]:
     """Turns what `tokenizers` raises into a TokenizerError: Exception itself, and pyo3's PanicException, which is none."""
     try:
         yield
-    except TokenizerError:
-        raise
+    except TokenizerError as error:
+        raise TokenizerError(f"{place}: {error}") from None
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
