@@ -96,6 +96,14 @@ def test_reject_sees_a_token_that_only_normalizing_makes(tmp_path: Path) -> None
     assert tokenizer.encode("<e\u0301>", special="allow") == [tokenizer.special_tokens["<é>"]]
 
 
+def test_a_normalizing_tokenizer_counts_its_ids_and_knows_no_starts(tmp_path: Path) -> None:
+    texts = ["e\u0301 the", "the cat", ""]
+    tokenizer = loaded(tmp_path, changed("normalizer", to={"type": "NFC"}))
+    assert tokenizer.count_tokens(texts).to_pylist() == [len(tokenizer.encode(text)) for text in texts]
+    with pytest.raises(TokenizerError, match=r"starts of tokens: .* normalized"):
+        tokenizer.encode_batch_with_starts(texts)
+
+
 def test_the_second_engine_knows_the_same_policies(tmp_path: Path) -> None:
     tokenizer = loaded(tmp_path, IN_TOKENIZERS["normalizer is NFKC"])
     assert tokenizer.encode_batch([f"a{END}", END], special="allow").to_pylist() == [[*tokenizer.encode("a"), 0], [0]]

@@ -1,7 +1,7 @@
 """Learns a vocabulary from counts of pre-tokens: byte-level BPE, merge for merge that of `tokenizers`' BpeTrainer."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -251,12 +251,11 @@ def _model(start: Model, merges: pa.Table, n_tokens_max: int, pad_vocab_to: int)
     ]
     if taken := {one.text for one in start.added} & {one.text for one in padding}:
         raise ParamsError(f"pad_vocab_to: {min(taken)} is a special token already. Give that one another name.")
-    return Model(
-        dict(zip(ids, tokens, strict=True)),
-        [*start.merges, *new],
-        start.steps,
-        (*start.added, *padding),
-        start.ignore_merges,
+    return replace(
+        start,
+        tokens=dict(zip(ids, tokens, strict=True)),
+        merges=[*start.merges, *new],
+        added=(*start.added, *padding),
     )
 
 
