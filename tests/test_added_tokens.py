@@ -1,6 +1,7 @@
 """Tokenizers of every mix of features give the ids of `tokenizers`, with special tokens as text and as tokens."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,8 +158,8 @@ def test_any_mix_of_features_gives_the_ids_of_tokenizers(
     path.write_text(json.dumps(document), encoding="utf-8")
     try:
         tokenizer = Tokenizer.load(path)
-    except TokenizerError as error:  # a special token that text would become
-        assert "special token" in str(error)
+    except TokenizerError as error:  # a special token that text would become, or two tokens that normalizing makes one
+        assert "special token" in str(error) or "after normalizing" in str(error)
         return
     control = set(tokenizer.special_tokens.values())
     peer = tokenizers.Tokenizer.from_str(json.dumps(document))
@@ -180,3 +181,21 @@ def test_any_mix_of_features_gives_the_ids_of_tokenizers(
     assert [outcome(again.encode, text, "allow") for text in texts] == [
         tokenizer.encode(text, "allow") for text in texts
     ]
+
+
+@pytest.mark.parametrize("normalizer", ["NFC", "NFKC"])
+def test_two_tokens_that_normalizing_makes_one_are_refused(tmp_path: Path, normalizer: str) -> None:
+    flags = {"special": False, "single_word": False, "lstrip": False, "rstrip": False}
+    added = [
+        *DOCUMENT["added_tokens"],
+        {"id": len(VOCAB), "content": "<e\u0301>", **flags, "normalized": True},
+        {"id": len(VOCAB) + 1, "content": "<\u00e9>", **flags, "normalized": True},
+    ]
+    document = {**DOCUMENT, "normalizer": {"type": normalizer}, "added_tokens": added}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"added_tokens\[3\]: .* are the same text after normalizing"):
+        Tokenizer.load(path)
+    added[-1]["normalized"] = False
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert Tokenizer.load(path).encode("<\u00e9>") == [len(VOCAB) + 1]

@@ -30,11 +30,12 @@ def runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:
     return found
 
 
-def servers() -> set[int]:
+def servers(home: dict[str, str]) -> set[int]:
     return {
         process.pid
-        for process in psutil.process_iter(["cmdline"])
+        for process in psutil.process_iter(["cmdline", "environ"])
         if any("prefect.server" in part for part in process.info["cmdline"] or [])
+        and (process.info["environ"] or {}).get("PREFECT_HOME") == home["PREFECT_HOME"]
     }
 
 
@@ -44,7 +45,7 @@ def test_a_flow_gives_the_bytes_of_an_inline_build_and_records_every_unit(
     inline, flow = new_project("inline"), new_project("flow")
     flow.set(run__engine="threads")
     inline.build()
-    before = servers()
+    before = servers(home)
     done = flow.build(**home)
     assert flow.outputs() == inline.outputs()
     assert (flow.root / "dvc.lock").read_bytes() == (inline.root / "dvc.lock").read_bytes()
@@ -53,7 +54,7 @@ def test_a_flow_gives_the_bytes_of_an_inline_build_and_records_every_unit(
     assert ("build", "COMPLETED") in runs(home, "flow_run")
     units = {f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"}
     assert set(runs(home, "task_run")) == {(unit, "COMPLETED") for unit in units}
-    assert servers() == before
+    assert servers(home) == before
 
 
 def test_a_failed_unit_fails_the_flow_with_its_one_message(project: Project, home: dict[str, str]) -> None:
@@ -105,7 +106,7 @@ def said(project: Project) -> Path:
 def test_a_signal_ends_the_build_with_its_code_and_leaves_nothing_behind(
     project: Project, home: dict[str, str], send: Callable[[int, int], None], number: int, code: int
 ) -> None:
-    before = servers()
+    before = servers(home)
     process = _start(project, home)
     send(process.pid, number)
     assert process.wait(timeout=60) == code
@@ -113,20 +114,20 @@ def test_a_signal_ends_the_build_with_its_code_and_leaves_nothing_behind(
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
     assert project.outputs() == {}
-    assert servers() == before
+    assert servers(home) == before
 
 
 def test_the_server_of_a_killed_build_is_ended_by_the_next(project: Project, home: dict[str, str]) -> None:
-    before = servers()
+    before = servers(home)
     process = _start(project, home)
     process.kill()
     process.wait(timeout=60)
-    left = servers() - before
+    left = servers(home) - before
     assert len(left) == 1
     for name in "cdefgh":
         (project.root / f"data/raw/{name}.jsonl").unlink()
     project.build(**home)
     deadline = time.monotonic() + 10
-    while servers() & left and time.monotonic() < deadline:
+    while servers(home) & left and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not servers() & left
+    assert not servers(home) & left

@@ -126,6 +126,10 @@ class Tokenizer:
     @classmethod
     def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> "Tokenizer":
         document = read_document(content, place)
+        if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
+            from tokenmill.tokenizers_engine import check_distinct
+
+            check_distinct(document, place)
         try:
             return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:

@@ -116,6 +116,24 @@ class TokenizersEngine:
         return text.encode() if token is None else token
 
 
+def check_distinct(document: dict[str, Any], place: str) -> None:
+    """Raises TokenizerError for two added tokens that the normalizer makes one text: `tokenizers` then finds either, another
+    each time the file is loaded."""
+    import tokenizers
+
+    only_normalizer = {"normalizer": document["normalizer"], "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    with as_tokenizer_error(place), _without_panic_messages():
+        normalizer = tokenizers.Tokenizer.from_str(json.dumps(only_normalizer)).normalizer
+        seen: dict[str, str] = {}
+        for i, one in enumerate(document["added_tokens"]):
+            text = one["content"]
+            if one["normalized"] and (other := seen.setdefault(normalizer.normalize_str(text), text)) != text:
+                raise TokenizerError(
+                    f"added_tokens[{i}]: {text!r:.60} and {other!r:.60} are the same text after normalizing. Remove "
+                    "one, or set its normalized to false."
+                )
+
+
 def _regexes(document: dict[str, Any]) -> list[str]:
     """Every regex in the normalizer and the pre_tokenizer."""
     found, waiting = [], [document.get("normalizer"), document.get("pre_tokenizer")]
