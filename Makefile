@@ -11,7 +11,7 @@ demo: setup ## sample input, then the whole build
 	@$(BIN)/tokenmill build
 
 test: setup ## every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-faults: setup ## kill builds at 1,000 random moments and at every system call that writes (an hour)
 	@$(BIN)/python -m tests.faults --kills 1000

@@ -6,6 +6,7 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from tasks import publish as steps
+from tokenmill.build import alone
 
 check = task(cache_policy=NO_CACHE, persist_result=False)(steps.check)
 push_data = task(cache_policy=NO_CACHE, persist_result=False)(steps.push_data)
@@ -17,7 +18,9 @@ def publish(
     reference: str, project: str = ".", stage: str | None = None, remote: str | None = None, key: str | None = None
 ) -> list[str]:
     """Publishes NAME@VERSION of the project in the folder `project` (see tasks.publish); the tags that were set."""
-    publication = check(Path(project).absolute(), reference, stage)
-    push_data(publication, remote)
-    tags: list[str] = set_tags(publication, None if key is None else Path(key))
+    root = Path(project).absolute()
+    with alone(root, wait=False):
+        publication = check(root, reference, stage)
+        push_data(publication, remote)
+        tags: list[str] = set_tags(publication, None if key is None else Path(key))
     return tags

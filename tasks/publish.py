@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tokenmill.build import alone
 from tokenmill.console import say
 from tokenmill.publish import Publication, push, ready, register
 from tokenmill.registry import parse_reference
@@ -11,11 +12,12 @@ def publish(root: Path, reference: str, stage: str | None, remote: str | None, k
     """Publishes NAME@VERSION: checks, pushes the data, sets the tags, and gives them back.
 
     `stage`: GTO's stage to assign; `remote`: DVC's, None for its default; `key`: a private key to sign with. Stopped at any
-    moment, it is run again and goes on. Raises VersionsError, ParamsError, TokenizerError.
+    moment, it is run again and goes on. Raises BusyError, VersionsError, ParamsError, TokenizerError.
     """
-    publication = check(root, reference, stage)
-    push_data(publication, remote)
-    return set_tags(publication, key)
+    with alone(root, wait=False):
+        publication = check(root, reference, stage)
+        push_data(publication, remote)
+        return set_tags(publication, key)
 
 
 def check(root: Path, reference: str, stage: str | None) -> Publication:

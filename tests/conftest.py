@@ -23,6 +23,12 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("PREFECT_API_URL", None)
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow tests come first, so that none is left over for one process while the other has nothing to do."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 DOCUMENTS = {
     "a.jsonl": ["the cat sat on the mat", "the dog sat on the log", ""],
     "b.jsonl": ["a cat and a dog <|endoftext|> and a mat", "naïve café – 東京 🙂", "the the the the"],

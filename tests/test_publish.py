@@ -1,5 +1,6 @@
 """A published version is whole, or it is not there; another clone gets the very files."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -208,6 +209,21 @@ def test_killed_at_any_moment_it_publishes_whole_or_not_and_goes_on(team: Team) 
     last = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod")
     assert last.returncode == 0 or "exists" in last.stderr
     assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
+
+
+def test_a_lock_file_of_dvc_that_was_cut_does_not_stop_publishing(team: Team) -> None:
+    (team.project.root / ".tokenmill/lock").write_text("the holder was killed", encoding="utf-8")
+    (team.project.root / ".dvc/tmp/rwlock").write_bytes(b"")
+    publish(team.project, "tokenizer@v1.0.0")
+
+
+def test_nothing_is_published_during_a_build(team: Team) -> None:
+    with (team.project.root / ".tokenmill/lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = cli(team.project, "publish", "tokenizer@v1.0.0")
+    assert done.returncode == 2
+    assert "another process is building this project" in done.stderr
+    assert tags(team.bare) == []
 
 
 def test_a_signed_version_is_taken_only_as_it_was_signed(team: Team, tmp_path: Path) -> None:
