@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_train_vocab import END, TEXT, trained
-from tokenmill import Counter, Tokenizer
+from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -268,3 +268,12 @@ def test_a_byte_without_a_token_is_an_error(tmp_path: Path) -> None:
     assert Tokenizer.load(path, "gpt2").encode("abba") == [0, 1, 1, 0]
     with pytest.raises(TokenizerError):
         Tokenizer.load(path, "gpt2").encode("abc")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "splitter"), [("gpt2", "scanner"), ("o200k", "scanner"), (r"\p{L}+|\P{L}+", "regex"), (None, None)]
+)
+def test_a_tokenizer_says_what_splits_its_text(pattern: str | None, splitter: str | None) -> None:
+    counter = Counter(pattern)
+    counter.update(["a cat"])
+    assert train_vocab(counter.finish(), 256, pattern).splitter == splitter

@@ -7,7 +7,7 @@ Symbols of training: 0..255 are the bytes in the order of `byte_order()`, from 2
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, final
 
 class ArrowArray(Protocol):
     """A string, large_string, binary or large_binary array without nulls, of any Arrow library."""
@@ -30,6 +30,9 @@ def interrupt(on: bool) -> None:
 
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
+
+def splitter(steps: Sequence[str]) -> Literal["scanner", "regex"]:
+    """What runs these regexes: a scanner made for them by hand, or fancy-regex. Raises PatternError."""
 
 @final
 class Counter:

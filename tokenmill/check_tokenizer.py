@@ -9,6 +9,7 @@ from tokenmill.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer import Tokenizer
 
 _N_SHOWN = 12
+_SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
 
 
 def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         "kind": "byte-level BPE" if model else document["model"]["type"],
         "engine": tokenizer.engine,
         "engine_reason": tokenizer.engine_reason,
+        "splitter": tokenizer.splitter,
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,
         "id_max": tokenizer.id_max,
@@ -58,7 +60,7 @@ def as_text(found: dict[str, Any], place: str) -> str:
         f"  engine          {found['engine']}{why}",
         f"  vocabulary      {found['vocab_size']:,} tokens, largest id {found['id_max']:,}, {found['n_merges']:,} merges"
         + (", ignore_merges" if found["ignore_merges"] else ""),
-        f"  split           {pattern}",
+        f"  split           {pattern}" + (f", by {_SPLITTERS[found['splitter']]}" if found["splitter"] else ""),
         f"  normalizer      {_kind(found['normalizer'])}",
         f"  special tokens  {specials or 'none'}" + (f" and {n_more} more" if n_more > 0 else ""),
         f"  digest          {found['digest']}",

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,13 +49,12 @@ class Tokenizer:
 
     engine: str
     engine_reason: str | None
-    digest: str
-    """sha256, in hex, over vocabulary, merges, pattern and added tokens."""
     steps: tuple[str, ...] | None
     """The split pattern as regexes, one applied after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
     _document: dict[str, Any]
+    _digest_of: Callable[[], str]
 
     def __init__(self, model: Model, place: str = "tokenizer", cache_mb_max: int = CACHE_MB_MAX) -> None:
         """Of a model for the core; raises TokenizerError, beginning with `place`, when it contradicts itself."""
@@ -70,7 +69,7 @@ class Tokenizer:
         self._content = b""
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
-        self.digest = digest_of(model)
+        self._digest_of = lambda: digest_of(model)
         self.steps = model.steps
         self.special_tokens = {one.text: one.id for one in model.added if one.special}
         self.n_merges = len(model.merges)
@@ -148,7 +147,8 @@ class Tokenizer:
             one["special"] and one["normalized"] for one in document["added_tokens"]
         )
         self.engine, self.engine_reason = "tokenizers", reason
-        self.digest, self.steps, self.n_merges = engine.digest, None, None
+        self._digest_of = lambda: engine.digest
+        self.steps, self.n_merges = None, None
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
         return self
 
@@ -311,6 +311,11 @@ class Tokenizer:
             raise TokenizerError(f"id {id} is not in the vocabulary; its largest id is {self.id_max}.")
         return self._tokens[id]
 
+    @cached_property
+    def digest(self) -> str:
+        """sha256, in hex, over vocabulary, merges, pattern and added tokens."""
+        return self._digest_of()
+
     @property
     def vocab_size(self) -> int:
         """The number of tokens, special ones included."""
@@ -327,6 +332,12 @@ class Tokenizer:
         if not self.steps:
             return None
         return patterns.name_of(self.steps) or (self.steps[0] if len(self.steps) == 1 else None)
+
+    @property
+    def splitter(self) -> Literal["scanner", "regex"] | None:
+        """What splits text in the core: a scanner made by hand for the known patterns, recognised by their text, or the regex
+        itself by fancy-regex, many times as slow; None without a split, and with the engine tokenizers."""
+        return _core.splitter(self.steps) if self.steps else None
 
     @property
     def ids(self) -> list[int]:

@@ -232,19 +232,24 @@ def _model(start: Model, merges: pa.Table, n_tokens_max: int, pad_vocab_to: int)
     tokens = [start.tokens[id] for id in ids]
     next_id = max([*ids, *(one.id for one in start.added)]) + 1
     rank = max((merge.rank for merge in start.merges), default=-1) + 1
-    # A pair that came up again has its last rank, as in `tokenizers`.
-    ranks: dict[tuple[int, int], tuple[int, int]] = {}
+    n_merges = 0
     for left, right, token in _rows(merges):
         if len(tokens) - len(start.tokens) == n_tokens_max:
             break
         if token == len(tokens):
             tokens.append(tokens[left] + tokens[right])
-            ids.append(next_id)
-            next_id += 1
-        ranks.pop((left, right), None)
-        ranks[left, right] = rank, token
-        rank += 1
-    new = [Merge(ids[left], ids[right], rank, ids[token]) for (left, right), (rank, token) in ranks.items()]
+        n_merges += 1
+    n_new = len(tokens) - len(ids)
+    ids += range(next_id, next_id + n_new)
+    next_id += n_new
+    kept = merges.slice(0, n_merges)
+    sides = kept["left"].to_numpy().astype(np.uint64) << np.uint64(32) | kept["right"].to_numpy()
+    # A pair that came up again has its last rank, as in `tokenizers`.
+    _, from_end = np.unique(sides[::-1], return_index=True)
+    last = np.sort(n_merges - 1 - from_end)
+    id_of = np.array(ids, np.uint32)
+    columns = (id_of[kept["left"].to_numpy()[last]], id_of[kept["right"].to_numpy()[last]], rank + last)
+    new = list(map(Merge, *(column.tolist() for column in (*columns, id_of[kept["token"].to_numpy()[last]]))))
     padding = [
         AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
         for i in range(-next_id % pad_vocab_to)

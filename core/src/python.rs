@@ -867,6 +867,11 @@ fn split(py: Python<'_>, steps: Vec<String>, text: &str) -> PyResult<Vec<String>
     })
 }
 
+#[pyfunction]
+fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
+    run(py, usize::MAX, |_| Ok(Pattern::new(&steps)?.engine()))
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
@@ -877,5 +882,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
     module.add_function(wrap_pyfunction!(interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
+    module.add_function(wrap_pyfunction!(splitter, module)?)?;
     module.add_function(wrap_pyfunction!(train, module)?)
 }
