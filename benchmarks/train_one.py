@@ -42,7 +42,9 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
         return train_vocab(counter.finish(), vocab_size, "gpt2", pair_count_min=1, threads=cores)
 
     def answer(tokenizer: Any) -> Any:
-        return [tokenizer.token_bytes(id).hex() for id in range(256, 256 + vocab_size * 9 // 10)]
+        return [
+            tokenizer.token_bytes(id).hex() for id in range(256, min(256 + vocab_size * 9 // 10, tokenizer.vocab_size))
+        ]
 
     return work, answer
 

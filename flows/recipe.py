@@ -48,7 +48,7 @@ def _encode(build: Build) -> StageSummary:
     from tasks.encode import encode
 
     params = build.params
-    return encode(params.source, params.tokenizer, params.encode, build.workshop)
+    return encode(params.source, params.tokenizer, params.encode, params.run.cache_mb_max, build.workshop)
 
 
 def _validate(build: Build) -> StageSummary:

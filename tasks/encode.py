@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.counts import most_frequent
 from tokenmill.cutting import Unit
 from tokenmill.dataset import id_type, rows, schema, write_tokens
-from tokenmill.errors import ParamsError, SpecialTokenError
+from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.files import sha256_file, write_directory
 from tokenmill.golden import check_golden
-from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.links import link
 from tokenmill.manifest import InputRows, InputShard, Manifest, Origin, OutputShard, engine_version, write_manifest
 from tokenmill.params import Encode, Source
@@ -40,6 +41,7 @@ from tokenmill.workshop import Workshop, content
 _TOKENS_FILE = "tokens.parquet"
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
 _GROUP_ROWS_MAX = 1 << 14
+_N_WARM = 1 << 16  # pre-tokens, nearly all of a text
 
 
 class EncodeFacts(msgspec.Struct, frozen=True):
@@ -54,20 +56,21 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     text_bytes: int
 
 
-def encode(source: Source, asked: Asked | None, params: Encode, workshop: Workshop) -> StageSummary:
+def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: int, workshop: Workshop) -> StageSummary:
     """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
     are let through, go to data/quarantine.
 
-    `asked`: the tokenizer that is taken instead of being trained, if one is.
+    `asked`: the tokenizer that is taken instead of being trained, if one is; `cache_mb_max`: see `Tokenizer.load`.
     The directory appears whole, when the last unit is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
     corpus = workshop.corpus(source)
     units = corpus.units
-    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
+    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY, cache_mb_max=cache_mb_max)
     check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
+    _warm(tokenizer, workshop.root / COUNTS_FILE)
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
         do = partial(
             encode_unit,
@@ -122,6 +125,15 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
     )
+
+
+def _warm(tokenizer: Tokenizer, path: Path) -> None:
+    """Has the most frequent pre-tokens of the counts encoded once for all threads. Counts that are not there, or that are of
+    other text, cost speed alone; so do damaged ones, which `count` sees to."""
+    try:
+        tokenizer.warm(most_frequent(path, _N_WARM), _N_WARM)
+    except (OSError, CountsError):
+        return
 
 
 def encode_unit(

@@ -56,6 +56,20 @@ def test_no_control_id_as_text_and_exact_counts_when_allowed() -> None:
     assert counts_of(TOKENIZER, documents, "allow") == dict(whole)
 
 
+def test_counts_and_starts_of_tokens_follow_the_policy() -> None:
+    texts = ["the cat<|endoftext|>", "no"]
+    for special in ("as_text", "allow"):
+        ids = TOKENIZER.encode_batch(texts, special=special)  # type: ignore[arg-type]
+        assert TOKENIZER.count_tokens(texts, special=special).equals(ids.value_lengths().cast("uint64"))  # type: ignore[arg-type]
+        assert TOKENIZER.encode_batch_with_starts(texts, special=special)[0].equals(ids)  # type: ignore[arg-type]
+    starts = TOKENIZER.encode_batch_with_starts(texts, special="allow")[1].to_pylist()
+    assert starts[0][-1] == len("the cat")
+    for method in (TOKENIZER.count_tokens, TOKENIZER.encode_batch_with_starts):
+        with pytest.raises(SpecialTokenError, match="endoftext"):
+            method(texts, special="reject")  # type: ignore[operator]
+        method(["no"], special="reject")  # type: ignore[operator]
+
+
 @cache
 def published(name: str) -> Tokenizer:
     return Tokenizer.load(SHARED / "tokenizers" / name)

@@ -16,7 +16,16 @@ from tokenmill.texts import Texts, text_chunks
 from tokenmill.threads import threads_or_all
 from tokenmill.weights import Weight, over_one_denominator, weight_of
 
-__all__ = ["SCHEMA", "Counter", "check_schema", "merge", "read_counts", "write_batches", "write_counts"]
+__all__ = [
+    "SCHEMA",
+    "Counter",
+    "check_schema",
+    "merge",
+    "most_frequent",
+    "read_counts",
+    "write_batches",
+    "write_counts",
+]
 
 _SLICE_BYTES = 1 << 26  # text given to the core at a time
 
@@ -167,6 +176,20 @@ def read_counts(path: Path | str) -> pa.Table:
     table = table.cast(SCHEMA)
     _check_rows(table, str(path))
     return table
+
+
+def most_frequent(path: Path | str, n: int) -> pa.Table:
+    """The `n` rows of the largest counts, in any order, holding some more of them at a time. Raises CountsError, OSError."""
+    kept = SCHEMA.empty_table()
+    try:
+        with open_parquet(Path(path)) as file:
+            for batch in file.iter_batches():
+                kept = pa.concat_tables([kept, pa.Table.from_batches([batch]).cast(SCHEMA)])
+                if kept.num_rows > n:
+                    kept = kept.take(pc.select_k_unstable(kept, n, [("count", "descending")]))
+    except (pa.ArrowException, ValueError) as error:
+        raise damaged(Path(path), error) from None
+    return kept
 
 
 def check_schema(table: pa.Table, place: str) -> None:

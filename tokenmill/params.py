@@ -173,6 +173,7 @@ class Run(_Section):
     checkpoint_every: int | None = Field(ge=1)
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)
+    cache_mb_max: int = Field(ge=1)
     store_gb_max: float = Field(ge=0)
 
 

@@ -56,14 +56,17 @@ class Tokenizer:
     _document: dict[str, Any]
     _digest_of: Callable[[], str]
 
-    def __init__(self, model: Model, place: str = "tokenizer", cache_mb_max: int = CACHE_MB_MAX) -> None:
-        """Of a model for the core; raises TokenizerError, beginning with `place`, when it contradicts itself."""
-        cache_bytes_max = cache_mb_max * 2**20
-        try:
-            self._engine: _Engine = engine_of(model, False, cache_bytes_max)
-        except TokenizerError as error:
-            raise TokenizerError(f"{place}: {error}") from None
-        self._make_allowing: Callable[[], _Engine] = lambda: engine_of(model, True, cache_bytes_max)
+    def __init__(self, model: Model, place: str | None = None, cache_mb_max: int = CACHE_MB_MAX) -> None:
+        """Of a model for the core; raises TokenizerError, beginning with the `place` it is from, when it contradicts itself.
+
+        One that was just learned has no place, and does not: its engine is made when it is needed.
+        """
+        self._make_engine: Callable[[bool], _Engine] = lambda allow: engine_of(model, allow, cache_mb_max * 2**20)
+        if place is not None:
+            try:
+                _ = self._engine
+            except TokenizerError as error:
+                raise TokenizerError(f"{place}: {error}") from None
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
@@ -140,9 +143,11 @@ class Tokenizer:
 
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
-        self._engine, self._model, self._content, self._tokens = engine, None, content, engine.tokens
+        self._model, self._content, self._tokens = None, content, engine.tokens
         self._document = document
-        self._make_allowing = lambda: TokenizersEngine(document, content, place, allow_special=True)
+        self._make_engine = lambda allow: (
+            TokenizersEngine(document, content, place, allow_special=True) if allow else engine
+        )
         self._hides_special = document.get("normalizer") is not None and any(
             one["special"] and one["normalized"] for one in document["added_tokens"]
         )
@@ -209,18 +214,14 @@ class Tokenizer:
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        engine = self._engine_for(special)
-        if special == "reject":
-            texts = one_array(texts)
-        found = engine.encode_batch(_for(engine, texts), threads_or_all(threads), end_id)
-        if (
-            isinstance(texts, pa.Array) and special == "reject"
-        ):  # after the engine, which has seen to it that these are texts
-            self._check_special(special, texts.cast(pa.large_string()).to_pylist())
-        return _lists(found)
+        return _lists(self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special))
 
     def encode_batch_with_starts(
-        self, texts: Texts, threads: int | None = None, end_id: int | None = None
+        self,
+        texts: Texts,
+        threads: int | None = None,
+        end_id: int | None = None,
+        special: SpecialTokensInText = "as_text",
     ) -> tuple[pa.LargeListArray, pa.LargeListArray]:
         """The ids as `encode_batch` gives them, and for each the byte of its text (in UTF-8) at which its token begins.
 
@@ -232,17 +233,33 @@ class Tokenizer:
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        if not isinstance(self._engine, _core.Encoder):
+        if not isinstance(self._engine_for(special), _core.Encoder):
             reason = (
                 self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
             )
             raise TokenizerError(f"starts of tokens: only the core alone knows them, and it cannot run this: {reason}")
-        ids, starts = self._engine.encode_batch_with_starts(for_core(texts), threads_or_all(threads), end_id)
+
+        def run(engine: Any, *rest: Any) -> Any:
+            return engine.encode_batch_with_starts(*rest, end_id)
+
+        ids, starts = self._run(run, texts, threads, special)
         return _lists(ids), _lists(starts)
 
-    def count_tokens(self, texts: Texts, threads: int | None = None) -> pa.UInt64Array:
+    def count_tokens(
+        self, texts: Texts, threads: int | None = None, special: SpecialTokensInText = "as_text"
+    ) -> pa.UInt64Array:
         """An array uint64, the number of ids of each text. Raises what `encode_batch` raises."""
-        return self._engine.count_tokens(_for(self._engine, texts), threads_or_all(threads))
+        return self._run(lambda engine, *rest: engine.count_tokens(*rest), texts, threads, special)
+
+    def _run(self, run: Callable[..., Any], texts: Texts, threads: int | None, special: SpecialTokensInText) -> Any:
+        """What `run` gives of the engine for the policy, the texts as it takes them, and the number of threads."""
+        engine = self._engine_for(special)
+        if special == "reject":
+            texts = one_array(texts)
+        found = run(engine, _for(engine, texts), threads_or_all(threads))
+        if special == "reject":  # after the engine, which has seen to it that these are texts
+            self._check_special(special, texts.cast(pa.large_string()).to_pylist())  # type: ignore[union-attr]
+        return found
 
     def warm(self, counts: pa.Table, pretokens_max: int = 2**20) -> None:
         """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
@@ -270,8 +287,12 @@ class Tokenizer:
                         raise SpecialTokenError(i, None, token)
 
     @cached_property
+    def _engine(self) -> _Engine:
+        return self._make_engine(False)
+
+    @cached_property
     def _allowing(self) -> _Engine:
-        return self._make_allowing()
+        return self._make_engine(True)
 
     @cached_property
     def _refusal(self) -> Refusal:

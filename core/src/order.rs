@@ -1,8 +1,8 @@
 //! The order in which training looks at pairs: the highest score first, then the smallest key.
 //!
-//! Low scores, which most pairs have, wait in a list for each score and are put in order when their turn comes; a heap
-//! holds the others. Invariant: nothing waits at a level above `level`. Cost: O(1) to add to a level that waits,
-//! O(log n) else, n being the pairs of that level or of the heap.
+//! Low scores, which most pairs have, wait in a list for each score and are sorted when their turn comes; a heap holds the
+//! others, and what comes later to the level at work. Invariant: nothing waits at a level above `level`. Cost: O(1) to add to
+//! a level that waits, O(log n) to take from it, most of it in one sort, which misses the cache less than a heap does.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,9 @@ pub struct Queue<V> {
     /// By level: its score, once it has been seen, and the keys that wait.
     levels: Vec<(Option<V>, Vec<u64>)>,
     level: usize,
-    current: BinaryHeap<Reverse<u64>>,
+    /// Of the level at work: the keys that waited, the smallest last, and those that came later.
+    sorted: Vec<u64>,
+    later: BinaryHeap<Reverse<u64>>,
     n: usize,
 }
 
@@ -24,7 +26,8 @@ impl<V: Ord + Copy> Queue<V> {
     pub fn new(entries: impl Iterator<Item = (V, u64)>, level_of: impl Fn(V) -> Option<usize>) -> Self {
         let mut levels = Vec::new();
         levels.resize_with(N_LEVELS, || (None, Vec::new()));
-        let mut queue = Self { high: BinaryHeap::new(), levels, level: N_LEVELS, current: BinaryHeap::new(), n: 0 };
+        let (high, sorted, later) = (BinaryHeap::new(), Vec::new(), BinaryHeap::new());
+        let mut queue = Self { high, levels, level: N_LEVELS, sorted, later, n: 0 };
         entries.for_each(|(value, key)| queue.push(value, key, &level_of));
         queue
     }
@@ -43,22 +46,30 @@ impl<V: Ord + Copy> Queue<V> {
             }
             Some(level) if level == self.level && level < N_LEVELS => {
                 self.levels[level].0 = Some(value);
-                self.current.push(Reverse(key));
+                self.later.push(Reverse(key));
             }
             _ => self.high.push((value, Reverse(key))),
         }
     }
 
     pub fn pop(&mut self) -> Option<(V, u64)> {
-        while self.high.is_empty() && self.current.is_empty() && self.level > 0 {
+        while self.high.is_empty() && self.sorted.is_empty() && self.later.is_empty() && self.level > 0 {
             self.level -= 1;
-            let waiting = std::mem::take(&mut self.levels[self.level].1);
-            self.current = waiting.into_iter().map(Reverse).collect();
+            self.sorted = std::mem::take(&mut self.levels[self.level].1);
+            self.sorted.sort_unstable_by_key(|&key| Reverse(key));
         }
         let popped = self.high.pop().map(|(value, Reverse(key))| (value, key));
-        let popped = popped.or_else(|| Some((self.levels[self.level].0?, self.current.pop()?.0)))?;
+        let popped = popped.or_else(|| Some((self.levels[self.level].0?, self.pop_of_level()?)))?;
         self.n -= 1;
         Some(popped)
+    }
+
+    fn pop_of_level(&mut self) -> Option<u64> {
+        match (self.sorted.last(), self.later.peek()) {
+            (Some(&waited), Some(&Reverse(late))) if late < waited => self.later.pop().map(|Reverse(key)| key),
+            (Some(_), _) => self.sorted.pop(),
+            (None, _) => self.later.pop().map(|Reverse(key)| key),
+        }
     }
 }
 
