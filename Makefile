@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint setup core lock bench bench-count bench-encode bench-hard bench-train clean
+.PHONY: demo test test-faults lint setup core lock server bench bench-count bench-encode bench-hard bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.sample data/raw
@@ -48,6 +48,9 @@ core: .venv/.core ## compile the core again where its sources changed
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
+
+server: setup ## Prefect's server and its web page, on this machine alone
+	@$(BIN)/prefect server start --host 127.0.0.1 --port 4200
 
 bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, in an environment of their own
 	@$(BIN)/python -m tokenmill.sample data/raw

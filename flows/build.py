@@ -1,25 +1,30 @@
 """The build as a Prefect flow: every stage maps a task over its units, in threads."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from uuid import UUID
 
 from prefect import flow, task
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import TerminationSignal
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture, as_completed
+from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows import server
 from flows.recipe import run_stages
 from tokenmill import _core
 from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
-from tokenmill.console import StageSummary
+from tokenmill.console import StageSummary, rows
 from tokenmill.cutting import Unit
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.units import n_workers, results
 
 T = TypeVar("T")
+_TOLD_EVERY_S = 1.0
 
 
 def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
@@ -27,15 +32,23 @@ def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
     return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=workers))
 
 
+def _name() -> str:
+    asked = flow_run.parameters
+    what = [f"only {asked['only']}"] if asked["only"] else []
+    what += [word for word in ("force", "rehash") if asked[word]]
+    return f"build {Path(asked['project']).resolve().name}" + (f" ({', '.join(what)})" if what else "")
+
+
 @flow(
     name="tokenmill-build",
-    flow_run_name="build",
+    flow_run_name=_name,
     task_runner=threads(n_workers(None)),
     persist_result=False,
     validate_parameters=True,
 )
 def build(project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False) -> list[StageSummary]:
-    """count → train-vocab → encode → validate of the project in the folder `project`; the result is what each stage did.
+    """count → train-vocab → encode → validate of the project in the folder `project`; the result is what each stage did, and
+    the artifact tokenmill-build shows it as a table.
 
     `only`: one stage; `force`: also what is up to date or finished; `rehash`: trust no file's times. Raises TokenmillError.
     """
@@ -43,7 +56,9 @@ def build(project: str = ".", only: str | None = None, force: bool = False, reha
     server.remember_embedded(root)
     try:
         with alone(root, wait=False):
-            return run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
+            summaries = run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
+        create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
+        return summaries
     except KeyboardInterrupt:
         server.leave_in_time(EXIT_INTERRUPTED)
         raise
@@ -55,7 +70,7 @@ def build(project: str = ".", only: str | None = None, force: bool = False, reha
 def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
     """Runs `do` as one task a unit of the current flow run (see tokenmill.units.RunUnits).
 
-    Prefect's cache stays off: it does not notice files that are gone.
+    The artifact tokenmill-STAGE shows how far they are. Prefect's cache stays off: it does not notice files that are gone.
     """
 
     @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
@@ -65,9 +80,21 @@ def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> lis
     all_done = False
     try:
         futures = one.map(units)
-        wait(futures)
+        _tell(stage, futures)
         all_done = True
     finally:
         if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
             _core.interrupt(True)
     return results(stage, units, futures)
+
+
+def _tell(stage: str, futures: Sequence[PrefectFuture[Any]]) -> None:
+    """Waits for all, and tells Prefect how many are done, at most once in _TOLD_EVERY_S."""
+    if not futures:
+        return
+    shown = create_progress_artifact(0.0, f"tokenmill-{stage}", f"{stage}: {len(futures):,} units")
+    told_s = time.monotonic()
+    for n_done, _ in enumerate(as_completed(list(futures)), start=1):
+        if time.monotonic() - told_s >= _TOLD_EVERY_S or n_done == len(futures):
+            update_progress_artifact(cast(UUID, shown), 100 * n_done / len(futures))
+            told_s = time.monotonic()

@@ -1,5 +1,6 @@
 """The build as a real Prefect flow, with the embedded server, in a Prefect home of the test's own."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,6 +30,18 @@ def runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = database.execute(f"select name, state_type from {table} order by created").fetchall()
     database.close()
     return found
+
+
+def artifacts(home: dict[str, str]) -> dict[str, Any]:
+    """What the artifact of each key shows last."""
+    database = sqlite3.connect(Path(home["PREFECT_HOME"]) / "prefect.db")
+    found = database.execute("select key, data from artifact where key is not null order by created").fetchall()
+    database.close()
+    return {key: _value(data) for key, data in found}
+
+
+def _value(data: Any) -> Any:
+    return _value(json.loads(data)) if isinstance(data, str) else data
 
 
 def servers(home: dict[str, str]) -> set[int]:
@@ -51,10 +65,14 @@ def test_a_flow_gives_the_bytes_of_an_inline_build_and_records_every_unit(
     assert (flow.root / "dvc.lock").read_bytes() == (inline.root / "dvc.lock").read_bytes()
     stages = ("count", "train-vocab", "encode", "validate")
     assert done.stderr.splitlines()[1:] == [f"{stage}: started" for stage in stages]
-    assert ("build", "COMPLETED") in runs(home, "flow_run")
+    assert (f"build {flow.root.name}", "COMPLETED") in runs(home, "flow_run")
     units = {f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"}
     assert set(runs(home, "task_run")) == {(unit, "COMPLETED") for unit in units}
     assert servers(home) == before
+    shown = artifacts(home)
+    assert [shown[f"tokenmill-{stage}"] for stage in ("count", "encode", "validate")] == [100.0] * 3
+    assert [row["stage"] for row in shown["tokenmill-build"]] == list(stages)
+    assert shown["tokenmill-build"][0]["documents"] == "6"
 
 
 def test_a_failed_unit_fails_the_flow_with_its_one_message(project: Project, home: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ Advance = Callable[[float], None]
 Action = Literal["run", "up to date", "restored", "frozen", "taken", "not needed"]
 
 _PLAIN_EVERY_S = 30.0
+_HEAD = ("stage", "units", "documents", "MB", "tokens", "seconds", "MB/s", "peak MB", "")
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,17 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def rows(summaries: Sequence[StageSummary]) -> list[dict[str, str]]:
+    """What every stage did, as it is shown: a cell by the name of its column."""
+    return [dict(zip((*_HEAD[:-1], "what"), _cells(summary), strict=True)) for summary in summaries]
+
+
 def table(summaries: Sequence[StageSummary]) -> None:
     """Prints what every stage did (standard output)."""
-    head = ("stage", "units", "documents", "MB", "tokens", "seconds", "MB/s", "peak MB", "")
-    rows = [_cells(summary) for summary in summaries]
+    lines = [_cells(summary) for summary in summaries]
     if not sys.stdout.isatty():
-        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        for row in (head, *rows):
+        widths = [max(len(row[i]) for row in (_HEAD, *lines)) for i in range(len(_HEAD))]
+        for row in (_HEAD, *lines):
             cells = [
                 row[0].ljust(widths[0]),
                 *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)),
@@ -100,9 +105,9 @@ def table(summaries: Sequence[StageSummary]) -> None:
     from rich.table import Table
 
     shown = Table(box=None, header_style="bold")
-    for i, name in enumerate(head):
-        shown.add_column(name, justify="left" if i in (0, len(head) - 1) else "right")
-    for row in rows:
+    for i, name in enumerate(_HEAD):
+        shown.add_column(name, justify="left" if i in (0, len(_HEAD) - 1) else "right")
+    for row in lines:
         shown.add_row(*row)
     Console().print(shown)
 
