@@ -4,6 +4,7 @@
 //! older one, so memory is bounded and eviction costs nothing. Cost: one multiplication and one line a look-up; a long
 //! pre-token, and one of more than three ids, reads a record of a ring as well.
 
+use crate::prefetch::prefetch;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
@@ -60,6 +61,12 @@ impl Cache {
         let lines_max = n_entries.max(1).next_power_of_two();
         let ring = Ring { words: Vec::new(), n_max: 4 * n_entries, head: 0 };
         Self { lines: vec![Line::default(); lines_max], lines_max, n_since_growth: 0, ring }
+    }
+
+    /// Has the line of a pre-token fetched, which will soon be asked for.
+    #[inline(always)]
+    pub fn prefetch(&self, key: Key) {
+        prefetch(&self.lines[key.hash as usize & (self.lines.len() - 1)]);
     }
 
     /// The ids of a short pre-token.
@@ -148,7 +155,7 @@ impl Default for Front {
 
 impl Front {
     #[inline(always)]
-    pub fn get(&mut self, key: Key) -> Option<([u32; 4], usize)> {
+    pub fn get(&mut self, key: Key) -> Option<[u32; 4]> {
         let Line([first, second]) = &mut self.0[key.hash as usize % FRONT_LINES];
         if first.key != key.key {
             if second.key != key.key {
@@ -156,7 +163,7 @@ impl Front {
             }
             std::mem::swap(first, second);
         }
-        Some((first.value, first.value[3] as usize))
+        Some(first.value)
     }
 
     /// Remembers a pre-token in the place of the one that came earlier of the two in its line.
@@ -214,7 +221,7 @@ fn word(bytes: &[u8]) -> u32 {
 }
 
 /// A pre-token's key and its hash.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Key {
     key: u128,
     hash: u64,
@@ -326,12 +333,9 @@ mod tests {
         for (key, id) in same[..2].iter().zip(7..) {
             front.put(*key, [id, 0, 0, 1]);
         }
-        assert_eq!(front.get(same[0]), Some(([7, 0, 0, 1], 1)));
+        assert_eq!(front.get(same[0]), Some([7, 0, 0, 1]));
         front.put(same[2], [9, 0, 0, 1]);
-        assert_eq!(
-            [same[0], same[1], same[2]].map(|key| front.get(key).map(|(ids, _)| ids[0])),
-            [Some(7), None, Some(9)]
-        );
+        assert_eq!([same[0], same[1], same[2]].map(|key| front.get(key).map(|ids| ids[0])), [Some(7), None, Some(9)]);
     }
 
     #[test]

@@ -21,6 +21,9 @@ const PIECE_BYTES: usize = 1 << 20;
 const CHECKED_BYTES: usize = 1 << 16;
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
+/// Short pre-tokens that wait until the lines of those among them that are not in `Front` have come from memory: english text is
+/// encoded 1.3 times as fast so, with 8 as with 16.
+const N_WAITING: usize = 16;
 /// What each thread's cache may hold where nothing else is said.
 pub const CACHE_BYTES_MAX: usize = 128 << 20;
 
@@ -282,16 +285,19 @@ impl Encoder {
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
         let Worker { pattern, scratch, front, cache, known, .. } = worker;
-        let mut run = Run { encoder: self, text, front, known, cache, scratch, stop, ids };
+        let waiting = [Waiting::default(); N_WAITING];
+        let mut run = Run { encoder: self, text, front, known, cache, scratch, stop, ids, waiting, n_waiting: 0 };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
             for found in finder.find_iter(text) {
                 pattern.split(&text[start..found.start()], stop, &mut |piece| run.put(piece))?;
+                run.put_waiting()?;
                 run.ids.put([added_ids[found.pattern().as_usize()]], 1);
                 start = found.end();
             }
         }
-        pattern.split(&text[start..], stop, &mut |piece| run.put(piece))
+        pattern.split(&text[start..], stop, &mut |piece| run.put(piece))?;
+        run.put_waiting()
     }
 
     /// Appends the ids of a pre-token; the place of a byte without a token is the error.
@@ -319,6 +325,17 @@ struct Run<'r> {
     scratch: &'r mut Scratch,
     stop: &'r Stop,
     ids: &'r mut Tail<u32>,
+    waiting: [Waiting; N_WAITING],
+    n_waiting: usize,
+}
+
+/// A short pre-token whose turn comes soon: where it begins, and up to three ids with their number last, if they are known.
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    key: Key,
+    at: usize,
+    n_bytes: usize,
+    four: Option<[u32; 4]>,
 }
 
 impl Run<'_> {
@@ -326,12 +343,37 @@ impl Run<'_> {
     #[inline(always)]
     fn put(&mut self, piece: &str) -> Result<()> {
         if piece.len() > SHORT_BYTES_MAX {
+            self.put_waiting()?;
             return self.put_long(piece);
         }
-        let key = Key::short(self.text.as_bytes(), self.offset(piece), piece.len());
-        match self.front.get(key) {
-            Some((four, n)) => self.ids.put(four, n),
-            None => return self.put_far(piece, key),
+        let at = self.offset(piece);
+        let key = Key::short(self.text.as_bytes(), at, piece.len());
+        let four = self.front.get(key);
+        match four {
+            Some(four) if self.n_waiting == 0 => {
+                self.ids.put(four, four[3] as usize);
+                return Ok(());
+            }
+            Some(_) => (),
+            None => {
+                self.known.prefetch(key);
+                self.cache.prefetch(key);
+            }
+        }
+        self.waiting[self.n_waiting] = Waiting { key, at, n_bytes: piece.len(), four };
+        self.n_waiting += 1;
+        if self.n_waiting == N_WAITING { self.put_waiting() } else { Ok(()) }
+    }
+
+    /// Appends the ids of the pre-tokens that wait.
+    #[inline]
+    fn put_waiting(&mut self) -> Result<()> {
+        for i in 0..std::mem::take(&mut self.n_waiting) {
+            let Waiting { key, at, n_bytes, four } = self.waiting[i];
+            match four {
+                Some(four) => self.ids.put(four, four[3] as usize),
+                None => self.put_far(&self.text[at..at + n_bytes], key)?,
+            }
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ pub mod order;
 pub mod pairs;
 pub mod pattern;
 pub mod pieces;
+mod prefetch;
 pub mod queue;
 pub mod runs;
 mod scan;

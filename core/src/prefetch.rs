@@ -1,0 +1,16 @@
+//! Asking memory for a line before it is needed.
+//!
+//! Unsafe because the instruction takes a pointer; any address may be prefetched, and this one is a reference's.
+
+/// Has the processor fetch what `value` points to, where it can; nothing else happens.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64, and prefetching reads nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(value).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
