@@ -68,6 +68,17 @@ def _check(asked: argparse.Namespace) -> int:
     return 0 if found["usable"] else EXIT_USER_ERROR
 
 
+def _status(asked: argparse.Namespace) -> int:
+    from tokenmill.params import load_params
+    from tokenmill.standing import as_text, standing_of
+
+    path = asked.params or find_params()
+    load_params(path)  # which refuses what a build would
+    found = standing_of(path.absolute().parent)
+    print(json.dumps([dataclasses.asdict(one) for one in found], indent=2) if asked.json else as_text(found))
+    return 2 if any(one.would_run for one in found) else 0
+
+
 class _Terminated(BaseException):
     """A termination signal came."""
 
@@ -152,6 +163,15 @@ def _parser() -> argparse.ArgumentParser:
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )
     build.set_defaults(run=_build)
+    status = commands.add_parser(
+        "status",
+        help="say what a build would do now, and why",
+        description="Runs nothing. Exit code 0: every stage is up to date, 2: a build would do something.",
+        epilog="example: tokenmill status --json",
+    )
+    status.add_argument("--json", action="store_true", help="print JSON instead of text")
+    status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
+    status.set_defaults(run=_status)
     cli_versions.add_commands(commands)
     cli_refresh.add_commands(commands)
     check = commands.add_parser(

@@ -53,6 +53,23 @@ class Stage:
         with self._repo.lock:
             return "stale" if self._stage.status(check_updates=True) else "current"
 
+    def changes(self) -> list[str]:
+        """What is no longer as it was when the stage ran, like "params.yaml: count.pattern modified"; empty: it is current."""
+        with self._repo.lock:
+            status = self._stage.status(check_updates=True)
+        found: list[str] = []
+        for change in (one for changes in status.values() for one in changes):
+            if isinstance(change, str):  # its command was changed
+                found.append(change)
+                continue
+            for path, what in (item for group in change.values() for item in group.items()):
+                found += (
+                    [f"{path}: {key} {how}" for key, how in what.items()]
+                    if isinstance(what, dict)
+                    else [f"{path} {what}"]
+                )
+        return found
+
     def restore(self) -> bool:
         """Brings the outputs back from DVC's run cache, if the stage has run with these inputs before, and records it."""
         from dvc.exceptions import ConfirmRemoveError

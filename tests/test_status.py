@@ -1,0 +1,31 @@
+"""tokenmill status: what a build would do now, and why, without doing it."""
+
+import json
+
+from tests.conftest import Project
+
+
+def test_a_status_names_what_would_be_done_and_why_and_does_nothing(project: Project) -> None:
+    project.build()
+    done = project.run("tokenmill", "status")
+    assert [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()] == ["up to date"] * 4
+    before = project.outputs()
+    project.set(train_vocab__vocab_size=300)
+    project.write("c.jsonl", ["a new one"])
+    done = project.run("tokenmill", "status")
+    assert done.returncode == 2
+    count, train_vocab, encode, _ = done.stdout.splitlines()
+    assert "data/raw modified" in count
+    assert "params.yaml: train_vocab modified" in train_vocab
+    assert "data/raw modified" in encode
+    found = json.loads(project.run("tokenmill", "status", "--json").stdout)
+    assert [one["after"] for one in found][:2] == [[], ["count"]]
+    assert project.outputs() == before
+    project.build()
+    assert project.run("tokenmill", "status").returncode == 0
+
+
+def test_a_status_before_the_first_build_has_everything_to_do(project: Project) -> None:
+    done = project.run("tokenmill", "status")
+    assert done.returncode == 2
+    assert all("to do" in line for line in done.stdout.splitlines())
