@@ -1,7 +1,7 @@
 """One training in a process of its own: python -m benchmarks.train_one TOOL FOLDER VOCAB_SIZE CORES; prints a line of JSON.
 
 FOLDER holds text.parquet and text.txt (the same lines), or counts.parquet. The process binds itself to the cores before any
-tool is imported. The time is from the input as the tool wants it to its vocabulary.
+tool is imported. The time is from the input as the tool wants it to its vocabulary; what encodes with that is not in it.
 """
 
 import json

@@ -1,11 +1,13 @@
 """The build as a Prefect flow: every stage maps a task over its units, in threads."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+import httpx
 from prefect import flow, task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
@@ -18,7 +20,7 @@ from flows import server
 from flows.recipe import run_stages
 from tokenmill import _core
 from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
-from tokenmill.console import StageSummary, rows
+from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.units import n_workers, results
@@ -34,9 +36,9 @@ def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
 
 def _name() -> str:
     asked = flow_run.parameters
-    what = [f"only {asked['only']}"] if asked["only"] else []
-    what += [word for word in ("force", "rehash") if asked[word]]
-    return f"build {Path(asked['project']).resolve().name}" + (f" ({', '.join(what)})" if what else "")
+    what = [f"only {asked['only']}"] if asked.get("only") else []
+    what += [word for word in ("force", "rehash") if asked.get(word)]
+    return f"build {Path(asked.get('project', '.')).resolve().name}" + (f" ({', '.join(what)})" if what else "")
 
 
 @flow(
@@ -57,7 +59,8 @@ def build(project: str = ".", only: str | None = None, force: bool = False, reha
     try:
         with alone(root, wait=False):
             summaries = run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
-        create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
+        with _only_shown():
+            create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
         return summaries
     except KeyboardInterrupt:
         server.leave_in_time(EXIT_INTERRUPTED)
@@ -92,9 +95,21 @@ def _tell(stage: str, futures: Sequence[PrefectFuture[Any]]) -> None:
     """Waits for all, and tells Prefect how many are done, at most once in _TOLD_EVERY_S."""
     if not futures:
         return
-    shown = create_progress_artifact(0.0, f"tokenmill-{stage}", f"{stage}: {len(futures):,} units")
+    shown = None
+    with _only_shown():
+        shown = create_progress_artifact(0.0, f"tokenmill-{stage}", f"{stage}: {len(futures):,} units")
     told_s = time.monotonic()
     for n_done, _ in enumerate(as_completed(list(futures)), start=1):
-        if time.monotonic() - told_s >= _TOLD_EVERY_S or n_done == len(futures):
-            update_progress_artifact(cast(UUID, shown), 100 * n_done / len(futures))
+        if shown and (time.monotonic() - told_s >= _TOLD_EVERY_S or n_done == len(futures)):
+            with _only_shown():
+                update_progress_artifact(cast(UUID, shown), 100 * n_done / len(futures))
             told_s = time.monotonic()
+
+
+@contextmanager
+def _only_shown() -> Iterator[None]:
+    """For what the operator sees alone: a server that cannot take it does not stop the build."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        say(f"Prefect's server did not take what it was to show: {error}")

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -70,16 +70,13 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
-    _warm(tokenizer, workshop.root / COUNTS_FILE)
+    warm = cache(partial(_warm, tokenizer, workshop.root / COUNTS_FILE, params.special_tokens_in_text))
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
-        do = partial(
-            encode_unit,
-            source=source,
-            tokenizer=tokenizer,
-            end_id=end_id,
-            special=params.special_tokens_in_text,
-            advance=advance,
-        )
+
+        def do(unit: Unit, directory: Path) -> EncodeFacts:
+            warm()  # only where there is something to encode
+            return encode_unit(unit, directory, source, tokenizer, end_id, params.special_tokens_in_text, advance)
+
         done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
     shards = [_output_shard(unit, facts) for unit, (_, facts) in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
@@ -127,12 +124,14 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     )
 
 
-def _warm(tokenizer: Tokenizer, path: Path) -> None:
+def _warm(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> None:
     """Has the most frequent pre-tokens of the counts encoded once for all threads. Counts that are not there, or that are of
     other text, cost speed alone; so do damaged ones, which `count` sees to."""
+    if tokenizer.engine != "core":
+        return
     try:
-        tokenizer.warm(most_frequent(path, _N_WARM), _N_WARM)
-    except (OSError, CountsError):
+        tokenizer.warm(most_frequent(path, _N_WARM), _N_WARM, special)
+    except CountsError:
         return
 
 

@@ -111,6 +111,9 @@ def test_a_warm_cache_or_none_changes_no_id_and_counts_are_lengths(tmp_path: Pat
         assert again.encode_batch(TRICKY).equals(expected)
         again.warm(counter.finish(), pretokens_max=40)
         assert again.encode_batch(TRICKY).equals(expected)
+        allowed = again.encode_batch(TRICKY, special="allow")
+        again.warm(counter.finish(), pretokens_max=40, special="allow")
+        assert again.encode_batch(TRICKY, special="allow").equals(allowed)
         assert again.count_tokens(TRICKY).to_pylist() == [len(ids) for ids in expected.to_pylist()]
         ids, starts = again.encode_batch_with_starts(TRICKY, end_id=0)
         assert [one[-1] for one in starts.to_pylist()] == [len(text.encode()) for text in TRICKY]

@@ -179,7 +179,7 @@ def read_counts(path: Path | str) -> pa.Table:
 
 
 def most_frequent(path: Path | str, n: int) -> pa.Table:
-    """The `n` rows of the largest counts, in any order, holding some more of them at a time. Raises CountsError, OSError."""
+    """The `n` rows of the largest counts, in any order, holding some more of them at a time. Raises CountsError."""
     kept = SCHEMA.empty_table()
     try:
         with open_parquet(Path(path)) as file:
@@ -187,7 +187,7 @@ def most_frequent(path: Path | str, n: int) -> pa.Table:
                 kept = pa.concat_tables([kept, pa.Table.from_batches([batch]).cast(SCHEMA)])
                 if kept.num_rows > n:
                     kept = kept.take(pc.select_k_unstable(kept, n, [("count", "descending")]))
-    except (pa.ArrowException, ValueError) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise damaged(Path(path), error) from None
     return kept
 

@@ -40,7 +40,11 @@ def rows(batch: Batch, input_ids: pa.LargeListArray, shape: pa.Schema) -> pa.Rec
 
 
 def write_tokens(path: Path, shape: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Writes a file of the dataset, a row group a batch. It appears whole; the same rows give the same bytes."""
+    """Writes a file of the dataset, a row group a batch. It appears whole; the same rows give the same bytes.
+
+    The bytes of ids are split into streams (Parquet's BYTE_STREAM_SPLIT), which is written 1.3 to 1.7 times as fast.
+    """
+    encoding = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
     with (
         write_atomic(path) as partial,
         pq.ParquetWriter(
@@ -48,9 +52,7 @@ def write_tokens(path: Path, shape: pa.Schema, batches: Iterable[pa.RecordBatch]
             shape,
             compression="zstd",
             use_dictionary=False,
-            column_encoding={
-                "input_ids.list.element": "BYTE_STREAM_SPLIT"
-            },  # ids' high bytes together: written 1.3 to 1.7 × as fast
+            column_encoding=encoding,
             write_statistics=["id"],
         ) as writer,
     ):

@@ -261,15 +261,17 @@ class Tokenizer:
             self._check_special(special, texts.cast(pa.large_string()).to_pylist())  # type: ignore[union-attr]
         return found
 
-    def warm(self, counts: pa.Table, pretokens_max: int = 2**20) -> None:
+    def warm(self, counts: pa.Table, pretokens_max: int = 2**20, special: SpecialTokensInText = "as_text") -> None:
         """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
 
         `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens that are no token,
-        `pretokens_max` are kept, in about 64 bytes each. With the engine tokenizers it does nothing.
+        `pretokens_max` are kept, in about 64 bytes each, for encoding with this `special`. With the engine tokenizers it does
+        nothing.
         """
-        if isinstance(self._engine, _core.Encoder | PreparedCore):
+        engine = self._engine_for(special)
+        if isinstance(engine, _core.Encoder | PreparedCore):
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
-            self._engine.warm(counts["pretoken"].take(frequent))
+            engine.warm(counts["pretoken"].take(frequent))
 
     def _engine_for(self, special: SpecialTokensInText) -> _Engine:
         check_policy(special)
@@ -354,7 +356,7 @@ class Tokenizer:
             return None
         return patterns.name_of(self.steps) or (self.steps[0] if len(self.steps) == 1 else None)
 
-    @property
+    @cached_property
     def splitter(self) -> Literal["scanner", "regex"] | None:
         """What splits text in the core: a scanner made by hand for the known patterns, recognised by their text, or the regex
         itself by fancy-regex, many times as slow; None without a split, and with the engine tokenizers."""

@@ -118,7 +118,8 @@ def extend(
     """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
 
     Old ids and merges are kept; new ones follow the largest id, new merges come after all old ones. The counts are to be
-    made with the tokenizer's own pattern. Raises ParamsError for a tokenizer that the core cannot run, CountsError.
+    made with the tokenizer's own pattern, of text in NFC where it normalizes. Raises ParamsError for a tokenizer that the core
+    cannot run, CountsError.
 
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")

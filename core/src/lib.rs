@@ -2,11 +2,11 @@
 //!
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
-//! encode: text → ids, with cache (pre-tokens met before), merge (those that were not) and its queue, pieces (a batch in
-//! pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
+//! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), merge (those that were not) and its
+//! queue, pieces (a batch in pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
 //! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block may, and says why.
+// Only scan::block and prefetch may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;
