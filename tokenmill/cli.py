@@ -101,10 +101,10 @@ def _build(asked: argparse.Namespace) -> None:
             summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
         else:
             summaries = _run_in_flow(build)
-    if all(summary.action == "up to date" for summary in summaries):
+        if is_new := any(summary.action != "up to date" for summary in summaries):
+            _keep(summaries, build.root / LAST_BUILD_FILE)
+    if not is_new:
         say("Nothing to do: every stage is up to date.")
-    else:
-        _keep(summaries, build.root / LAST_BUILD_FILE)
     table(summaries)
 
 
