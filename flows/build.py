@@ -1,18 +1,16 @@
 """The build as a Prefect flow: every stage maps a task over its units, in threads."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
 import httpx
 from prefect import flow, task
-from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import TerminationSignal
-from prefect.futures import PrefectFuture, as_completed
+from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
@@ -26,7 +24,6 @@ from tokenmill.layout import PARAMS_FILE
 from tokenmill.units import n_workers, results
 
 T = TypeVar("T")
-_TOLD_EVERY_S = 1.0
 
 
 def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
@@ -73,7 +70,7 @@ def build(project: str = ".", only: str | None = None, force: bool = False, reha
 def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
     """Runs `do` as one task a unit of the current flow run (see tokenmill.units.RunUnits).
 
-    The artifact tokenmill-STAGE shows how far they are. Prefect's cache stays off: it does not notice files that are gone.
+    Prefect's cache stays off: it does not notice files that are gone.
     """
 
     @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
@@ -83,27 +80,12 @@ def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> lis
     all_done = False
     try:
         futures = one.map(units)
-        _tell(stage, futures)
+        wait(futures)
         all_done = True
     finally:
         if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
             _core.interrupt(True)
     return results(stage, units, futures)
-
-
-def _tell(stage: str, futures: Sequence[PrefectFuture[Any]]) -> None:
-    """Waits for all, and tells Prefect how many are done, at most once in _TOLD_EVERY_S."""
-    if not futures:
-        return
-    shown = None
-    with _only_shown():
-        shown = create_progress_artifact(0.0, f"tokenmill-{stage}", f"{stage}: {len(futures):,} units")
-    told_s = time.monotonic()
-    for n_done, _ in enumerate(as_completed(list(futures)), start=1):
-        if shown and (time.monotonic() - told_s >= _TOLD_EVERY_S or n_done == len(futures)):
-            with _only_shown():
-                update_progress_artifact(cast(UUID, shown), 100 * n_done / len(futures))
-            told_s = time.monotonic()
 
 
 @contextmanager

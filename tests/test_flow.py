@@ -70,7 +70,6 @@ def test_a_flow_gives_the_bytes_of_an_inline_build_and_records_every_unit(
     assert set(runs(home, "task_run")) == {(unit, "COMPLETED") for unit in units}
     assert servers(home) == before
     shown = artifacts(home)
-    assert [shown[f"tokenmill-{stage}"] for stage in ("count", "encode", "validate")] == [100.0] * 3
     assert [row["stage"] for row in shown["tokenmill-build"]] == list(stages)
     assert shown["tokenmill-build"][0]["documents"] == "6"
 
