@@ -1,7 +1,6 @@
 """The build as a Prefect flow: every stage maps a task over its units, in threads."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -56,8 +55,7 @@ def build(project: str = ".", only: str | None = None, force: bool = False, reha
     try:
         with alone(root, wait=False):
             summaries = run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
-        with _only_shown():
-            create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
+        _show(summaries, root)
         return summaries
     except KeyboardInterrupt:
         server.leave_in_time(EXIT_INTERRUPTED)
@@ -88,10 +86,9 @@ def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> lis
     return results(stage, units, futures)
 
 
-@contextmanager
-def _only_shown() -> Iterator[None]:
-    """For what the operator sees alone: a server that cannot take it does not stop the build."""
+def _show(summaries: Sequence[StageSummary], root: Path) -> None:
+    """The table as an artifact; a server that cannot take it does not fail a build that is done."""
     try:
-        yield
+        create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
     except httpx.HTTPError as error:
-        say(f"Prefect's server did not take what it was to show: {error}")
+        say(f"Prefect's server did not take the table of the build: {error}")
