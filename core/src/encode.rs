@@ -3,7 +3,7 @@
 //! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
 //! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
 
-use crate::cache::{Cache, Found, Front, Key, SHORT_BYTES_MAX};
+use crate::cache::{Cache, INLINE_IDS_MAX, Key, SHORT_BYTES_MAX};
 use crate::decode::Decoder;
 use crate::guard::{CoreError, Result, Stop, lossy};
 use crate::merge::{MergeTable, Scratch};
@@ -21,8 +21,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const CHECKED_BYTES: usize = 1 << 16;
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
-/// Short pre-tokens that wait until the lines of those among them that are not in `Front` have come from memory: english text is
-/// encoded 1.3 times as fast so, with 8 as with 16.
+/// A pre-token waits until so many others have come, and its line of the cache from memory.
 const N_WAITING: usize = 16;
 /// What each thread's cache may hold where nothing else is said.
 pub const CACHE_BYTES_MAX: usize = 128 << 20;
@@ -52,8 +51,8 @@ pub struct Encoder {
     added: Option<(AhoCorasick, Vec<u32>)>,
     pub decoder: Decoder,
     cache_bytes_max: usize,
-    /// Short pre-tokens that are one token, and those that `warm` was given.
-    known: Mutex<Arc<Cache>>,
+    /// With what the cache of a new worker begins: short pre-tokens that are one token, and those that `warm` was given.
+    known: Mutex<Option<Arc<Cache>>>,
     /// Workers that wait for their next call.
     workers: Mutex<Vec<Worker>>,
 }
@@ -62,9 +61,7 @@ pub struct Encoder {
 struct Worker {
     pattern: Pattern,
     scratch: Scratch,
-    front: Front,
     cache: Cache,
-    known: Arc<Cache>,
     /// Texts done since it was asked whether to stop.
     n_bytes: usize,
 }
@@ -128,19 +125,19 @@ impl Encoder {
             added: added_tokens(added)?,
             decoder,
             cache_bytes_max: CACHE_BYTES_MAX,
-            known: Mutex::new(Arc::new(Cache::new(0))),
+            known: Mutex::default(),
             workers: Mutex::default(),
         };
         if !ignore_merges {
             encoder.keep_whole_what_merges_lead_to();
         }
-        encoder.known = Mutex::new(Arc::new(encoder.known_with(&[], &Stop::default())?));
         Ok(encoder)
     }
 
     /// What the cache of each thread may hold from now on.
     pub fn limit_cache(&mut self, bytes_max: usize) {
         self.cache_bytes_max = bytes_max;
+        self.known = Mutex::default();
         self.workers = Mutex::default();
     }
 
@@ -154,26 +151,24 @@ impl Encoder {
         self.whole = whole;
     }
 
-    /// Remembers the ids of these pre-tokens for all threads, as far as there is room; the most frequent ones come first.
+    /// Remembers the ids of these pre-tokens in all threads, as far as there is room; the most frequent ones come first.
     pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
         let known = Arc::new(self.known_with(pretokens, stop)?);
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(())
     }
 
-    /// The tokens that are pre-tokens, smallest ids first, and behind them `pretokens`. Half as many entries as places: few
-    /// find their line full.
+    /// The tokens that are short pre-tokens, and `pretokens`, the first ones last: they push out others.
     fn known_with(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<Cache> {
-        let mut tokens: Vec<(&[u8], u32)> = self.whole.iter().map(|(bytes, &id)| (&**bytes, id)).collect();
-        tokens.retain(|(bytes, _)| bytes.len() <= SHORT_BYTES_MAX);
-        tokens.sort_unstable_by_key(|(_, id)| *id);
-        let n_entries = (tokens.len() + pretokens.len()).next_power_of_two();
-        let mut known = Cache::new_whole(n_entries);
-        for (bytes, id) in tokens {
-            known.insert_if_free(Key::short(bytes, 0, bytes.len()), bytes, &[id]);
+        let mut known = Cache::new(self.cache_bytes_max);
+        for (bytes, &id) in &self.whole {
+            if bytes.len() <= SHORT_BYTES_MAX {
+                known.insert(Key::short(bytes, 0, bytes.len()), bytes, &[id]);
+            }
         }
         let (mut scratch, mut out) = (Scratch::default(), Tail::default());
-        for (i, bytes) in pretokens.iter().enumerate() {
+        for (i, bytes) in pretokens.iter().rev().enumerate() {
             if i % 1024 == 0 {
                 stop.check()?;
             }
@@ -182,7 +177,7 @@ impl Encoder {
             }
             out.clear(IDS_KEPT_MAX);
             if self.merge(bytes, &mut scratch, stop, &mut out)?.is_ok() {
-                known.insert_if_free(Key::short(bytes, 0, bytes.len()), bytes, out.as_slice());
+                known.insert(Key::short(bytes, 0, bytes.len()), bytes, out.as_slice());
             }
         }
         Ok(known)
@@ -190,7 +185,7 @@ impl Encoder {
 
     /// The ids of a text.
     pub fn encode(&self, text: &str, stop: &Stop) -> Result<Vec<u32>> {
-        let (mut worker, mut ids) = (self.hire(), Tail::default());
+        let (mut worker, mut ids) = (self.hire()?, Tail::default());
         self.encode_with(&mut worker, text, stop, &mut ids)?;
         self.release(worker);
         Ok(ids.take())
@@ -264,19 +259,17 @@ impl Encoder {
         Ok(())
     }
 
-    fn hire(&self) -> Worker {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            Some(worker) => Worker { known, ..worker },
-            None => Worker {
-                pattern: self.pattern.clone(),
-                scratch: Scratch::default(),
-                front: Front::default(),
-                cache: Cache::new(self.cache_bytes_max),
-                known,
-                n_bytes: 0,
-            },
+    fn hire(&self) -> Result<Worker> {
+        if let Some(worker) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(worker);
         }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match &mut *known {
+            Some(known) => known.clone(),
+            none => none.insert(Arc::new(self.known_with(&[], &Stop::default())?)).clone(),
+        };
+        let cache = Cache::clone(&known);
+        Ok(Worker { pattern: self.pattern.clone(), scratch: Scratch::default(), cache, n_bytes: 0 })
     }
 
     fn release(&self, worker: Worker) {
@@ -284,9 +277,9 @@ impl Encoder {
     }
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
-        let Worker { pattern, scratch, front, cache, known, .. } = worker;
+        let Worker { pattern, scratch, cache, .. } = worker;
         let waiting = [Waiting::default(); N_WAITING];
-        let mut run = Run { encoder: self, text, front, known, cache, scratch, stop, ids, waiting, n_waiting: 0 };
+        let mut run = Run { encoder: self, text, cache, scratch, stop, ids, waiting, n_put: 0, n_done: 0 };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
             for found in finder.find_iter(text) {
@@ -319,86 +312,85 @@ impl Encoder {
 struct Run<'r> {
     encoder: &'r Encoder,
     text: &'r str,
-    front: &'r mut Front,
-    known: &'r Cache,
     cache: &'r mut Cache,
     scratch: &'r mut Scratch,
     stop: &'r Stop,
     ids: &'r mut Tail<u32>,
     waiting: [Waiting; N_WAITING],
-    n_waiting: usize,
+    /// Pre-tokens that have come, and those of them that are done; the others wait.
+    n_put: usize,
+    n_done: usize,
 }
 
-/// A short pre-token whose turn comes soon: where it begins, and up to three ids with their number last, if they are known.
+/// A pre-token whose turn comes soon, and where it begins.
 #[derive(Clone, Copy, Default)]
 struct Waiting {
     key: Key,
     at: usize,
-    n_bytes: usize,
-    four: Option<[u32; 4]>,
 }
 
 impl Run<'_> {
-    /// Appends the ids of a pre-token, a part of the text.
+    /// Appends the ids of a pre-token, a part of the text, soon.
     #[inline(always)]
     fn put(&mut self, piece: &str) -> Result<()> {
-        if piece.len() > SHORT_BYTES_MAX {
-            self.put_waiting()?;
-            return self.put_long(piece);
-        }
         let at = self.offset(piece);
-        let key = Key::short(self.text.as_bytes(), at, piece.len());
-        let four = self.front.get(key);
-        match four {
-            Some(four) if self.n_waiting == 0 => {
-                self.ids.put(four, four[3] as usize);
-                return Ok(());
-            }
-            Some(_) => (),
+        if piece.len() <= SHORT_BYTES_MAX {
+            return self.wait(Key::short(self.text.as_bytes(), at, piece.len()), at);
+        }
+        self.put_long(piece, at)
+    }
+
+    #[inline(never)]
+    fn put_long(&mut self, piece: &str, at: usize) -> Result<()> {
+        match Key::long(piece.as_bytes()) {
+            Some(key) => self.wait(key, at),
             None => {
-                self.known.prefetch(key);
-                self.cache.prefetch(key);
+                self.put_waiting()?;
+                self.put_new(piece, None)
             }
         }
-        self.waiting[self.n_waiting] = Waiting { key, at, n_bytes: piece.len(), four };
-        self.n_waiting += 1;
-        if self.n_waiting == N_WAITING { self.put_waiting() } else { Ok(()) }
     }
 
-    /// Appends the ids of the pre-tokens that wait.
-    #[inline]
+    #[inline(always)]
+    fn wait(&mut self, key: Key, at: usize) -> Result<()> {
+        self.cache.prefetch(key);
+        if self.n_put - self.n_done == N_WAITING {
+            self.put_first()?;
+        }
+        self.waiting[self.n_put % N_WAITING] = Waiting { key, at };
+        self.n_put += 1;
+        Ok(())
+    }
+
+    /// Appends the ids of all pre-tokens that wait.
     fn put_waiting(&mut self) -> Result<()> {
-        for i in 0..std::mem::take(&mut self.n_waiting) {
-            let Waiting { key, at, n_bytes, four } = self.waiting[i];
-            match four {
-                Some(four) => self.ids.put(four, four[3] as usize),
-                None => self.put_far(&self.text[at..at + n_bytes], key)?,
-            }
+        while self.n_done < self.n_put {
+            self.put_first()?;
         }
         Ok(())
     }
 
-    #[inline(never)]
-    fn put_far(&mut self, piece: &str, key: Key) -> Result<()> {
-        match self.known.short(key).or_else(|| self.cache.short(key)) {
-            Some(Found::Few(four, n)) => {
-                self.ids.put(four, n);
-                self.front.put(key, four);
+    #[inline(always)]
+    fn put_first(&mut self) -> Result<()> {
+        let first = self.waiting[self.n_done % N_WAITING];
+        self.n_done += 1;
+        match self.cache.value(first.key) {
+            Some(four) if four[3] <= INLINE_IDS_MAX => {
+                self.ids.put(four, four[3] as usize);
+                Ok(())
             }
-            Some(Found::Many(many)) => self.ids.extend(many),
-            None => return self.put_new(piece, Some(key)),
+            found => self.put_rare(first, found),
         }
-        Ok(())
     }
 
     #[inline(never)]
-    fn put_long(&mut self, piece: &str) -> Result<()> {
-        let key = Key::long(piece.as_bytes());
-        if let Some(found) = key.and_then(|key| self.cache.long(key, piece.as_bytes())) {
-            self.ids.extend(found);
+    fn put_rare(&mut self, Waiting { key, at }: Waiting, found: Option<[u32; 4]>) -> Result<()> {
+        let piece = &self.text[at..at + key.n_bytes()];
+        if let Some(ids) = found.and_then(|value| self.cache.many(&value, piece.as_bytes())) {
+            self.ids.extend(ids);
             return Ok(());
         }
-        self.put_new(piece, key)
+        self.put_new(piece, Some(key))
     }
 
     /// Looks for a token of the whole pre-token, or merges it, and remembers what was found.

@@ -42,7 +42,7 @@ struct Order<T> {
 pub fn in_order<W, T: Default + Send>(
     pieces: &[Range<usize>],
     threads: usize,
-    hire: impl Fn() -> W + Sync,
+    hire: impl Fn() -> Result<W> + Sync,
     release: impl Fn(W) + Sync,
     work: impl Fn(&mut W, Range<usize>, &mut T) -> Result<()> + Sync,
     take: impl FnMut(&mut T) + Send,
@@ -50,7 +50,7 @@ pub fn in_order<W, T: Default + Send>(
     let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, take));
     let (counter, limit) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
     in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), |_| {
-        let (mut own, mut result) = (hire(), T::default());
+        let (mut own, mut result) = (hire()?, T::default());
         loop {
             let at = counter.fetch_add(1, Ordering::Relaxed);
             if at >= limit.load(Ordering::Relaxed) {
@@ -105,13 +105,13 @@ mod tests {
                 out.extend(range);
                 Ok(())
             };
-            in_order(&cut, threads, || (), |()| (), keep, |out| all.append(out)).unwrap();
+            in_order(&cut, threads, || Ok(()), |()| (), keep, |out| all.append(out)).unwrap();
             assert!(all.iter().copied().eq(0..100));
             let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>| match range.start {
                 at if at > 40 => Err(CoreError::Text(at.to_string())),
                 _ => Ok(()),
             };
-            let found = in_order(&cut, threads, || (), |()| (), fail, |_| ());
+            let found = in_order(&cut, threads, || Ok(()), |()| (), fail, |_| ());
             assert_eq!(found, Err(CoreError::Text("41".to_string())));
         }
     }

@@ -817,7 +817,7 @@ fn decode_lists<O: OffsetSizeTrait>(
         all.extend_from_slice(bytes.as_slice());
         bytes.clear(PIECE_BYTES_KEPT_MAX);
     };
-    in_order(&pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)), threads, || (), |()| (), work, take)?;
+    in_order(&pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)), threads, || Ok(()), |()| (), work, take)?;
     LargeBinaryArray::try_new(offsets(all_ends), all.into(), None)
         .map_err(|error| CoreError::Internal(error.to_string()))
 }
