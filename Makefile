@@ -19,7 +19,7 @@ test-faults: setup ## kill builds at 1,000 random moments and at every system ca
 lint: setup ## format and lint of Python and Rust, types, and the core's own tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict tokenmill tasks flows
+	$(BIN)/mypy --strict tokenmill
 	cargo fmt --manifest-path core/Cargo.toml --check
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	cargo test --manifest-path core/Cargo.toml --locked --quiet

@@ -88,8 +88,8 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _build(asked: argparse.Namespace) -> None:
-    from flows.recipe import run_stages
     from tokenmill.build import alone, start, under_dvc
+    from tokenmill.flows.recipe import run_stages
     from tokenmill.units import run_in_threads
 
     asked_for = (asked.params or find_params(), asked.only, asked.force, asked.rehash, run_in_threads(1))
@@ -122,14 +122,14 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
     settled = settle_first(build)
     if len(settled) == len(build.stages):
         return settled
-    from flows import server
+    from tokenmill.flows import server
 
     server.quiet_environment()
     server.end_orphan(build.root)
     if not server.check_standing():
         say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
-    from flows.build import build as build_flow
-    from flows.build import threads
+    from tokenmill.flows.build import build as build_flow
+    from tokenmill.flows.build import threads
 
     flow = build_flow.with_options(task_runner=threads(build.workers))
     try:
