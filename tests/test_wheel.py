@@ -4,7 +4,6 @@ import ast
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,9 +50,7 @@ def test_a_project_may_have_folders_named_flows_and_tasks(project: Project) -> N
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (REPOSITORY / "core/target/release").is_dir(), reason="the core was not compiled here")
-def test_a_wheel_brings_one_package_that_builds_a_project(
-    new_project: Callable[[str], Project], tmp_path: Path
-) -> None:
+def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> None:
     maturin = [str(Path(sys.executable).with_name("maturin")), "build", "--release", "--locked", "--quiet"]
     subprocess.run([*maturin, "--out", str(tmp_path)], cwd=REPOSITORY, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -62,13 +59,17 @@ def test_a_wheel_brings_one_package_that_builds_a_project(
         archive.extractall(tmp_path / "installed")
     assert len(names) == len(set(names))
     assert {name.split("/")[0] for name in names} == {"tokenmill", f"{wheel.name.split('-cp')[0]}.dist-info"}
-    for room in ROOMS:
-        inside = {path.name for path in (REPOSITORY / room).iterdir() if path.is_file()}
+    for room in (*ROOMS, "project"):
+        inside = {path.name for path in (REPOSITORY / "tokenmill" / room).iterdir() if path.is_file()}
         assert {name.split("/")[2] for name in names if name.startswith(f"tokenmill/{room}/")} == inside
-    project = new_project("of-the-wheel")
-    add_own_rooms(project)
-    installed = str(tmp_path / "installed")
+    project, installed = Project(tmp_path), str(tmp_path / "installed")
     where = project.run(sys.executable, "-c", "import tokenmill; print(tokenmill.__file__)", PYTHONPATH=installed)
     assert where.stdout.startswith(installed)
+    done = project.run(sys.executable, "-m", "tokenmill", "init", "new", PYTHONPATH=installed)
+    assert done.returncode == 0, done.stderr
+    project = Project(tmp_path / "new")
+    add_own_rooms(project)
+    project.write("a.jsonl", ["the cat sat on the mat"])
+    project.set(run__engine="inline")
     done = project.run(sys.executable, "-m", "tokenmill", "build", PYTHONPATH=installed)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The command line: tokenmill build and check, and the commands of cli_versions, cli_refresh."""
+"""The command line: build, status, check, and the commands of cli_project, cli_versions, cli_refresh."""
 
 import argparse
 import dataclasses
@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import tokenmill
-from tokenmill import cli_refresh, cli_versions
+from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
 from tokenmill.errors import TokenmillError
@@ -172,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="print JSON instead of text")
     status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     status.set_defaults(run=_status)
+    cli_project.add_commands(commands)
     cli_versions.add_commands(commands)
     cli_refresh.add_commands(commands)
     check = commands.add_parser(

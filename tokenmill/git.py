@@ -23,8 +23,10 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def changed_files(root: Path) -> list[str]:
-    """The files that differ from the last commit, and those that git neither holds nor ignores."""
-    return [line[3:] for line in git(root, "status", "--porcelain", "--untracked-files=all").splitlines()]
+    """The files below `root`, seen from there, that differ from the last commit or that git neither holds nor ignores."""
+    above = git(root, "rev-parse", "--show-prefix").removesuffix("\n")
+    listed = git(root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".").split("\0")
+    return [entry[3:].removeprefix(above) for entry in listed if entry]
 
 
 def commit_of(root: Path, revision: str) -> str | None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import psutil
@@ -26,6 +27,7 @@ State = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
+_SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
 
 def quiet_environment() -> None:
@@ -167,6 +169,32 @@ def opened(root: Path, stage: str) -> Iterator[Stage]:
         yield Stage(repo, stage)
 
 
+def initialize(root: Path, is_inside: bool) -> None:
+    """Makes the folder `root` a DVC repository; `is_inside`: git's is above it. Raises VersionsError."""
+    quiet_environment()
+    from dvc.config import Config
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    _quiet_logs()
+    chosen = os.environ.get(_SITE_CACHE_VARIABLE)
+    with TemporaryDirectory(
+        prefix="tokenmill-"
+    ) as private:  # for DVC writes into its site cache now, before it can be told
+        os.environ[_SITE_CACHE_VARIABLE] = chosen or private
+        try:
+            Repo.init(str(root), subdir=is_inside).close()
+        except DvcException as error:
+            raise VersionsError(f"DVC: {_innermost(error)}") from error
+        finally:
+            os.environ.pop(_SITE_CACHE_VARIABLE)
+            if chosen:
+                os.environ[_SITE_CACHE_VARIABLE] = chosen
+    with Config(str(root / ".dvc")).edit("repo") as config:
+        config["core"] |= {"analytics": False, "check_update": False}
+        config["cache"]["type"] = "reflink,hardlink,copy"
+
+
 def mend(root: Path) -> None:
     """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)
@@ -251,9 +279,7 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
 
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)  # its progress bars and hints to type dvc commands
-    logging.getLogger("dvc_data").setLevel(logging.CRITICAL)
-    logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
+    _quiet_logs()
     try:
         _keep_site_cache_private(root)
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
@@ -263,6 +289,12 @@ def repository(root: Path) -> Iterator[Any]:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
+
+
+def _quiet_logs() -> None:
+    """No progress bars of DVC, and no hints to type dvc commands."""
+    for name in ("dvc", "dvc_data", "dvc_objects"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _keep_site_cache_private(root: Path) -> None:
