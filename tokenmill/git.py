@@ -29,6 +29,15 @@ def changed_files(root: Path) -> list[str]:
     return [entry[3:].removeprefix(above) for entry in listed if entry]
 
 
+def is_ignored(root: Path, name: str) -> bool:
+    """Whether .gitignore names a file of the folder `root`, also one that git holds all the same."""
+    try:
+        git(root, "check-ignore", "--quiet", "--no-index", "--", name)
+    except VersionsError:
+        return False
+    return True
+
+
 def commit_of(root: Path, revision: str) -> str | None:
     """The commit that a revision or tag names, if it is there."""
     try:

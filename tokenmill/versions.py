@@ -195,6 +195,18 @@ def initialize(root: Path, is_inside: bool) -> None:
         config["cache"]["type"] = "reflink,hardlink,copy"
 
 
+def site_cache(root: Path) -> Path:
+    """The folder out of which DVC, in the project's folder, would unpickle now. Raises VersionsError."""
+    from dvc.config import Config, ConfigError
+    from dvc.dirs import site_cache_dir
+
+    try:
+        chosen = Config(str(root / ".dvc")).get("core", {}).get("site_cache_dir")
+    except ConfigError as error:
+        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
+    return Path(root, site_cache_dir(chosen))
+
+
 def mend(root: Path) -> None:
     """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)
@@ -315,6 +327,8 @@ def _keep_site_cache_private(root: Path) -> None:
         with config.edit("local", validate=False) as local:
             local.setdefault("core", {})["site_cache_dir"] = str(wanted)
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if wanted.stat().st_mode & 0o077:  # DVC itself makes it for everyone
+        wanted.chmod(0o700)
 
 
 def _keep_bytes_once(repo: Any) -> None:
