@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USER_ERROR
     except OSError as error:
         print(
-            f"tokenmill: error: {error.filename or 'a file'}: {error.strerror or error}. Mend that and build again.",
+            f"tokenmill: error: {error.filename or 'a file'}: {error.strerror or error}. Mend that, and run it again.",
             file=sys.stderr,
         )
         return EXIT_USER_ERROR

@@ -1,5 +1,6 @@
 """What tokenmill asks of git, by its command."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,8 +12,11 @@ _TAGS = "refs/tags/"
 def git(root: Path, *arguments: str) -> str:
     """What a git command prints, run in the folder `root`. Raises VersionsError with git's own words."""
     command = ["git", "-c", "core.quotePath=false", *arguments]
+    english = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, cwd=root, env=english, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
     except FileNotFoundError:
         raise VersionsError("git is missing: install it (Debian: apt-get install git).") from None
     if done.returncode:

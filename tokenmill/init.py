@@ -9,7 +9,7 @@ import tokenmill
 from tokenmill import git, versions
 from tokenmill.build import STAGES
 from tokenmill.code import code_digest
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import write_atomic
 from tokenmill.layout import (
     COUNTS_FILE,
@@ -111,18 +111,21 @@ def _refuse_what_is_there(root: Path, files: list[str]) -> None:
         raise ParamsError(f"{root}: a file; expected a folder, or nothing yet.")
     if found := [name for name in (*files, *_OUTPUTS) if (root / name).exists()]:
         raise ParamsError(
-            f"{root}: {', '.join(found)} there already; nothing was written. Move what is there away, or name another folder, "
-            "like one inside."
+            f"{root}: holds {', '.join(found)} already; nothing was written. Move that away, or name another folder, like one "
+            "inside."
         )
 
 
 def _make_repositories(root: Path) -> None:
-    if not any((folder / ".git").exists() for folder in (root.resolve(), *root.resolve().parents)):
+    try:
+        git.git(root, "rev-parse", "--git-dir")
+    except VersionsError as error:
+        if "not a git repository" not in str(error):
+            raise
         git.git(root, "init", "--quiet")
     if not (root / ".dvc").is_dir():
         versions.initialize(root, is_inside=bool(git.git(root, "rev-parse", "--show-prefix").strip()))
-    with versions.repository(root):
-        pass  # which makes DVC's site cache a private one
+    versions.keep_site_cache_private(root)
 
 
 def _add_lines(path: Path, lines: tuple[str, ...]) -> bool:

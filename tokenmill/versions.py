@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
@@ -184,7 +185,8 @@ def initialize(root: Path, is_inside: bool) -> None:
         os.environ[_SITE_CACHE_VARIABLE] = chosen or private
         try:
             Repo.init(str(root), subdir=is_inside).close()
-        except DvcException as error:
+        except (DvcException, OSError) as error:
+            shutil.rmtree(root / ".dvc", ignore_errors=True)  # another run would take half of one for somebody's own
             raise VersionsError(f"DVC: {_innermost(error)}") from error
         finally:
             os.environ.pop(_SITE_CACHE_VARIABLE)
@@ -293,7 +295,7 @@ def repository(root: Path) -> Iterator[Any]:
 
     _quiet_logs()
     try:
-        _keep_site_cache_private(root)
+        keep_site_cache_private(root)
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
             yield repo
@@ -301,6 +303,10 @@ def repository(root: Path) -> Iterator[Any]:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
+    except sqlite3.Error as error:
+        raise VersionsError(
+            f"DVC: its database in {root / _SITE_CACHE}: {error}. Make room on the disk; if that is not it, delete the folder."
+        ) from error
 
 
 def _quiet_logs() -> None:
@@ -309,7 +315,7 @@ def _quiet_logs() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _keep_site_cache_private(root: Path) -> None:
+def keep_site_cache_private(root: Path) -> None:
     """Points DVC's site cache into the project, by its absolute path, unless someone chose another.
 
     DVC unpickles what it finds in that directory, and its default is writable for every user of the machine
