@@ -4,6 +4,7 @@ from pathlib import Path
 
 import tokenmill
 from tokenmill.code import code_digest
+from tokenmill.console import say
 from tokenmill.errors import VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.pins import read_lock, write_lock
@@ -15,11 +16,12 @@ def stages_of_other_code(root: Path) -> list[str]:
 
 
 def pin_code(root: Path) -> None:
-    """Puts the code of this tokenmill into tokenmill.lock, if it has another."""
-    if stages_of_other_code(root):
+    """Puts the code of this tokenmill into tokenmill.lock, if it has another, and says so."""
+    if stages := stages_of_other_code(root):
         lock = read_lock(root)
         code = {stage: code_digest(stage) for stage in lock.code or {}}
         write_lock(root, lock.model_copy(update={"tokenmill": tokenmill.__version__, "code": code}))
+        say(f"{LOCK_FILE}: has the code of this tokenmill now, which is another for {', '.join(stages)}")
 
 
 def refuse_other_code(root: Path) -> None:
