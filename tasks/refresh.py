@@ -15,7 +15,7 @@ from tokenmill.counts import Counter
 from tokenmill.drift import Drift, measure, new_shards
 from tokenmill.errors import ParamsError, ValidationError, VersionsError
 from tokenmill.files import write_atomic, write_directory
-from tokenmill.layout import LOCK_FILE, REPORT_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.manifest import MANIFEST_FILE, Manifest, read_manifest
 from tokenmill.quarantine import good_batches
 from tokenmill.registry import order_of, read_at, versions_in
@@ -144,7 +144,7 @@ def _refuse_foreign_changes(root: Path) -> None:
 
 
 def _is_own(name: str) -> bool:
-    return name in ("dvc.lock", LOCK_FILE, REPORT_FILE) or name.endswith(".dvc")
+    return name in ("dvc.lock", LOCK_FILE) or name.endswith(".dvc")
 
 
 def _committed_manifest(root: Path) -> Manifest | None:

@@ -34,11 +34,7 @@ _OUTPUTS = (
     str(Path(REPORT_FILE).parent),
 )
 _UNSEEN = (f"/{SCRATCH_DIRECTORY}", "/.venv", "*.partial")  # by git and by DVC
-_NOT_IN_GIT = (
-    *_UNSEEN,
-    f"/{RAW_DIRECTORY}",
-    *(f"/{output}" for output in _OUTPUTS[:-1]),
-)  # metrics are compared by git
+_NOT_IN_GIT = (*_UNSEEN, f"/{RAW_DIRECTORY}", *(f"/{output}" for output in _OUTPUTS))
 
 
 def make_project(root: Path) -> list[str]:
