@@ -38,6 +38,7 @@ core: .venv/.core ## compile the core again where its sources changed
 	@rm -f .venv.log
 	@echo "installing the locked packages into .venv ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+	@install -d -m 700 .dvc/tmp/site-cache && $(BIN)/dvc config --local core.site_cache_dir "$(CURDIR)/.dvc/tmp/site-cache"
 	@touch $@
 
 .venv/.core: .venv/.installed $(CORE)

@@ -61,10 +61,11 @@ def _repositories(root: Path) -> list[Finding]:
         return [Finding("git repository", "wrong", str(error), "git init")]
     try:
         before = versions.site_cache(root)
+        was_closed = _is_closed(before)
         with versions.repository(root) as repo:
             return [
                 dvc_stages(repo),
-                site_cache(before, versions.site_cache(root)),
+                site_cache(before, was_closed, versions.site_cache(root)),
                 remote(repo),
                 *(committed(root, name) for name in ("dvc.lock", LOCK_FILE)),
             ]
@@ -84,18 +85,28 @@ def dvc_stages(repo: Any) -> Finding:
     return Finding("DVC", "ok", f"{dvc.__version__}, with the stages {', '.join(STAGES)}")
 
 
-def site_cache(before: Path, now: Path) -> Finding:
+def site_cache(before: Path, was_closed: bool, now: Path) -> Finding:
     """Whether DVC's site cache, out of which it unpickles (CVE-2025-69872), is closed to other users of the machine.
 
     `before`: the one that it had before tokenmill opened its repository, which makes it a private one unless it was chosen.
     """
-    found = now.stat()
-    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if not _is_closed(now):
         mend = f"chmod 700 {shlex.quote(str(now))}, or unset what names it: DVC_SITE_CACHE_DIR, or core.site_cache_dir of DVC"
         return Finding("site cache", "wrong", f"{now}: other users can put code there that DVC runs", mend)
     if before != now:
         return Finding("site cache", "warning", f"was {before}, where other users could put code; is {now} from now on")
+    if not was_closed:
+        mend = "If there are some whom you do not trust, delete it."
+        return Finding("site cache", "warning", f"{now}: was open to other users until now", mend)
     return Finding("site cache", "ok", f"{now}, closed to other users")
+
+
+def _is_closed(folder: Path) -> bool:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return False
+    return found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 def remote(repo: Any) -> Finding:
