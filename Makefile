@@ -19,7 +19,7 @@ test-faults: setup ## kill builds at 1,000 random moments and at every system ca
 lint: setup ## format and lint of Python and Rust, types, and the core's own tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict tokenmill tasks flows
+	$(BIN)/mypy --strict tokenmill
 	cargo fmt --manifest-path core/Cargo.toml --check
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	cargo test --manifest-path core/Cargo.toml --locked --quiet
@@ -38,6 +38,7 @@ core: .venv/.core ## compile the core again where its sources changed
 	@rm -f .venv.log
 	@echo "installing the locked packages into .venv ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+	@install -d -m 700 .dvc/tmp/site-cache && $(BIN)/dvc config --local core.site_cache_dir "$(CURDIR)/.dvc/tmp/site-cache"
 	@touch $@
 
 .venv/.core: .venv/.installed $(CORE)

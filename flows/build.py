@@ -13,12 +13,12 @@ from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows import server
-from flows.recipe import run_stages
 from tokenmill import _core
 from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
 from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
+from tokenmill.flows import server
+from tokenmill.flows.recipe import run_stages
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.units import n_workers, results
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import publish as steps
 from tokenmill.build import alone
+from tokenmill.tasks import publish as steps
 
 check = task(cache_policy=NO_CACHE, persist_result=False)(steps.check)
 push_data = task(cache_policy=NO_CACHE, persist_result=False)(steps.push_data)

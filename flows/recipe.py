@@ -18,7 +18,7 @@ def run_stages(build: Build) -> list[StageSummary]:
 
 
 def _count(build: Build) -> StageSummary:
-    from tasks.count import count, count_nothing
+    from tokenmill.tasks.count import count, count_nothing
 
     params = build.params
     if params.tokenizer is not None:
@@ -27,7 +27,7 @@ def _count(build: Build) -> StageSummary:
 
 
 def _train_vocab(build: Build) -> StageSummary:
-    from tasks.train_vocab import take_tokenizer, train_vocab
+    from tokenmill.tasks.train_vocab import take_tokenizer, train_vocab
 
     params = build.params
     if params.tokenizer is not None:
@@ -45,14 +45,14 @@ def _train_vocab(build: Build) -> StageSummary:
 
 
 def _encode(build: Build) -> StageSummary:
-    from tasks.encode import encode
+    from tokenmill.tasks.encode import encode
 
     params = build.params
     return encode(params.source, params.tokenizer, params.encode, params.run.cache_mb_max, build.workshop)
 
 
 def _validate(build: Build) -> StageSummary:
-    from tasks.validate import validate
+    from tokenmill.tasks.validate import validate
 
     params = build.params
     return validate(params.source, params.validate_.sample_documents, build.workshop)

@@ -5,16 +5,16 @@ from typing import Any
 
 from prefect import flow
 
-from flows import server
-from flows.build import map_tasks, threads
-from flows.notify import notify
-from flows.recipe import run_stages
-from tasks.refresh import refresh as refresh_data
 from tokenmill.build import alone, start
 from tokenmill.console import say
 from tokenmill.errors import BusyError
+from tokenmill.flows import server
+from tokenmill.flows.build import map_tasks, threads
+from tokenmill.flows.notify import notify
+from tokenmill.flows.recipe import run_stages
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.params import load_params
+from tokenmill.tasks.refresh import refresh as refresh_data
 from tokenmill.units import n_workers
 
 

@@ -33,25 +33,25 @@ def quiet_environment() -> None:
     os.environ.setdefault("PREFECT_CLI_COLORS", "false")
 
 
-def check_standing() -> bool:
-    """Whether Prefect is set to use a server that stands by itself; Prefect is imported here.
+def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
+    """The URL of the server that stands by itself, if Prefect is set to use one; Prefect is imported here.
 
     Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback.
     """
     import httpx
     from prefect.settings import PREFECT_API_URL
 
-    url = PREFECT_API_URL.value()
+    url: str | None = PREFECT_API_URL.value()
     if not url:
-        return False
+        return None
     try:
-        httpx.get(f"{url.rstrip('/')}/health", timeout=_ANSWER_S_MAX).raise_for_status()
+        httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max).raise_for_status()
     except httpx.HTTPError as error:
         raise TokenmillError(
             f"PREFECT_API_URL: no Prefect server answers at {url} ({type(error).__name__}). Start it (`prefect server start`), "
             "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
         ) from None
-    return True
+    return url
 
 
 def remember_embedded(root: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.publish import publish
 from tokenmill import git, versions
 from tokenmill.build import Build
 from tokenmill.cards import read_card
@@ -21,6 +20,7 @@ from tokenmill.manifest import MANIFEST_FILE, Manifest, read_manifest
 from tokenmill.quarantine import good_batches
 from tokenmill.registry import order_of, read_at, versions_in
 from tokenmill.shards import find_shards
+from tokenmill.tasks.publish import publish
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.training import train_vocab
 
@@ -179,7 +179,7 @@ def _publish(root: Path, name: str) -> str | None:
     version = _FIRST_VERSION
     if known:
         last = max(known, key=order_of)
-        if git.git(root, "show", "HEAD:dvc.lock") and _same_data(root, known[last]):
+        if git.git(root, "show", "HEAD:./dvc.lock") and _same_data(root, known[last]):
             return None
         major, minor, patch = order_of(last)
         version = f"v{major}.{minor}.{patch + 1}"

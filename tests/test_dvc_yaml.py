@@ -39,20 +39,18 @@ def imported(module: Path) -> set[Path]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    paths = {
-        REPOSITORY / (name.replace(".", "/") + ".py") for name in names if name.split(".")[0] in ("tokenmill", "tasks")
-    }
-    return {path for path in paths if path.is_file()}
+    paths = {REPOSITORY / (name.replace(".", "/") + ".py") for name in names if name.split(".")[0] == "tokenmill"}
+    return {path.resolve() for path in paths if path.is_file()}
 
 
 def all_imported(module: Path) -> set[str]:
     found: set[Path] = set()
-    waiting = {module}
+    waiting = {module.resolve()}
     while waiting:
         path = waiting.pop()
         found.add(path)
         waiting |= imported(path) - found
-    return {path.relative_to(REPOSITORY).as_posix() for path in found}
+    return {path.relative_to(REPOSITORY.resolve()).as_posix() for path in found}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -64,8 +62,8 @@ def test_a_stage_depends_on_all_code_that_it_imports(stage: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_units_of_a_stage_depend_on_all_code_that_it_imports(stage: str) -> None:
-    module = REPOSITORY / f"tasks/{stage.replace('-', '_')}.py"
-    found = {path.relative_to(REPOSITORY).as_posix() for path in imported_modules(module)}
+    module = REPOSITORY / f"tokenmill/tasks/{stage.replace('-', '_')}.py"
+    found = {path.resolve().relative_to(REPOSITORY.resolve()).as_posix() for path in imported_modules(module)}
     assert found == all_imported(module)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tokenmill import _core, leftovers, lock, versions
+from tokenmill.code_pins import pin_code, refuse_other_code
 from tokenmill.console import StageSummary
 from tokenmill.digests import Digests
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
@@ -129,6 +130,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
             f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
             f"{build.workers} workers. Raise it, or lower run.workers."
         )
+    (refuse_other_code if under_dvc() else pin_code)(build.root)
     _pin_tokenizer(build)
     return build
 

@@ -1,4 +1,4 @@
-"""The command line: tokenmill build and check, and the commands of cli_versions, cli_refresh."""
+"""The command line: build, status, check, and the commands of cli_project, cli_versions, cli_refresh."""
 
 import argparse
 import dataclasses
@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import tokenmill
-from tokenmill import cli_refresh, cli_versions
+from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
 from tokenmill.errors import TokenmillError
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USER_ERROR
     except OSError as error:
         print(
-            f"tokenmill: error: {error.filename or 'a file'}: {error.strerror or error}. Mend that and build again.",
+            f"tokenmill: error: {error.filename or 'a file'}: {error.strerror or error}. Mend that, and run it again.",
             file=sys.stderr,
         )
         return EXIT_USER_ERROR
@@ -88,8 +88,8 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _build(asked: argparse.Namespace) -> None:
-    from flows.recipe import run_stages
     from tokenmill.build import alone, start, under_dvc
+    from tokenmill.flows.recipe import run_stages
     from tokenmill.units import run_in_threads
 
     asked_for = (asked.params or find_params(), asked.only, asked.force, asked.rehash, run_in_threads(1))
@@ -122,14 +122,14 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
     settled = settle_first(build)
     if len(settled) == len(build.stages):
         return settled
-    from flows import server
+    from tokenmill.flows import server
 
     server.quiet_environment()
     server.end_orphan(build.root)
     if not server.check_standing():
         say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
-    from flows.build import build as build_flow
-    from flows.build import threads
+    from tokenmill.flows.build import build as build_flow
+    from tokenmill.flows.build import threads
 
     flow = build_flow.with_options(task_runner=threads(build.workers))
     try:
@@ -172,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="print JSON instead of text")
     status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     status.set_defaults(run=_status)
+    cli_project.add_commands(commands)
     cli_versions.add_commands(commands)
     cli_refresh.add_commands(commands)
     check = commands.add_parser(

@@ -45,11 +45,11 @@ def _refresh(_asked: argparse.Namespace) -> None:
     if load_params(path).run.engine == "inline":
         _refresh_inline(path)
         return
-    from flows import server
+    from tokenmill.flows import server
 
     server.quiet_environment()
     server.end_orphan(path.parent)
-    from flows.refresh import refresh
+    from tokenmill.flows.refresh import refresh
 
     try:
         refresh(str(path.parent))
@@ -59,10 +59,10 @@ def _refresh(_asked: argparse.Namespace) -> None:
 
 def _refresh_inline(path: Path) -> None:
     """The same without Prefect, which is imported only to notify."""
-    from flows.recipe import run_stages
-    from tasks.refresh import refresh
     from tokenmill.build import alone, start
+    from tokenmill.flows.recipe import run_stages
     from tokenmill.params import load_params
+    from tokenmill.tasks.refresh import refresh
     from tokenmill.units import run_in_threads
 
     notified = load_params(path).refresh.notify
@@ -83,10 +83,10 @@ def _refresh_inline(path: Path) -> None:
 
 def _notify(block: str | None, subject: str, body: str) -> None:
     if block is not None:
-        from flows import server
+        from tokenmill.flows import server
 
         server.quiet_environment()
-        from flows.notify import notify
+        from tokenmill.flows.notify import notify
 
         notify(block, subject, body)
 

@@ -70,14 +70,14 @@ def add_commands(commands: Any) -> None:
 def _publish(asked: argparse.Namespace) -> None:
     root = find_params().parent
     if os.environ.get("PREFECT_API_URL"):
-        from flows import server
+        from tokenmill.flows import server
 
         server.quiet_environment()
-        from flows.publish import publish as publish_flow
+        from tokenmill.flows.publish import publish as publish_flow
 
         publish_flow(asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute()))
         return
-    from tasks.publish import publish
+    from tokenmill.tasks.publish import publish
 
     publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
 

@@ -1,5 +1,6 @@
 """What tokenmill asks of git, by its command."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,8 +12,11 @@ _TAGS = "refs/tags/"
 def git(root: Path, *arguments: str) -> str:
     """What a git command prints, run in the folder `root`. Raises VersionsError with git's own words."""
     command = ["git", "-c", "core.quotePath=false", *arguments]
+    english = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, cwd=root, env=english, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
     except FileNotFoundError:
         raise VersionsError("git is missing: install it (Debian: apt-get install git).") from None
     if done.returncode:
@@ -23,8 +27,19 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def changed_files(root: Path) -> list[str]:
-    """The files that differ from the last commit, and those that git neither holds nor ignores."""
-    return [line[3:] for line in git(root, "status", "--porcelain", "--untracked-files=all").splitlines()]
+    """The files below `root`, seen from there, that differ from the last commit or that git neither holds nor ignores."""
+    above = git(root, "rev-parse", "--show-prefix").removesuffix("\n")
+    listed = git(root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".").split("\0")
+    return [entry[3:].removeprefix(above) for entry in listed if entry]
+
+
+def is_ignored(root: Path, name: str) -> bool:
+    """Whether .gitignore names a file of the folder `root`, also one that git holds all the same."""
+    try:
+        git(root, "check-ignore", "--quiet", "--no-index", "--", name)
+    except VersionsError:
+        return False
+    return True
 
 
 def commit_of(root: Path, revision: str) -> str | None:

@@ -2,6 +2,7 @@
 
 PARAMS_FILE = "params.yaml"
 LOCK_FILE = "tokenmill.lock"
+RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise
 COUNTS_FILE = "data/counts/counts.parquet"
 COUNTS_REPORT_FILE = "data/counts/report.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"

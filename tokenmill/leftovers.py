@@ -33,11 +33,16 @@ _RUNS = ".dvc/cache/runs"
 _LOCK_FILE = "dvc.lock"
 
 
+def own(root: Path) -> list[Path]:
+    """The temporary files of builds that have ended, not those of a live process."""
+    found = chain.from_iterable((root / folder).glob("*.partial") for folder in _FOLDERS)
+    return [path for path in found if is_left_over(path)]
+
+
 def remove_own(root: Path) -> None:
-    """Removes the temporary files of builds that have ended; those of a live process stay."""
-    for path in chain.from_iterable((root / folder).glob("*.partial") for folder in _FOLDERS):
-        if is_left_over(path):
-            remove_tree(path)
+    """Removes the temporary files of builds that have ended."""
+    for path in own(root):
+        remove_tree(path)
 
 
 def remove_of_dvc(root: Path) -> None:

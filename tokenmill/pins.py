@@ -1,6 +1,7 @@
-"""tokenmill.lock: which very tokenizer a project takes."""
+"""tokenmill.lock: what very tokenizer and code a project is built with."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,23 +27,40 @@ class Pin(BaseModel):
     files_sha256: str
 
 
-class _Lock(BaseModel):
+class Lock(BaseModel):
+    """The file. `code`: the digest of each stage's code, which a project's dvc.yaml depends on; null where it names the modules
+    themselves. `tokenmill`: the version that this is of, for people."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     tokenizer: Pin | None = Field(default=None)
+    tokenmill: str | None = Field(default=None)
+    code: dict[Literal["count", "train-vocab", "encode", "validate"], str] | None = Field(default=None)
 
 
-def read_pin(root: Path) -> Pin | None:
-    """The pin in tokenmill.lock; None when there is none. Raises VersionsError when the file is malformed."""
+def read_lock(root: Path) -> Lock:
+    """What tokenmill.lock holds; nothing when it is not there. Raises VersionsError when the file is malformed."""
     path = root / LOCK_FILE
     try:
-        return _Lock.model_validate_json(path.read_bytes()).tokenizer
+        return Lock.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        return None
+        return Lock()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise VersionsError(f"{path}: {place}: {first['msg']}. Restore it from git, or run `tokenmill pin`.") from None
+        raise VersionsError(f"{path}: {place}: {first['msg']}. Restore it from git.") from None
+
+
+def write_lock(root: Path, lock: Lock) -> None:
+    """Writes tokenmill.lock."""
+    unused = {"tokenmill", "code"} if lock.code is None else None
+    with write_atomic(root / LOCK_FILE) as path:
+        path.write_text(lock.model_dump_json(indent=1, by_alias=True, exclude=unused) + "\n", encoding="utf-8")
+
+
+def read_pin(root: Path) -> Pin | None:
+    """The pinned tokenizer; None when there is none. Raises VersionsError when the file is malformed."""
+    return read_lock(root).tokenizer
 
 
 def pinned(root: Path, asked: Asked) -> Pin:
@@ -58,9 +76,8 @@ def pinned(root: Path, asked: Asked) -> Pin:
 
 
 def write_pin(root: Path, pin: Pin) -> None:
-    """Writes tokenmill.lock."""
-    with write_atomic(root / LOCK_FILE) as path:
-        path.write_text(_Lock(tokenizer=pin).model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8")
+    """Pins a tokenizer in tokenmill.lock."""
+    write_lock(root, read_lock(root).model_copy(update={"tokenizer": pin}))
 
 
 def words_for(asked: Asked) -> str:

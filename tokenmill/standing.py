@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tokenmill import versions
 from tokenmill.build import STAGES
+from tokenmill.code_pins import stages_of_other_code
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,13 @@ class Standing:
 def standing_of(root: Path) -> list[Standing]:
     """How each stage of the project at `root` stands, in order. Raises VersionsError."""
     found: list[Standing] = []
+    of_other_code = stages_of_other_code(root)
     for name in STAGES:
         with versions.opened(root, name) as opened:
             state, changes = opened.state(), opened.changes()
+        if name in of_other_code:
+            state = "stale" if state == "current" else state
+            changes.append("its code is another in this tokenmill")
         found.append(Standing(name, state, changes, [one.stage for one in found if one.would_run]))
     return found
 

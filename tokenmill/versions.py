@@ -9,10 +9,12 @@ import json
 import logging
 import os
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import psutil
@@ -26,6 +28,7 @@ State = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
+_SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
 
 def quiet_environment() -> None:
@@ -167,6 +170,45 @@ def opened(root: Path, stage: str) -> Iterator[Stage]:
         yield Stage(repo, stage)
 
 
+def initialize(root: Path, is_inside: bool) -> None:
+    """Makes the folder `root` a DVC repository; `is_inside`: git's is above it. Raises VersionsError."""
+    quiet_environment()
+    from dvc.config import Config
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    _quiet_logs()
+    chosen = os.environ.get(_SITE_CACHE_VARIABLE)
+    with TemporaryDirectory(
+        prefix="tokenmill-"
+    ) as private:  # for DVC writes into its site cache now, before it can be told
+        os.environ[_SITE_CACHE_VARIABLE] = chosen or private
+        try:
+            Repo.init(str(root), subdir=is_inside).close()
+        except (DvcException, OSError) as error:
+            shutil.rmtree(root / ".dvc", ignore_errors=True)  # another run would take half of one for somebody's own
+            raise VersionsError(f"DVC: {_innermost(error)}") from error
+        finally:
+            os.environ.pop(_SITE_CACHE_VARIABLE)
+            if chosen:
+                os.environ[_SITE_CACHE_VARIABLE] = chosen
+    with Config(str(root / ".dvc")).edit("repo") as config:
+        config["core"] |= {"analytics": False, "check_update": False}
+        config["cache"]["type"] = "reflink,hardlink,copy"
+
+
+def site_cache(root: Path) -> Path:
+    """The folder out of which DVC, in the project's folder, would unpickle now. Raises VersionsError."""
+    from dvc.config import Config, ConfigError
+    from dvc.dirs import site_cache_dir
+
+    try:
+        chosen = Config(str(root / ".dvc")).get("core", {}).get("site_cache_dir")
+    except ConfigError as error:
+        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
+    return Path(root, site_cache_dir(chosen))
+
+
 def mend(root: Path) -> None:
     """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)
@@ -251,11 +293,9 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
 
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)  # its progress bars and hints to type dvc commands
-    logging.getLogger("dvc_data").setLevel(logging.CRITICAL)
-    logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
+    _quiet_logs()
     try:
-        _keep_site_cache_private(root)
+        keep_site_cache_private(root)
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
             yield repo
@@ -263,9 +303,19 @@ def repository(root: Path) -> Iterator[Any]:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
+    except sqlite3.Error as error:
+        raise VersionsError(
+            f"DVC: its database in {root / _SITE_CACHE}: {error}. Make room on the disk; if that is not it, delete the folder."
+        ) from error
 
 
-def _keep_site_cache_private(root: Path) -> None:
+def _quiet_logs() -> None:
+    """No progress bars of DVC, and no hints to type dvc commands."""
+    for name in ("dvc", "dvc_data", "dvc_objects"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def keep_site_cache_private(root: Path) -> None:
     """Points DVC's site cache into the project, by its absolute path, unless someone chose another.
 
     DVC unpickles what it finds in that directory, and its default is writable for every user of the machine
@@ -283,6 +333,8 @@ def _keep_site_cache_private(root: Path) -> None:
         with config.edit("local", validate=False) as local:
             local.setdefault("core", {})["site_cache_dir"] = str(wanted)
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if wanted.stat().st_mode & 0o077:  # DVC itself makes it for everyone
+        wanted.chmod(0o700)
 
 
 def _keep_bytes_once(repo: Any) -> None:

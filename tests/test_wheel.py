@@ -1,0 +1,75 @@
+"""An installed tokenmill holds its flows and tasks inside itself, under one name each."""
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, Project
+
+ROOMS = ("flows", "tasks")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_this_repository_is_a_part_of_the_package(room: str) -> None:
+    assert (REPOSITORY / "tokenmill" / room).resolve() == (REPOSITORY / room).resolve()
+
+
+def test_no_module_imports_a_room_by_its_bare_name() -> None:
+    """It would be a second copy of the module, or the folder of this name in a user's project."""
+    sources = [path for room in ("tokenmill", *ROOMS) for path in (REPOSITORY / room).glob("*.py")]
+    assert len(sources) > 50
+    assert [path for path in sources if imported_packages(path) & set(ROOMS)] == []
+
+
+def imported_packages(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def add_own_rooms(project: Project) -> None:
+    """Gives the project packages of its own that bear the names of tokenmill's rooms and say so when they are imported."""
+    for room in ROOMS:
+        (project.root / room).mkdir()
+        (project.root / room / "__init__.py").write_text("raise SystemExit('a folder of the project was imported')\n")
+
+
+def test_a_project_may_have_folders_named_flows_and_tasks(project: Project) -> None:
+    add_own_rooms(project)
+    done = project.run(sys.executable, "-m", "tokenmill", "build")  # which puts the project's folder first on sys.path
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (REPOSITORY / "core/target/release").is_dir(), reason="the core was not compiled here")
+def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> None:
+    maturin = [str(Path(sys.executable).with_name("maturin")), "build", "--release", "--locked", "--quiet"]
+    subprocess.run([*maturin, "--out", str(tmp_path)], cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "installed")
+    assert len(names) == len(set(names))
+    assert {name.split("/")[0] for name in names} == {"tokenmill", f"{wheel.name.split('-cp')[0]}.dist-info"}
+    for room in (*ROOMS, "project"):
+        inside = {path.name for path in (REPOSITORY / "tokenmill" / room).iterdir() if path.is_file()}
+        assert {name.split("/")[2] for name in names if name.startswith(f"tokenmill/{room}/")} == inside
+    project, installed = Project(tmp_path), str(tmp_path / "installed")
+    where = project.run(sys.executable, "-c", "import tokenmill; print(tokenmill.__file__)", PYTHONPATH=installed)
+    assert where.stdout.startswith(installed)
+    done = project.run(sys.executable, "-m", "tokenmill", "init", "new", PYTHONPATH=installed)
+    assert done.returncode == 0, done.stderr
+    project = Project(tmp_path / "new")
+    add_own_rooms(project)
+    project.write("a.jsonl", ["the cat sat on the mat"])
+    project.set(run__engine="inline")
+    done = project.run(sys.executable, "-m", "tokenmill", "build", PYTHONPATH=installed)
+    assert done.returncode == 0, done.stderr
