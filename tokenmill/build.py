@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from tokenmill import _core, leftovers, lock, versions
@@ -53,7 +53,8 @@ class Build:
         """Where this build's units are done."""
         digests = Digests(self.root, trust=not self.rehash)
         store = UnitStore(self.root, trust=not self.rehash)
-        return Workshop(self.root, self.run_units, self.workers, digests, store, anew=self.force)
+        recorded = partial(versions.recorded_files, self.root)
+        return Workshop(self.root, self.run_units, self.workers, digests, store, recorded, anew=self.force)
 
     @property
     def memory_mb_max_unit(self) -> int:
