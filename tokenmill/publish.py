@@ -12,6 +12,7 @@ from tokenmill.files import md5_file, sha256_directory
 from tokenmill.golden import check_golden
 from tokenmill.layout import REPORT_FILE, TOKENIZER_DIRECTORY
 from tokenmill.registry import FILES, SIGNATURE, Reference, directory_md5, order_of, versions_in
+from tokenmill.remotes import remote_errors
 from tokenmill.signing import sign_directory
 from tokenmill.tokenizer import Tokenizer
 
@@ -74,7 +75,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
             n_pushed: int = repo.push(remote=dvc_remote)
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
             missing = objects - set(store.oids_exist(list(objects)))
-        except OSError as error:
+        except remote_errors() as error:
             raise VersionsError(
                 f"DVC's remote: {error}. No version was registered; publish again when the remote can be reached."
             ) from error

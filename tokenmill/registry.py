@@ -14,6 +14,7 @@ from typing import Any
 from tokenmill import git
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import md5_file, sha256_directory, write_directory
+from tokenmill.remotes import remote_errors
 from tokenmill.signing import verify_directory
 from tokenmill.versions import quiet_environment
 
@@ -210,7 +211,7 @@ def _opened(version: Version) -> Iterator[Any]:
         config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
         try:
             yield DVCFileSystem(version.repository, rev=version.commit, config=config)
-        except (DvcException, DataIndexDirError, SCMError, OSError) as error:
+        except (DvcException, DataIndexDirError, SCMError, *remote_errors()) as error:
             raise VersionsError(
                 f"{version} from {version.repository}: {_innermost(error)}. If the version was published before its data was "
                 "pushed, run `dvc push` where it was built; else check that its DVC remote can be reached from here."
