@@ -57,8 +57,8 @@ def pinned(root: Path, asked: Asked) -> Pin:
     return pin
 
 
-def write_pin(root: Path, pin: Pin) -> None:
-    """Writes tokenmill.lock."""
+def write_pin(root: Path, pin: Pin | None) -> None:
+    """Writes tokenmill.lock; without a pin it says that the project takes no tokenizer."""
     with write_atomic(root / LOCK_FILE) as path:
         path.write_text(_Lock(tokenizer=pin).model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8")
 
