@@ -103,7 +103,7 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
     known = versions_in(tags, reference.name)
     if not reference.is_stage and reference.version in known:
         return Version(repository, reference.name, reference.version, known[reference.version])
-    if reference.is_stage and (commit := _assigned(tags, reference)):
+    if reference.is_stage and (commit := assigned_commit(tags, reference)):
         for version in reversed(known):
             if known[version] == commit:
                 return Version(repository, reference.name, version, commit)
@@ -185,7 +185,7 @@ def _absolute(repository: str, folder: Path) -> str:
     return str(local.resolve()) if local.exists() else repository
 
 
-def _assigned(tags: dict[str, str], reference: Reference) -> str | None:
+def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
     """The commit that a stage was last assigned to and not taken from: NAME#STAGE#1, NAME#STAGE!#2, as GTO numbers them."""
     form = re.compile(rf"{re.escape(reference.name)}#{re.escape(reference.version)}(?P<taken>!?)#(?P<number>[0-9]+)")
     events = [(int(found["number"]), found["taken"], tags[tag]) for tag in tags if (found := form.fullmatch(tag))]
