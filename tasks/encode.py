@@ -2,11 +2,10 @@
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cache, partial
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 
 from tokenmill.code import code_digest
@@ -14,18 +13,19 @@ from tokenmill.console import Advance, StageSummary, progress, say
 from tokenmill.counts import most_frequent
 from tokenmill.cutting import Unit
 from tokenmill.dataset import id_type, rows, schema, write_tokens
+from tokenmill.encoded import TOKENS_FILE, EncodeFacts, output_shard, take_over
 from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.files import sha256_file, write_directory
 from tokenmill.golden import check_golden
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.links import link
-from tokenmill.manifest import InputRows, InputShard, Manifest, Origin, OutputShard, engine_version, write_manifest
+from tokenmill.manifest import InputShard, Manifest, Origin, engine_version, write_manifest
 from tokenmill.params import Encode, Source
 from tokenmill.params import Tokenizer as Asked
 from tokenmill.pins import Pin, pinned
 from tokenmill.quarantine import (
+    QUARANTINE_FILE,
     Documents,
-    LeftOut,
     check_limit,
     left_out,
     piece_bad,
@@ -38,22 +38,9 @@ from tokenmill.tokenizer import Tokenizer
 from tokenmill.unit_store import unit_key
 from tokenmill.workshop import Workshop, content
 
-_TOKENS_FILE = "tokens.parquet"
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
 _GROUP_ROWS_MAX = 1 << 14
 _N_WARM = 1 << 16  # pre-tokens, nearly all of a text
-
-
-class EncodeFacts(msgspec.Struct, frozen=True):
-    """What a unit's file is and holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
-
-    n_bytes: int
-    sha256: str
-    piece_documents: list[int]
-    piece_bad: list[int | None]
-    left: LeftOut
-    n_tokens: int
-    text_bytes: int
 
 
 def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: int, workshop: Workshop) -> StageSummary:
@@ -70,6 +57,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
+    _take_over(set(keys.values()), workshop)
     warm = cache(partial(_warm, tokenizer, workshop.root / COUNTS_FILE, params.special_tokens_in_text))
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
 
@@ -78,9 +66,12 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
             return encode_unit(unit, directory, source, tokenizer, end_id, params.special_tokens_in_text, advance)
 
         done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
-    shards = [_output_shard(unit, facts) for unit, (_, facts) in zip(units, done, strict=True)]
+    shards = [output_shard(unit, keys[unit.name], facts) for unit, (_, facts) in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)
+    folders = [folder for folder, _ in done]
+    quarantine = workshop.root / QUARANTINE_DIRECTORY / QUARANTINE_FILE
+    write_quarantine(quarantine, zip(units, folders, strict=True))
     manifest = Manifest(
         engine=engine_version(),
         tokenizer_digest=tokenizer.digest,
@@ -94,16 +85,15 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
         n_tokens=sum(shard.n_tokens for shard in shards),
         text_bytes=sum(shard.text_bytes for shard in shards),
         n_bad=n_bad,
+        quarantine_sha256=sha256_file(quarantine),
         inputs=[
             InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256) for shard, sha256 in corpus.sha256.items()
         ],
         shards=shards,
     )
-    folders = [folder for folder, _ in done]
-    write_quarantine(workshop.root / QUARANTINE_DIRECTORY / "quarantine.parquet", zip(units, folders, strict=True))
     with write_directory(workshop.root / TOKENS_DIRECTORY) as directory:
         for shard, folder in zip(shards, folders, strict=True):
-            link(folder / _TOKENS_FILE, directory / shard.name)
+            link(folder / TOKENS_FILE, directory / shard.name)
         write_manifest(manifest, directory)
     for shard in shards:
         workshop.digests.remember(workshop.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)
@@ -111,7 +101,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     n_damaged = sum(facts.left.n_pieces for _, facts in done)
     if n_bad or n_damaged:
         say(
-            f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/quarantine.parquet"
+            f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"
         )
     return StageSummary(
         "encode",
@@ -122,6 +112,14 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
     )
+
+
+def _take_over(keys: Set[str], workshop: Workshop) -> None:
+    """Takes from the dataset that dvc.lock records what the store lacks: after `dvc pull` in a new clone, that is all of it."""
+    lacking = set() if workshop.anew else {key for key in keys if workshop.store.find(key, EncodeFacts) is None}
+    files = workshop.recorded("encode") if lacking else {}
+    if n := take_over(workshop.store, lacking, files, workshop.workers):
+        say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
 def _warm(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> None:
@@ -145,7 +143,7 @@ def encode_unit(
     advance: Advance,
 ) -> EncodeFacts:
     """Encodes one unit into a file in `directory`."""
-    output = directory / _TOKENS_FILE
+    output = directory / TOKENS_FILE
     shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
 
     def encoded(documents: Iterator[Documents]) -> tuple[list[int], int, int]:
@@ -211,26 +209,6 @@ def _keys(
     }
     with_rows = source.id_column is None  # a document's row is its id then
     return {unit.name: unit_key(stage="encode", content=content(unit, with_rows), **decides) for unit in units}
-
-
-def _output_shard(unit: Unit, facts: EncodeFacts) -> OutputShard:
-    return OutputShard(
-        name=unit.output,
-        n_bytes=facts.n_bytes,
-        sha256=facts.sha256,
-        n_documents=sum(facts.piece_documents),
-        n_tokens=facts.n_tokens,
-        text_bytes=facts.text_bytes,
-        rows=[
-            InputRows(
-                name=piece.shard.name,
-                first_row=piece.part.first_row if piece.part else 0,
-                n_documents=n_documents,
-                n_bad=n_bad,
-            )
-            for piece, n_documents, n_bad in zip(unit.pieces, facts.piece_documents, facts.piece_bad, strict=True)
-        ],
-    )
 
 
 def _origin(pin: Pin) -> Origin:

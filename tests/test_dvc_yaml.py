@@ -20,6 +20,7 @@ HOW = {
         "leftovers",
         "links",
         "registry",
+        "remotes",
         "signing",
         "threads",
         "units",

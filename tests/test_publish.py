@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -200,16 +201,26 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
 def test_killed_at_any_moment_it_publishes_whole_or_not_and_goes_on(team: Team) -> None:
     command = [str(Path(sys.executable).parent / "tokenmill"), "publish", "tokenizer@v1.0.0", "--stage", "prod"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    for tenths in range(4, 24, 4):
+    here, there = team.project.root / ".git/refs/tags", team.bare / "refs/tags"
+    moments = {
+        "a random moment": lambda: random.random() < 0.001,
+        "the push has begun": lambda: team.store.exists(),
+        "some files are pushed": lambda: sum(path.is_file() for path in team.store.rglob("*")) > 3,
+        "the version has its tag": lambda: (here / "tokenizer@v1.0.0").exists(),
+        "the stage has its tag": lambda: (here / "tokenizer#prod#1").exists(),
+        "the tags are pushed": lambda: (there / "tokenizer#prod#1").exists(),
+    }
+    for name, has_come in moments.items():
         process = subprocess.Popen(
             command, cwd=team.project.root, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(tenths / 10)
+        while process.poll() is None and not has_come():
+            time.sleep(0.001)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if "tokenizer@v1.0.0" in tags(team.bare):
-            other = team.clone(f"other-{tenths}")
+            other = team.clone(name)
             assert cli(other, "fetch", "tokenizer@v1.0.0", "got").returncode == 0
     last = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod")
     assert last.returncode == 0 or "exists" in last.stderr

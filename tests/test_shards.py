@@ -80,6 +80,14 @@ def test_no_match_names_the_glob_the_folder_and_what_is_there(tmp_path: Path) ->
     assert "holds nothing" in error_of(tmp_path, "empty/*")
 
 
+@pytest.mark.parametrize("glob", ["data/raw", "data/raw/", "data/*"])
+def test_a_glob_that_names_a_folder_is_told_how_to_name_its_files(tmp_path: Path, glob: str) -> None:
+    touch(tmp_path, "data/raw/deep/a.txt")
+    expected = glob.rstrip("/") + "/**/*"
+    assert repr(expected) in error_of(tmp_path, glob)
+    assert names(tmp_path, expected) == ["data/raw/deep/a.txt"]
+
+
 def test_every_glob_of_a_list_must_match(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt")
     assert "'*.jsonl'" in error_of(tmp_path, ["*.txt", "*.jsonl"])

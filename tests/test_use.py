@@ -140,6 +140,13 @@ def test_a_digest_that_is_not_the_pinned_one_fails_with_both(team: Team, user: P
     assert pin["digest"] in message
 
 
+def test_a_lock_that_is_missing_where_nothing_is_taken_is_written_before_the_first_stage(user: Project) -> None:
+    done = cli(user, "build", "--only", "count")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.index("tokenmill.lock: was missing") < done.stderr.index("count: started")
+    assert json.loads((user.root / "tokenmill.lock").read_text(encoding="utf-8")) == {"tokenizer": None}
+
+
 def test_dvc_repro_refuses_what_is_not_pinned(team: Team, user: Project) -> None:
     (user.root / "tokenmill.lock").write_text('{"tokenizer": null}\n', encoding="utf-8")
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})

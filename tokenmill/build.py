@@ -4,15 +4,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from tokenmill import _core, leftovers, lock, versions
 from tokenmill.code_pins import pin_code, refuse_other_code
-from tokenmill.console import StageSummary
+from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
-from tokenmill.layout import PARAMS_FILE
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.memory import peak_mb, reset_peak
 from tokenmill.params import Params, load_params
 from tokenmill.shards import find_shards
@@ -54,7 +54,8 @@ class Build:
         """Where this build's units are done."""
         digests = Digests(self.root, trust=not self.rehash)
         store = UnitStore(self.root, trust=not self.rehash)
-        return Workshop(self.root, self.run_units, self.workers, digests, store, anew=self.force)
+        recorded = partial(versions.recorded_files, self.root)
+        return Workshop(self.root, self.run_units, self.workers, digests, store, recorded, anew=self.force)
 
     @property
     def memory_mb_max_unit(self) -> int:
@@ -179,12 +180,25 @@ def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummar
 
 
 def _pin_tokenizer(build: Build) -> None:
-    """Sees to it that tokenmill.lock pins the tokenizer that is asked for; under `dvc repro`, which depends on it, it must."""
+    """Sees to it that tokenmill.lock pins the tokenizer that is asked for; under `dvc repro`, which depends on it, it must.
+
+    Where none is asked for, a file that is missing is written: stages depend on it, and would fail after those that do not.
+    """
     if build.params.tokenizer is not None:
         from tokenmill.pins import pinned
         from tokenmill.taking import pin_if_new
 
         (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
+    elif not (build.root / LOCK_FILE).exists() and _dvc_yaml_names(build.root, LOCK_FILE):
+        from tokenmill.pins import write_pin
+
+        write_pin(build.root, None)
+        say(f"{LOCK_FILE}: was missing; written anew, with nothing pinned. Commit it.")
+
+
+def _dvc_yaml_names(root: Path, name: str) -> bool:
+    path = root / "dvc.yaml"
+    return path.exists() and name in path.read_text(encoding="utf-8")
 
 
 def under_dvc() -> bool:

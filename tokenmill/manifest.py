@@ -26,20 +26,23 @@ class InputShard(_Record):
 
 
 class InputRows(_Record):
-    """Documents of the input file `name`, from row `first_row` on. `n_bad`: those among them that are in the quarantine; null:
-    the file is damaged, and all from `first_row` on in this unit are."""
+    """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl (1 of any other).
+    `n_bad`: those among them that are in the quarantine; null: the file is damaged, and all from `first_row` on in this unit
+    are."""
 
     name: str
     first_row: int
+    first_line: int
     n_documents: int
     n_bad: int | None
 
 
 class OutputShard(_Record):
-    """A file of the dataset; `name` is seen from the dataset's folder. `text_bytes` are of UTF-8 text. `rows`: the documents
-    that its rows hold, in order."""
+    """A file of the dataset; `name` is seen from the dataset's folder. `unit`: the key of its unit in the unit store.
+    `text_bytes` are of UTF-8 text. `rows`: the documents that its rows hold, in order."""
 
     name: str
+    unit: str
     n_bytes: int
     sha256: str
     n_documents: int
@@ -60,7 +63,7 @@ class Origin(_Record):
 class Manifest(_Record):
     """What ties a token dataset together (all digests are sha256 in hex)."""
 
-    format_version: int = Field(default=2)
+    format_version: int = Field(default=3)
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
     tokenizer_digest: str
     tokenizer_origin: Origin | None = Field(default=None, description="null for a tokenizer that was trained here")
@@ -73,6 +76,7 @@ class Manifest(_Record):
     n_tokens: int
     text_bytes: int
     n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
+    quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
     inputs: list[InputShard]
     shards: list[OutputShard]
 
@@ -90,7 +94,11 @@ def write_manifest(manifest: Manifest, directory: Path) -> None:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a dataset. Raises ValidationError (of tokenmill.errors) when it is missing or malformed."""
-    path = directory / MANIFEST_FILE
+    return read_manifest_file(directory / MANIFEST_FILE)
+
+
+def read_manifest_file(path: Path) -> Manifest:
+    """The same of a manifest under another name, as DVC's cache has it."""
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:

@@ -75,8 +75,8 @@ def pinned(root: Path, asked: Asked) -> Pin:
     return pin
 
 
-def write_pin(root: Path, pin: Pin) -> None:
-    """Pins a tokenizer in tokenmill.lock."""
+def write_pin(root: Path, pin: Pin | None) -> None:
+    """Pins a tokenizer in tokenmill.lock, or says there that the project takes none."""
     write_lock(root, read_lock(root).model_copy(update={"tokenizer": pin}))
 
 

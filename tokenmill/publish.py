@@ -11,7 +11,8 @@ from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import md5_file, sha256_directory
 from tokenmill.golden import check_golden
 from tokenmill.layout import REPORT_FILE, TOKENIZER_DIRECTORY
-from tokenmill.registry import FILES, SIGNATURE, Reference, directory_md5, order_of, versions_in
+from tokenmill.registry import FILES, SIGNATURE, Reference, assigned_commit, directory_md5, order_of, versions_in
+from tokenmill.remotes import remote_errors
 from tokenmill.signing import sign_directory
 from tokenmill.tokenizer import Tokenizer
 
@@ -74,7 +75,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
             n_pushed: int = repo.push(remote=dvc_remote)
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
             missing = objects - set(store.oids_exist(list(objects)))
-        except OSError as error:
+        except remote_errors() as error:
             raise VersionsError(
                 f"DVC's remote: {error}. No version was registered; publish again when the remote can be reached."
             ) from error
@@ -89,8 +90,9 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
 def register(publication: Publication, private_key: Path | None) -> list[str]:
     """Sets the version's tag, and its stage's, by GTO, and brings them to the git remote, where there is one; the tags.
 
-    The version's tag says the sha256 over its files, and holds their signature when there is a key. A tag that the remote
-    does not take is removed again. Raises VersionsError, ParamsError.
+    The version's tag says the sha256 over its files, and holds their signature when there is a key. Tags that an attempt which
+    was killed has set here go on their way. One that the remote does not take is removed again. Raises VersionsError,
+    ParamsError.
     """
     from gto.api import assign
     from gto.api import register as gto_register
@@ -101,29 +103,36 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
     message = [f"{publication.name} {publication.version}", "", FILES + sha256_directory(publication.path)]
     if private_key is not None:
         message.append(SIGNATURE + sign_directory(publication.path, publication.tag, private_key))
-    before = set(git.tags_of(root, "."))
+    before = git.tags_of(root, ".")
+    stage = Reference(publication.name, publication.assign or "")
     try:
         if not publication.is_tagged:
             gto_register(
                 str(root), publication.name, publication.commit, version=publication.version, message="\n".join(message)
             )
-        if publication.assign:
+        if publication.assign and assigned_commit(before, stage) != publication.commit:
             assign(str(root), publication.name, publication.assign, version=publication.version)
     except (GTOException, SCMError, OSError) as error:
         raise VersionsError(f"GTO: {publication.tag}: {error}") from error
-    set_now = sorted(set(git.tags_of(root, ".")) - before)
+    here = git.tags_of(root, ".")
+    set_now = sorted(here.keys() - before.keys())
     if publication.git_remote is None:
         return set_now
-    wanted = sorted({publication.tag, *set_now})
+    unpushed = set_now
     try:
-        git.git(root, "push", "--quiet", "--atomic", publication.git_remote, *(f"refs/tags/{tag}" for tag in wanted))
+        there = git.tags_of(root, publication.git_remote)
+        of_commit = [tag for tag in here if tag == publication.tag or tag.startswith(f"{stage.name}#{stage.version}#")]
+        unpushed = sorted(tag for tag in of_commit if here[tag] == publication.commit != there.get(tag))
+        if unpushed:
+            names = [f"refs/tags/{tag}" for tag in unpushed]
+            git.git(root, "push", "--quiet", "--atomic", publication.git_remote, *names)
     except VersionsError as error:
-        for tag in set_now:
+        for tag in unpushed:
             git.git(root, "tag", "--delete", tag)
         raise VersionsError(
             f"{error} The data is in DVC's remote, no tag was set; publish again when git can push."
         ) from None
-    return set_now
+    return unpushed
 
 
 def _artifact(root: Path, name: str) -> Path:

@@ -29,6 +29,8 @@ SCHEMA = pa.schema(
 """The quarantine's columns. `row`: position in the shard, from 0; null: the shard, from its first document that is missing
 on. `line`: of a .jsonl, from 1. `raw`: the document's bytes; null: there are none."""
 
+QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
+
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
 
@@ -171,6 +173,21 @@ def write_quarantine(path: Path, units: Iterable[tuple[Unit, Path]]) -> None:
             if (folder / _LEFT_FILE).exists():
                 left = msgspec.msgpack.decode((folder / _LEFT_FILE).read_bytes(), type=list[Left])
                 writer.write_table(pa.Table.from_pylist([_row(unit, one) for one in left], SCHEMA))
+
+
+class Quarantined(NamedTuple):
+    """A row of the quarantine (see SCHEMA)."""
+
+    shard: str
+    row: int | None
+    line: int | None
+    reason: str
+    raw: bytes | None
+
+
+def read_quarantine(path: Path) -> list[Quarantined]:
+    """The rows that `write_quarantine` wrote."""
+    return [Quarantined(**row) for row in pq.read_table(path).to_pylist()]
 
 
 def _row(unit: Unit, left: Left) -> dict[str, object]:

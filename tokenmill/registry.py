@@ -14,6 +14,7 @@ from typing import Any
 from tokenmill import git
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import md5_file, sha256_directory, write_directory
+from tokenmill.remotes import remote_errors
 from tokenmill.signing import verify_directory
 from tokenmill.versions import quiet_environment
 
@@ -102,7 +103,7 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
     known = versions_in(tags, reference.name)
     if not reference.is_stage and reference.version in known:
         return Version(repository, reference.name, reference.version, known[reference.version])
-    if reference.is_stage and (commit := _assigned(tags, reference)):
+    if reference.is_stage and (commit := assigned_commit(tags, reference)):
         for version in reversed(known):
             if known[version] == commit:
                 return Version(repository, reference.name, version, commit)
@@ -184,7 +185,7 @@ def _absolute(repository: str, folder: Path) -> str:
     return str(local.resolve()) if local.exists() else repository
 
 
-def _assigned(tags: dict[str, str], reference: Reference) -> str | None:
+def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
     """The commit that a stage was last assigned to and not taken from: NAME#STAGE#1, NAME#STAGE!#2, as GTO numbers them."""
     form = re.compile(rf"{re.escape(reference.name)}#{re.escape(reference.version)}(?P<taken>!?)#(?P<number>[0-9]+)")
     events = [(int(found["number"]), found["taken"], tags[tag]) for tag in tags if (found := form.fullmatch(tag))]
@@ -210,7 +211,7 @@ def _opened(version: Version) -> Iterator[Any]:
         config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
         try:
             yield DVCFileSystem(version.repository, rev=version.commit, config=config)
-        except (DvcException, DataIndexDirError, SCMError, OSError) as error:
+        except (DvcException, DataIndexDirError, SCMError, *remote_errors()) as error:
             raise VersionsError(
                 f"{version} from {version.repository}: {_innermost(error)}. If the version was published before its data was "
                 "pushed, run `dvc push` where it was built; else check that its DVC remote can be reached from here."

@@ -50,7 +50,8 @@ def _matches(root: Path, glob: str) -> set[str]:
     found = globbing.glob(glob, root_dir=root, recursive=True)  # noqa: PTH207 — Path.glob refuses absolute ones
     names = {name for name in (_name(root, path) for path in found) if _is_shard(Path(os.path.normpath(root / name)))}
     if not names:
-        raise CorpusError(_nothing_matches(root, glob))
+        folder = next((path for path in sorted(found) if "**" not in glob and (root / path).is_dir()), None)
+        raise CorpusError(_nothing_matches(root, glob, folder))
     return names
 
 
@@ -92,12 +93,17 @@ def _shard(root: Path, name: str) -> Shard:
         ) from None
 
 
-def _nothing_matches(root: Path, glob: str) -> str:
+def _nothing_matches(root: Path, glob: str, matched_folder: str | None) -> str:
     parts = Path(glob).parts
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
     folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
     exists = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     missing = "" if exists == folder else ", which is not there"
+    if matched_folder is not None:
+        return (
+            f"source.glob: expected files that match {glob!r}; found the folder {matched_folder}. "
+            f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
+        )
     return (
         f"source.glob: expected files that match {glob!r}; found none in {folder}{missing}. "
         f"{exists} holds {_listing(exists)}. "

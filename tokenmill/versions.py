@@ -209,6 +209,19 @@ def site_cache(root: Path) -> Path:
     return Path(root, site_cache_dir(chosen))
 
 
+def recorded_files(root: Path, stage: str) -> dict[str, Path]:
+    """Where DVC's cache has the files of a stage's output directories as dvc.lock records them, by their names seen from
+    `root`; without those of a directory that the cache does not know. Raises VersionsError."""
+    with repository(root) as repo:
+        trees = [(out, out.get_obj()) for out in _load(repo, stage).outs if out.hash_info and out.hash_info.isdir]
+        return {
+            Path(out.fs_path, *key).relative_to(repo.root_dir).as_posix(): Path(out.cache.oid_to_path(info.value))
+            for out, tree in trees
+            if tree is not None
+            for key, _meta, info in tree
+        }
+
+
 def mend(root: Path) -> None:
     """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)

@@ -18,13 +18,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Workshop:
-    """The unit store, the remembered digests and the workers of one build. `anew`: do finished units again, too."""
+    """The unit store, the remembered digests and the workers of one build. `anew`: do finished units again, too. `recorded`:
+    the files that a stage made when it ran last, where they are now, by their names seen from `root`."""
 
     root: Path
     run_units: RunUnits
     workers: int
     digests: Digests
     store: UnitStore
+    recorded: Callable[[str], dict[str, Path]]
     anew: bool
 
     def corpus(self, source: Source) -> Corpus:
