@@ -17,7 +17,7 @@ from tokenmill.drift import Drift, measure, new_shards
 from tokenmill.errors import ParamsError, ValidationError, VersionsError
 from tokenmill.files import write_atomic, write_directory
 from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.manifest import MANIFEST_FILE, Manifest, read_manifest
+from tokenmill.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.quarantine import good_batches
 from tokenmill.registry import order_of, read_at, versions_in
 from tokenmill.shards import find_shards
@@ -148,9 +148,15 @@ def _is_own(name: str) -> bool:
 
 
 def _committed_manifest(root: Path) -> Manifest | None:
-    """The manifest of the dataset that the last commit names; None where there is none yet."""
+    """The manifest of the dataset that the last commit names; None where there is none yet that can be read."""
     content = read_at(root, "HEAD", f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
-    return None if content is None else Manifest.model_validate_json(content)
+    if content is None:
+        return None
+    try:
+        return parse_manifest(content, f"HEAD:{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+    except ValidationError as error:
+        say(f"refresh: all documents count as new: {error}")
+        return None
 
 
 def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift | None:
