@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import State, flow
+from prefect.states import Completed
 
-from flows import server
-from flows.build import map_tasks, threads
+from flows.build import map_tasks, run_and_note, threads
 from flows.notify import notify
-from flows.recipe import run_stages
+from flows.watch import watched
 from tasks.refresh import refresh as refresh_data
 from tokenmill.build import alone, start
 from tokenmill.console import say
@@ -34,18 +34,24 @@ def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
     on_failure=[tell_of_failure],
     on_crashed=[tell_of_failure],
 )
-def refresh(project: str = ".") -> str:
-    """Refreshes the project in the folder `project` (see tasks.refresh); what was done. A refresh at work is not disturbed."""
+def refresh(project: str = ".") -> State[None]:
+    """Refreshes the project in the folder `project` (see tasks.refresh); the state's message says what was done.
+
+    A build or refresh at work is not disturbed: the state is Skipped then.
+    """
     root = Path(project).absolute()
-    server.remember_embedded(root)
+    return watched(root, lambda: _refresh(root))
+
+
+def _refresh(root: Path) -> State[None]:
     try:
         with alone(root, wait=False):
             build = start(root / PARAMS_FILE, None, False, False, map_tasks)
-            done = refresh_data(build, run_stages)
+            done = refresh_data(build, run_and_note)
     except BusyError as busy:
         say(f"refresh: skipped: {busy}")
-        return f"skipped: {busy}"
+        return Completed(name="Skipped", message=str(busy))
     if done.past:
         notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
     say(f"refresh: {done}")
-    return str(done)
+    return Completed(message=str(done))

@@ -40,6 +40,14 @@ class CountFacts(msgspec.Struct, frozen=True):
     missed_max: list[int]
     left: LeftOut
 
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB"
+
 
 def count(
     source: Source, params: Count, memory_mb_max: int, spill_directory: Path | None, workshop: Workshop

@@ -55,6 +55,14 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     n_tokens: int
     text_bytes: int
 
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{sum(self.piece_documents):,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens"
+
 
 def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: int, workshop: Workshop) -> StageSummary:
     """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they

@@ -13,6 +13,7 @@
     ├── ValidationError          a dataset that is not what it says
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
+    Terminated                   no error: the command is to end, by a termination signal or as cancelled in Prefect
 
 A message says what, where (file, row), what was expected, what was found, and what to do.
 """
@@ -73,6 +74,10 @@ class ValidationError(TokenmillError):
 
 class UnitsError(TokenmillError):
     """Several units of a stage failed; the message has a line for each."""
+
+
+class Terminated(BaseException):
+    """The command is to end now."""
 
 
 class InternalError(Exception):
