@@ -49,8 +49,8 @@ def _refresh(root: Path) -> State[None]:
             build = start(root / PARAMS_FILE, None, False, False, map_tasks)
             done = refresh_data(build, run_and_note)
     except BusyError as busy:
-        say(f"refresh: skipped: {busy}")
-        return Completed(name="Skipped", message=str(busy))
+        say(f"refresh: skipped: {busy.holder}")
+        return Completed(name="Skipped", message=busy.holder)
     if done.past:
         notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
     say(f"refresh: {done}")

@@ -78,7 +78,7 @@ def _refresh_inline(path: Path) -> None:
             build = start(path, None, False, False, run_in_threads(1))
             done = refresh(replace(build, run_units=run_in_threads(build.workers)), run_stages)
     except BusyError as busy:
-        say(f"refresh: skipped: {busy}")
+        say(f"refresh: skipped: {busy.holder}")
         return
     except TokenmillError as error:
         _notify(notified, "tokenmill refresh failed", str(error))

@@ -65,7 +65,11 @@ class VersionsError(TokenmillError):
 
 
 class BusyError(TokenmillError):
-    """Another process builds the project."""
+    """Another process builds the project. `holder`: the sentence that says which; `advice`: what to do."""
+
+    def __init__(self, holder: str, advice: str) -> None:
+        self.holder = holder
+        super().__init__(f"{holder} {advice}")
 
 
 class ValidationError(TokenmillError):
