@@ -53,7 +53,9 @@ class Build:
         """Where this build's units are done."""
         digests = Digests(self.root, trust=not self.rehash)
         store = UnitStore(self.root, trust=not self.rehash)
-        return Workshop(self.root, self.run_units, self.workers, digests, store, anew=self.force)
+        return Workshop(
+            self.root, self.run_units, self.workers, digests, store, self.params.run.unit_timeout_s, anew=self.force
+        )
 
     @property
     def memory_mb_max_unit(self) -> int:

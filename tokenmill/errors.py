@@ -11,6 +11,7 @@
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
     ├── BusyError                another process builds the project
     ├── ValidationError          a dataset that is not what it says
+    ├── UnitTimeoutError         a unit took longer than run.unit_timeout_s allows
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
     Terminated                   no error: the command is to end, by a termination signal or as cancelled in Prefect
@@ -74,6 +75,10 @@ class BusyError(TokenmillError):
 
 class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
+
+
+class UnitTimeoutError(TokenmillError):
+    """A unit takes too long."""
 
 
 class UnitsError(TokenmillError):

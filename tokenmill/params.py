@@ -171,6 +171,7 @@ class Run(_Section):
 
     engine: Literal["threads", "inline"]
     workers: int | None = Field(ge=1)
+    unit_timeout_s: float | None = Field(gt=0, allow_inf_nan=False)
     checkpoint_every: int | None = Field(ge=1)
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)

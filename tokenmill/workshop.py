@@ -1,13 +1,16 @@
 """Where a stage gets its units done: those that are finished come from the unit store, the others are carried out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokenmill import _core
 from tokenmill.console import say
 from tokenmill.cutting import Corpus, Piece, Unit, cut
 from tokenmill.digests import Digests
+from tokenmill.errors import UnitTimeoutError
 from tokenmill.params import Source
 from tokenmill.shards import SUFFIXES, find_shards
 from tokenmill.unit_store import UnitStore
@@ -16,13 +19,15 @@ from tokenmill.units import Done, F, RunUnits
 
 @dataclass(frozen=True)
 class Workshop:
-    """The unit store, the remembered digests and the workers of one build. `anew`: do finished units again, too."""
+    """The unit store, the remembered digests and the workers of one build. `unit_timeout_s`: what one unit may take; `anew`: do
+    finished units again, too."""
 
     root: Path
     run_units: RunUnits
     workers: int
     digests: Digests
     store: UnitStore
+    unit_timeout_s: float | None
     anew: bool
 
     def corpus(self, source: Source) -> Corpus:
@@ -62,12 +67,26 @@ class Workshop:
 
         def one(unit: Unit) -> Done[F]:
             key = keys[unit.name]
-            with self.store.new(key) as partial:
+            with self._in_time(stage, unit), self.store.new(key) as partial:
                 facts = do(unit, partial)
                 return Done(self.store.keep(key, partial, facts), facts)
 
         done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
         return [done[keys[unit.name]] for unit in units]
+
+    @contextmanager
+    def _in_time(self, stage: str, unit: Unit) -> Iterator[None]:
+        """The core's calls in the block end when it takes too long: each batch of documents is one. Raises UnitTimeoutError."""
+        _core.deadline(self.unit_timeout_s)
+        try:
+            yield
+        except UnitTimeoutError:
+            raise UnitTimeoutError(
+                f"{stage} {unit.name}: not done after {self.unit_timeout_s:g} s. Look at its documents, or raise "
+                "run.unit_timeout_s."
+            ) from None
+        finally:
+            _core.deadline(None)
 
 
 def content(unit: Unit, with_rows: bool) -> list[Any]:
