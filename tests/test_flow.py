@@ -6,13 +6,15 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.conftest import REPOSITORY, Project
+from tests.standing import end
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +48,9 @@ def test_an_inline_build_and_one_with_nothing_to_do_do_not_import_prefect(projec
     assert project.run(sys.executable, "-c", script).returncode == 0
 
 
-def start(project: Project, home: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Starts a build that is at work for some seconds, and waits until its flow runs."""
+@contextmanager
+def building(project: Project, home: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A build that would be at work for some seconds more, and whose flow runs; it is ended with the block."""
     words = " ".join(f"w{i}" for i in range(200_000))
     for name in "cdefgh":
         project.write(f"{name}.jsonl", [words] * 8)
@@ -56,12 +59,15 @@ def start(project: Project, home: dict[str, str]) -> subprocess.Popen[bytes]:
     command = [str(Path(sys.executable).parent / "tokenmill"), "build"]
     with said(project).open("w", encoding="utf-8") as file:  # a pipe would stay open in a server that is left behind
         process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while "count: started" not in said(project).read_text(encoding="utf-8"):
-        assert time.monotonic() < deadline
-        assert process.poll() is None, said(project).read_text(encoding="utf-8")
-        time.sleep(0.05)
-    return process
+    try:
+        deadline = time.monotonic() + 120
+        while "count: started" not in said(project).read_text(encoding="utf-8"):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, said(project).read_text(encoding="utf-8")
+            time.sleep(0.05)
+        yield process
+    finally:
+        end(process)
 
 
 def said(project: Project) -> Path:
@@ -72,9 +78,9 @@ def test_ctrl_c_in_a_terminal_reaches_the_embedded_server_too_and_leaves_nothing
     project: Project, home: dict[str, str]
 ) -> None:
     before = servers(home)
-    process = start(project, home)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    with building(project, home) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130
     words = said(project).read_text(encoding="utf-8")
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
@@ -88,9 +94,9 @@ def test_a_flow_after_a_killed_one_ends_its_server_records_every_unit_and_gives_
     inline, flow = new_project("inline"), new_project("flow")
     inline.build()
     before = servers(home)
-    process = start(flow, home)
-    process.kill()
-    process.wait(timeout=60)
+    with building(flow, home) as process:
+        process.kill()
+        process.wait(timeout=60)
     left = servers(home) - before
     assert len(left) == 1
     for name in "cdefgh":

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.standing import Server
-from tests.test_flow import said, start
+from tests.test_flow import building, said
 
 pytestmark = pytest.mark.slow
 
@@ -61,10 +61,9 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
 
 
 def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(project: Project, server: Server) -> None:
-    process = start(project, server.environment)
-    run = server.flow_run(f"build {project.root.name}")
-    server.cancel(run)
-    assert process.wait(timeout=60) == 143
+    with building(project, server.environment) as process:
+        server.cancel(server.flow_run(f"build {project.root.name}"))
+        assert process.wait(timeout=60) == 143
     assert "cancelled on Prefect's server" in said(project).read_text(encoding="utf-8")
     assert "Traceback" not in said(project).read_text(encoding="utf-8")
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CANCELLED"
@@ -77,9 +76,9 @@ def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(proje
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server, number: int, code: int) -> None:
-    process = start(project, server.environment)
-    process.send_signal(number)
-    assert process.wait(timeout=60) == code
+    with building(project, server.environment) as process:
+        process.send_signal(number)
+        assert process.wait(timeout=60) == code
     words = said(project).read_text(encoding="utf-8")
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
