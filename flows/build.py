@@ -1,28 +1,30 @@
 """The build as a Prefect flow: every stage maps a task over its units, in threads."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import httpx
-from prefect import flow, task
+from prefect import State, flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
+from prefect.states import Completed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tokenmill import _core
-from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
+from tokenmill.build import Build, alone, start
 from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
 from tokenmill.flows import server
 from tokenmill.flows.recipe import run_stages
+from tokenmill.flows.watch import watched
 from tokenmill.layout import PARAMS_FILE
-from tokenmill.units import n_workers, results
+from tokenmill.units import Done, F, n_workers, results
 
-T = TypeVar("T")
+_CACHED_SHOWN_MAX = 100  # a task run costs some 4 ms
 
 
 def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
@@ -44,39 +46,67 @@ def _name() -> str:
     persist_result=False,
     validate_parameters=True,
 )
-def build(project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False) -> list[StageSummary]:
+def build(
+    project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False
+) -> list[StageSummary] | State[None]:
     """count → train-vocab → encode → validate of the project in the folder `project`; the result is what each stage did, and
     the artifact tokenmill-build shows it as a table.
 
     `only`: one stage; `force`: also what is up to date or finished; `rehash`: trust no file's times. Raises TokenmillError.
     """
     root = Path(project)
-    server.remember_embedded(root)
-    try:
+
+    def work() -> list[StageSummary]:
         with alone(root, wait=False):
-            summaries = run_stages(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
+            summaries = run_and_note(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
         _show(summaries, root)
         return summaries
-    except KeyboardInterrupt:
-        server.leave_in_time(EXIT_INTERRUPTED)
-        raise
-    except TerminationSignal:
-        server.leave_in_time(EXIT_TERMINATED)
-        raise
+
+    return watched(root, work)
 
 
-def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
+def run_and_note(build: Build) -> list[StageSummary]:
+    """The stages of a build, with a task run in the state Skipped for each that did not need to run."""
+    summaries = run_stages(build)
+    skipped = [one for one in summaries if one.action != "run"]
+    server.expect(len(skipped))
+    wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
+    return summaries
+
+
+@task(name="skipped", task_run_name="{stage}", cache_policy=NO_CACHE, persist_result=False)
+def _skipped(stage: str, action: str) -> State[None]:
+    return Completed(name="Skipped", message=f"{stage}: {action}")
+
+
+def map_tasks(
+    stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
+) -> list[Done[F]]:
     """Runs `do` as one task a unit of the current flow run (see tokenmill.units.RunUnits).
 
+    Its state is Completed, Quarantined (with something left out) or Failed; that of a finished unit is Cached.
     Prefect's cache stays off: it does not notice files that are gone.
     """
 
     @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
-    def one(unit: Unit) -> T:
-        return do(unit)
+    def one(unit: Unit) -> State[Done[F]]:
+        start_s = time.monotonic()
+        done = do(unit)
+        left = f", {done.facts.n_left_out:,} left out" if done.facts.n_left_out else ""
+        words = f"{stage} {unit.name}: {done.facts}{left}, {time.monotonic() - start_s:.1f} s"
+        return Completed(name="Quarantined" if left else None, message=words, data=done)
 
+    @task(name=stage, task_run_name=f"{stage} {{unit}}", cache_policy=NO_CACHE, persist_result=False)
+    def cached(unit: str) -> State[None]:
+        return Completed(name="Cached", message=f"{stage} {unit}: finished before, nothing to do")
+
+    names = [unit.name for unit in finished]
+    if len(names) > _CACHED_SHOWN_MAX:
+        names = [f"{len(names):,} units"]
+    server.expect(len(units) + len(names))
     all_done = False
     try:
+        wait(cached.map(names))
         futures = one.map(units)
         wait(futures)
         all_done = True

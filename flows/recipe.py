@@ -2,6 +2,7 @@
 
 from tokenmill.build import Build
 from tokenmill.console import StageSummary
+from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
 
 
 def run_stages(build: Build) -> list[StageSummary]:
@@ -23,7 +24,14 @@ def _count(build: Build) -> StageSummary:
     params = build.params
     if params.tokenizer is not None:
         return count_nothing(build.root)
-    return count(params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.workshop)
+    return count(
+        params.source,
+        params.count,
+        build.memory_mb_max_unit,
+        build.spill_directory,
+        build.workshop,
+        (build.root / COUNTS_FILE).parent,
+    )
 
 
 def _train_vocab(build: Build) -> StageSummary:
@@ -41,6 +49,8 @@ def _train_vocab(build: Build) -> StageSummary:
         params.publish.license,
         build.workers,
         params.run.checkpoint_every,
+        build.root / COUNTS_FILE,
+        build.root / TOKENIZER_DIRECTORY,
     )
 
 

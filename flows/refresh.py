@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import State, flow
+from prefect.states import Completed
 
 from tokenmill.build import alone, start
 from tokenmill.console import say
 from tokenmill.errors import BusyError
-from tokenmill.flows import server
-from tokenmill.flows.build import map_tasks, threads
+from tokenmill.flows.build import map_tasks, run_and_note, threads
 from tokenmill.flows.notify import notify
-from tokenmill.flows.recipe import run_stages
+from tokenmill.flows.watch import watched
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.params import load_params
 from tokenmill.tasks.refresh import refresh as refresh_data
@@ -34,18 +34,24 @@ def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
     on_failure=[tell_of_failure],
     on_crashed=[tell_of_failure],
 )
-def refresh(project: str = ".") -> str:
-    """Refreshes the project in the folder `project` (see tasks.refresh); what was done. A refresh at work is not disturbed."""
+def refresh(project: str = ".") -> State[None]:
+    """Refreshes the project in the folder `project` (see tasks.refresh); the state's message says what was done.
+
+    A build or refresh at work is not disturbed: the state is Skipped then.
+    """
     root = Path(project).absolute()
-    server.remember_embedded(root)
+    return watched(root, lambda: _refresh(root))
+
+
+def _refresh(root: Path) -> State[None]:
     try:
         with alone(root, wait=False):
             build = start(root / PARAMS_FILE, None, False, False, map_tasks)
-            done = refresh_data(build, run_stages)
+            done = refresh_data(build, run_and_note)
     except BusyError as busy:
-        say(f"refresh: skipped: {busy}")
-        return f"skipped: {busy}"
+        say(f"refresh: skipped: {busy.holder}")
+        return Completed(name="Skipped", message=busy.holder)
     if done.past:
         notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
     say(f"refresh: {done}")
-    return str(done)
+    return Completed(message=str(done))

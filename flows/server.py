@@ -24,6 +24,14 @@ _LEAVE_S = 5.0
 _ANSWER_S_MAX = 10.0
 _PAGE_RUNS = 200  # what a server gives at once
 
+_n_task_runs = 0
+
+
+def expect(n_task_runs: int) -> None:
+    """So many task runs more are on their way to the server."""
+    global _n_task_runs
+    _n_task_runs += n_task_runs
+
 
 def quiet_environment() -> None:
     """Settings of Prefect that only count before it is imported: its log goes to its server, not to the terminal."""
@@ -85,8 +93,8 @@ def end_orphan(root: Path) -> None:
     (root / _RECORD).unlink(missing_ok=True)
 
 
-def settle(n_task_runs: int) -> None:
-    """Waits until the embedded server has written the end of so many task runs, or of all it knows, of its latest flow run."""
+def settle() -> None:
+    """Waits until the embedded server has written the end of all task runs of its latest flow run."""
     if not any(_is_server(child) for child in psutil.Process().children()):
         return
     import httpx
@@ -104,7 +112,7 @@ def settle(n_task_runs: int) -> None:
             runs: list[TaskRun] = []
             while page := client.read_task_runs(flow_run_filter=its_runs, limit=_PAGE_RUNS, offset=len(runs)):
                 runs += page
-            if len(runs) >= n_task_runs and all(run.state is not None and run.state.is_final() for run in runs):
+            if len(runs) >= _n_task_runs and all(run.state is not None and run.state.is_final() for run in runs):
                 return
             time.sleep(0.5)
 

@@ -40,11 +40,24 @@ class CountFacts(msgspec.Struct, frozen=True):
     missed_max: list[int]
     left: LeftOut
 
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB"
+
 
 def count(
-    source: Source, params: Count, memory_mb_max: int, spill_directory: Path | None, workshop: Workshop
+    source: Source,
+    params: Count,
+    memory_mb_max: int,
+    spill_directory: Path | None,
+    workshop: Workshop,
+    output: Path,
 ) -> StageSummary:
-    """Counts the pre-tokens of all documents into data/counts/counts.parquet, and says in report.json beside it of what.
+    """Counts the pre-tokens of all documents into counts.parquet in `output`, and says in report.json beside it of what.
 
     `memory_mb_max`: what one unit's counter may hold, and the adding up of all; `spill_directory`: where there is room for what
     is more (None: .tokenmill). Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
@@ -90,7 +103,7 @@ def count(
             if weight
         ]
         total = sum_of_runs(runs, scratch, memory_mb_max << 19, params.count_min)
-        with write_directory((root / COUNTS_FILE).parent) as directory:
+        with write_directory(output) as directory:
             write_batches(total, directory / Path(COUNTS_FILE).name)
             missed_max = sum(
                 (

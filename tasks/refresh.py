@@ -11,18 +11,19 @@ from tokenmill.build import Build
 from tokenmill.cards import read_card
 from tokenmill.compare import compare, text_of
 from tokenmill.console import StageSummary, say
-from tokenmill.counts import Counter
 from tokenmill.drift import Drift, measure, new_shards
 from tokenmill.errors import ParamsError, ValidationError, VersionsError
-from tokenmill.files import write_atomic, write_directory
-from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.manifest import MANIFEST_FILE, Manifest, read_manifest
+from tokenmill.files import write_atomic
+from tokenmill.layout import COUNTS_FILE, LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.quarantine import good_batches
 from tokenmill.registry import order_of, read_at, versions_in
+from tokenmill.scratch import scratch_directory
 from tokenmill.shards import find_shards
+from tokenmill.tasks.count import count
 from tokenmill.tasks.publish import publish
+from tokenmill.tasks.train_vocab import train_vocab
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.training import train_vocab
 
 CANDIDATE_DIRECTORY = f"{SCRATCH_DIRECTORY}/candidate"
 
@@ -35,7 +36,7 @@ class Refreshed:
     """What a refresh did. `published`: the version, if one was; `past`: what was past the limits of drift, in words."""
 
     summaries: list[StageSummary]
-    drift: Drift | None
+    drift: Drift
     past: list[str]
     published: str | None
 
@@ -64,7 +65,7 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
     summaries = run_stages(build)
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     drift = _drift(build, manifest, before)
-    past = [] if drift is None else drift.past(limits)
+    past = drift.past(limits)
     if past and limits.on_drift == "fail":
         raise ValidationError(
             f"refresh: the new documents drift: {'; '.join(past)}. Nothing was committed or published."
@@ -106,30 +107,29 @@ def _changed(repo: Any, stage: Any) -> bool:
 def train_candidate(build: Build) -> str:
     """Trains a tokenizer on all documents as params.yaml says, beside the one in use, and compares them; the comparison."""
     params, root = build.params, build.root
-    shards = find_shards(root, params.source.glob)
-    counter = Counter(params.count.pattern, memory_mb_max=params.run.memory_mb_max)
-    for shard in shards:
-        for batch in good_batches(shard, params.source):
-            counter.update(batch.texts)
-    asked = params.train_vocab
-    candidate = train_vocab(
-        counter.finish(),
-        asked.vocab_size,
-        params.count.pattern,
-        asked.special_tokens,
-        asked.pair_count_min,
-        asked.token_bytes_max,
-        score=asked.score,
-        pad_vocab_to=asked.pad_vocab_to,
-    )
+    with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
+        counted = scratch / "counts"
+        count(params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.workshop, counted)
+        train_vocab(
+            root,
+            params.source,
+            params.count.pattern,
+            params.train_vocab,
+            end if (end := params.encode.end_of_document) in params.train_vocab.special_tokens else None,
+            params.publish.license,
+            build.workers,
+            params.run.checkpoint_every,
+            counted / Path(COUNTS_FILE).name,
+            root / CANDIDATE_DIRECTORY,
+        )
     documents = (
-        (Path(shard.name).parent.as_posix(), batch) for shard in shards for batch in good_batches(shard, params.source)
+        (Path(shard.name).parent.as_posix(), batch)
+        for shard in find_shards(root, params.source.glob)
+        for batch in good_batches(shard, params.source)
     )
-    found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), candidate, documents)
-    with write_directory(root / CANDIDATE_DIRECTORY) as directory:
-        candidate.save(directory)
-        with write_atomic(directory / "comparison.json") as path:
-            path.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
+    found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
+    with write_atomic(root / CANDIDATE_DIRECTORY / "comparison.json") as path:
+        path.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
     return (
         f"refresh: a candidate trained on all documents is in {CANDIDATE_DIRECTORY}; the tokenizer in use stays.\n"
         f"the tokenizer in use beside the candidate:\n{text_of(found)}"
@@ -148,12 +148,18 @@ def _is_own(name: str) -> bool:
 
 
 def _committed_manifest(root: Path) -> Manifest | None:
-    """The manifest of the dataset that the last commit names; None where there is none yet."""
+    """The manifest of the dataset that the last commit names; None where there is none yet that can be read."""
     content = read_at(root, "HEAD", f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
-    return None if content is None else Manifest.model_validate_json(content)
+    if content is None:
+        return None
+    try:
+        return parse_manifest(content, f"HEAD:{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+    except ValidationError as error:
+        say(f"refresh: all documents count as new: {error}")
+        return None
 
 
-def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift | None:
+def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift:
     source, added = build.params.source, new_shards(manifest, before)
     shards = [shard for shard in find_shards(build.root, source.glob) if shard.name in added][:_SCRIPT_SHARDS_MAX]
     firsts = (next(good_batches(one, source), None) for one in shards)

@@ -17,7 +17,7 @@ from tokenmill.errors import ParamsError
 from tokenmill.files import write_atomic, write_directory
 from tokenmill.golden import write_golden
 from tokenmill.golden_making import make_golden, sample_texts
-from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.layout import CHECKPOINT_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.params import Extend, Source, TrainVocab
 from tokenmill.params import Tokenizer as Asked
 from tokenmill.patterns import steps_of
@@ -36,8 +36,10 @@ def train_vocab(
     license: str | None,
     threads: int,
     checkpoint_every: int | None,
+    counted: Path,
+    output: Path,
 ) -> StageSummary:
-    """Learns the vocabulary from data/counts and writes data/tokenizer, with its golden vectors and its card.
+    """Learns the vocabulary from the table `counted` and writes the directory `output`, with golden vectors and a card.
 
     The card is part of the stage's output, not of its publication: so a version is the very directory that was built.
 
@@ -46,7 +48,7 @@ def train_vocab(
     """
     start_s = time.monotonic()
     base = _base(root, params, pattern) if params.extend else None
-    counts = read_counts(root / COUNTS_FILE)
+    counts = read_counts(counted)
     goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
     checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
     n_done = 0
@@ -67,7 +69,7 @@ def train_vocab(
     report = _report(counts, learned)
     if base and params.extend:
         report["extended"] = _changes(root, source, base, tokenizer, counts, params.extend)
-    with write_directory(root / TOKENIZER_DIRECTORY) as directory:
+    with write_directory(output) as directory:
         tokenizer.save(directory, end_of_document=end_of_document)
         for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
             smaller.save(directory / str(size), end_of_document=end_of_document)

@@ -51,6 +51,14 @@ class ValidateFacts(msgspec.Struct, frozen=True):
     n_sampled: int
     piece_bad: list[int | None]
 
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens are right"
+
 
 def validate(source: Source, sample_documents: int, workshop: Workshop) -> StageSummary:
     """Checks data/tokens against its manifest, the tokenizer and the documents, and writes data/report/report.json.

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from ruamel.yaml import YAML
+
+from tests.standing import Server, standing_server
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = REPOSITORY.parent / "shared"
@@ -120,3 +122,10 @@ def new_project(tmp_path: Path) -> Callable[[str], Project]:
 def project(new_project: Callable[[str], Project]) -> Project:
     """One such project."""
     return new_project("project")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Prefect server that all tests of this process share."""
+    with standing_server(tmp_path_factory.mktemp("prefect-server")) as server:
+        yield server

@@ -79,3 +79,28 @@ def test_the_command_compares_directories(project: Project, as_json: bool) -> No
         assert sum(one["n_documents"] for one in found["yields"].values()) == 6
     assert cli(project, "diff", "one", "one").returncode == 0
     assert cli(project, "diff", "one", "none").returncode == 2
+
+
+def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(project: Project) -> None:
+    one = trained([text for texts in DOCUMENTS.values() for text in texts], 270)
+    one.save(project.root / "one")
+    lines = [
+        '{"text": "the cat", "lang": "en"}',
+        "no JSON",
+        '{"text": "le chat", "lang": "fr"}',
+        "{}",
+        '{"text": "a dog", "lang": "en"}',
+    ]
+    (project.root / "some.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (project.root / "some.parquet").write_bytes(b"PAR1")
+    done = cli(project, "diff", "one", "one", "--corpus", "some.*", "--language", "lang", "--json")
+    assert done.returncode == 0, done.stderr
+    counted = {name: one["n_documents"] for name, one in json.loads(done.stdout)["yields"].items()}
+    assert counted == {". en": 2, ". fr": 1}
+    bad, damaged = done.stderr.splitlines()
+    assert bad.startswith("diff: left out 2 bad documents; the first: some.jsonl, row 1: ")
+    assert damaged.startswith("diff: left out what could not be read of 1 damaged shards; the first: some.parquet: ")
+    (project.root / "some.txt").write_text("x", encoding="utf-8")
+    done = cli(project, "diff", "one", "one", "--corpus", "some.txt", "--language", "lang")
+    assert done.returncode == 2
+    assert "some.txt has no columns" in done.stderr

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,8 +16,10 @@ from typing import Any, ClassVar
 import pytest
 from ruamel.yaml import YAML
 
-from tests.conftest import REPOSITORY, Project, new_project
+from tests.conftest import DOCUMENTS, REPOSITORY, Project, new_project
 from tests.registry import Team, cli, commit, copied, make_team, run
+from tests.standing import Server, end
+from tokenmill import Counter
 from tokenmill.lock import alone
 
 
@@ -80,15 +84,18 @@ def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team:
 def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     refresh(team.project)
     head = run(team.project.root, "git", "rev-parse", "HEAD")
-    team.project.write("new.jsonl", ["кот и пёс сидят на мельнице у реки"] * 3)
-    team.project.set(refresh__drift_max=0.1, refresh__new_scripts_max=0.05)
+    with team.project.write("new.jsonl", ["кот и пёс сидят на мельнице у реки"] * 3).open("a") as file:
+        file.write("no JSON\n")
+    team.project.set(refresh__drift_max=0.1, refresh__new_scripts_max=0.05, refresh__quarantine_max=0.2)
+    team.project.set(source__on_bad_document="quarantine", source__bad_documents_max=1)
     commit(team.project)
     for _ in range(2):
         said = refused(team.project)
         assert "bytes per token: 1.0" in said
         assert "Cyrillic 100.0% of the characters" in said
+        assert "in the quarantine: 1 of 4 documents (25.0%; refresh.quarantine_max is 20.0%)" in said
         assert versions(team) == ["dataset@v0.1.0"]
-    team.project.set(refresh__on_drift="candidate")
+    team.project.set(refresh__on_drift="candidate", count__count_min=3, train_vocab__pad_vocab_to=100)
     run(team.project.root, "git", "add", "params.yaml")
     run(team.project.root, "git", "commit", "-q", "-m", "Decide")
     said = refresh(team.project)
@@ -99,6 +106,14 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     assert json.loads((team.project.root / ".tokenmill/candidate/comparison.json").read_text(encoding="utf-8"))[
         "ids_differ"
     ]
+    candidate = json.loads((team.project.root / ".tokenmill/candidate/card.json").read_text(encoding="utf-8"))
+    counter = Counter("gpt2")
+    counter.update(
+        [text for texts in DOCUMENTS.values() for text in texts] + ["кот и пёс сидят на мельнице у реки"] * 3
+    )
+    counts = counter.finish()["count"].to_pylist()
+    assert candidate["training"]["n_pretokens_distinct"] == sum(count >= 3 for count in counts) < len(counts)
+    assert candidate["vocab_size"] == 300
     pin = json.loads((team.project.root / "tokenmill.lock").read_text(encoding="utf-8"))["tokenizer"]
     report = json.loads((team.project.root / "data/report/report.json").read_text(encoding="utf-8"))
     assert report["tokenizer_digest"] == pin["digest"]
@@ -110,7 +125,8 @@ def test_a_refresh_that_finds_one_at_work_skips_and_says_so(team: Team) -> None:
         script = "import sys; from tokenmill.cli import main; sys.exit(main(['refresh']))"
         done = team.project.run(sys.executable, "-c", script)
     assert done.returncode == 0
-    assert f"{team.project.root}: process {os.getpid()} on " in done.stderr
+    assert f"refresh: skipped: {team.project.root}: process {os.getpid()} on " in done.stderr
+    assert "--wait" not in done.stderr
     assert versions(team) == []
 
 
@@ -177,40 +193,102 @@ class _Hook(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-@pytest.mark.slow
-def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(team: Team, tmp_path: Path) -> None:
-    """Prefect's own block, kept in its database; the schedule fires at the next minute."""
+@pytest.fixture
+def drifted(team: Team, server: Server) -> Iterator[Project]:
+    """A project with a new shard past the limits of drift, whose refresh tells a webhook by a block of Prefect's own."""
     hook = HTTPServer(("127.0.0.1", 0), _Hook)
     threading.Thread(target=hook.serve_forever, daemon=True).start()
-    project, home = team.project, str(tmp_path / "prefect")
+    project = team.project
     block = (
         "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Hook\n"
         f"Hook(name='team', url='http://127.0.0.1:{hook.server_port}/', allow_private_urls=True,\n"
         "     json_data={'subject': '{{subject}}', 'body': '{{body}}'}).save('team', overwrite=True)\n"
     )
-    done = project.run(
-        sys.executable, "-c", block, PREFECT_HOME=home, PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120"
-    )
+    done = project.run(sys.executable, "-c", block, **server.environment)
     assert done.returncode == 0, done.stderr
     project.set(refresh__notify="custom-webhook/team", refresh__new_scripts_max=0.05)
-    commit(project)
     project.write("new.jsonl", ["кот и пёс сидят на мельнице"])
-    log = tmp_path / "serve.txt"
-    environment = {**os.environ, "PREFECT_HOME": home, "PYTHONPATH": str(REPOSITORY)}
-    command = [str(Path(sys.executable).parent / "tokenmill"), "serve", "--cron", "* * * * *"]
+    _Hook.received.clear()
+    yield project
+    hook.shutdown()
+    hook.server_close()
+
+
+@contextmanager
+def started(project: Project, log: Path, *command: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command of the environment at work in the project's folder while the block runs; what it says goes to `log`."""
+    binaries = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
     with log.open("w", encoding="utf-8") as file:
-        served = subprocess.Popen(command, cwd=project.root, env=environment, stdout=file, stderr=file)
+        process = subprocess.Popen(
+            [str(binaries / command[0]), *command[1:]],
+            cwd=project.root,
+            env=environment | env,
+            stdout=file,
+            stderr=file,
+        )
     try:
-        _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
+        yield process
     finally:
+        end(process)
+
+
+@pytest.mark.slow
+def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(
+    drifted: Project, server: Server, team: Team, tmp_path: Path
+) -> None:
+    commit(drifted)
+    log = tmp_path / "serve.txt"
+    with started(drifted, log, "tokenmill", "serve", "--cron", "*/5 * * * * *", **server.environment) as served:
+        _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
         served.terminate()
         served.wait(60)
-        hook.shutdown()
     assert served.returncode == 143
     assert "Traceback" not in log.read_text(encoding="utf-8")
     assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
     assert "Cyrillic" in _Hook.received[0]["body"]
     assert versions(team) == []
+
+
+@pytest.mark.slow
+def test_deployments_run_on_schedule_skip_while_a_build_is_at_work_and_tell_a_webhook_of_failure(
+    drifted: Project, server: Server, team: Team, tmp_path: Path
+) -> None:
+    """Server, work pool, worker, and the deployments of prefect.yaml, the nightly one every ten seconds."""
+    drifted.set(run__engine="threads")
+    yaml = YAML(typ="safe", pure=True)
+    deployed = yaml.load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
+    for one in deployed["deployments"]:
+        one["entrypoint"] = str(REPOSITORY / one["entrypoint"])
+    deployed["deployments"][0]["schedules"] = [{"interval": 10}]
+    with (drifted.root / "prefect.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(deployed, file)
+    commit(drifted)
+    log = tmp_path / "worker.txt"
+    worker = ("prefect", "worker", "start", "--pool", "tokenmill", "--type", "process")
+    env = {**server.environment, "PWD": str(drifted.root), "PREFECT_WORKER_QUERY_SECONDS": "2"}
+    with started(drifted, log, *worker, **env) as process:
+        _until(lambda: server.post("work_pools/filter", {}), process, log)
+        done = drifted.run("prefect", "--no-prompt", "deploy", "--all", **env)
+        assert done.returncode == 0, done.stderr
+        nightly, on_demand = (
+            server.post("deployments/filter", {"deployments": {"name": {"any_": [name]}}})[0]["id"]
+            for name in ("nightly", "on-demand")
+        )
+        with alone(drifted.root, wait=False, clean=lambda: None):
+            _until(lambda: "Skipped" in _states(server, nightly), process, log)
+            server.post(f"deployments/{nightly}/pause_deployment", {})
+            _until(lambda: not {"Running", "Pending"} & _states(server, nightly), process, log)
+        server.post(f"deployments/{on_demand}/create_flow_run", {})
+        _until(lambda: "Failed" in _states(server, on_demand), process, log)
+    assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
+    assert "Cyrillic" in _Hook.received[0]["body"]
+    assert versions(team) == []
+
+
+def _states(server: Server, deployment: str) -> set[str]:
+    runs = server.post("flow_runs/filter", {"flow_runs": {"deployment_id": {"any_": [deployment]}}})
+    return {run["state"]["name"] for run in runs}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
+from tokenmill.errors import ValidationError
 from tokenmill.files import sha256_file
+from tokenmill.manifest import parse_manifest
 
 Rows = list[dict[str, Any]]
 
@@ -104,3 +106,17 @@ def test_a_file_that_the_manifest_does_not_name_is_found(project: Project) -> No
     directory = project.root / "data/tokens"
     (directory / "more.parquet").write_bytes((directory / "a.jsonl.parquet").read_bytes())
     assert "holds 3" in complaint(project)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 2: an older tokenmill"),
+        (b'{"format_version": 3}', "format_version: found 3, expected 2: a newer tokenmill"),
+        (b'{"n_documents": 2}', "format_version: Field required"),
+        (b"PAR1", "the file: Invalid JSON"),
+    ],
+)
+def test_a_manifest_of_another_format_is_one_clear_error(content: bytes, expected: str) -> None:
+    with pytest.raises(ValidationError, match=f"^data/tokens/manifest.json: {expected}"):
+        parse_manifest(content, "data/tokens/manifest.json")

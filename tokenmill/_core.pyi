@@ -25,6 +25,9 @@ def patterns() -> dict[str, list[str]]:
 def byte_order() -> bytes:
     """The 256 bytes in the order of GPT-2's byte-to-character table (tokenizers' initial alphabet, sorted)."""
 
+def deadline(seconds: float | None) -> None:
+    """Make calls from this thread raise UnitTimeoutError from so many seconds on; None: from none on."""
+
 def interrupt(on: bool) -> None:
     """Make every long call, in all threads, stop with KeyboardInterrupt (True), or let them run again (False)."""
 

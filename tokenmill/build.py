@@ -55,7 +55,8 @@ class Build:
         digests = Digests(self.root, trust=not self.rehash)
         store = UnitStore(self.root, trust=not self.rehash)
         recorded = partial(versions.recorded_files, self.root)
-        return Workshop(self.root, self.run_units, self.workers, digests, store, recorded, anew=self.force)
+        timeout_s = self.params.run.unit_timeout_s
+        return Workshop(self.root, self.run_units, self.workers, digests, store, recorded, timeout_s, anew=self.force)
 
     @property
     def memory_mb_max_unit(self) -> int:

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import tokenmill
 from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE
 from tokenmill.versions import quiet_environment
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tokenmill: interrupted. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except _Terminated:
+    except Terminated:
         print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_TERMINATED
     return code
@@ -79,12 +79,8 @@ def _status(asked: argparse.Namespace) -> int:
     return 2 if any(one.would_run for one in found) else 0
 
 
-class _Terminated(BaseException):
-    """A termination signal came."""
-
-
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    raise _Terminated
+    raise Terminated
 
 
 def _build(asked: argparse.Namespace) -> None:
@@ -128,16 +124,20 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
     server.end_orphan(build.root)
     if not server.check_standing():
         say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
+    from prefect.exceptions import CancelledRun
+
     from tokenmill.flows.build import build as build_flow
     from tokenmill.flows.build import threads
 
     flow = build_flow.with_options(task_runner=threads(build.workers))
     try:
-        summaries: list[StageSummary] = flow(str(build.root), build.only, build.force, build.rehash)
+        summaries = cast("list[StageSummary]", flow(str(build.root), build.only, build.force, build.rehash))
+    except CancelledRun:
+        raise Terminated from None
     except TokenmillError:
-        server.settle(0)
+        server.settle()
         raise
-    server.settle(sum(summary.n_units or 0 for summary in summaries))
+    server.settle()
     return settled + summaries[len(settled) :]
 
 

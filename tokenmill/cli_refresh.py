@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tokenmill.cli_versions import find_params
 from tokenmill.console import say
-from tokenmill.errors import BusyError, ParamsError, TokenmillError
+from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
 
 
 def add_commands(commands: Any) -> None:
@@ -49,12 +49,19 @@ def _refresh(_asked: argparse.Namespace) -> None:
 
     server.quiet_environment()
     server.end_orphan(path.parent)
+    server.check_standing()
+    from prefect.exceptions import CancelledRun
+
     from tokenmill.flows.refresh import refresh
 
     try:
         refresh(str(path.parent))
-    finally:
-        server.settle(0)
+    except CancelledRun:
+        raise Terminated from None
+    except TokenmillError:
+        server.settle()
+        raise
+    server.settle()
 
 
 def _refresh_inline(path: Path) -> None:
@@ -71,7 +78,7 @@ def _refresh_inline(path: Path) -> None:
             build = start(path, None, False, False, run_in_threads(1))
             done = refresh(replace(build, run_units=run_in_threads(build.workers)), run_stages)
     except BusyError as busy:
-        say(f"refresh: skipped: {busy}")
+        say(f"refresh: skipped: {busy.holder}")
         return
     except TokenmillError as error:
         _notify(notified, "tokenmill refresh failed", str(error))

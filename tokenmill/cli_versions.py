@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenmill.console import say
 from tokenmill.errors import ParamsError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 
@@ -57,6 +58,9 @@ def add_commands(commands: Any) -> None:
         "--from", dest="repository", default=".", metavar="URL", help="the git repository of the versions"
     )
     diff.add_argument("--corpus", metavar="GLOB", help="documents to compare on, read as params.yaml says")
+    diff.add_argument(
+        "--language", metavar="COLUMN", help="the column or key that names a document's language (default: its script)"
+    )
     diff.add_argument("--json", action="store_true", help="print all of it as JSON")
     diff.set_defaults(run=_diff)
     pin = commands.add_parser(
@@ -98,7 +102,7 @@ def _fetch(asked: argparse.Namespace) -> None:
 def _diff(asked: argparse.Namespace) -> int:
     import json
 
-    from tokenmill.compare import compare, text_of
+    from tokenmill.compare import compare, scripts_of, text_of
     from tokenmill.registry import is_reference
     from tokenmill.tokenizer import Tokenizer
 
@@ -106,20 +110,42 @@ def _diff(asked: argparse.Namespace) -> int:
         Tokenizer.load(name, repo=asked.repository if is_reference(name) and not Path(name).exists() else None)
         for name in (asked.one, asked.other)
     )
-    found = compare(one, other, _documents(asked.corpus) if asked.corpus else ())
+    documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
+    found = compare(one, other, documents, _languages_of if asked.language else scripts_of)
     print(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if asked.json else text_of(found))
     return EXIT_DIFFERENT if found.ids_differ else 0
 
 
-def _documents(glob: str) -> Iterator[tuple[str, "Batch"]]:
-    """The documents that a glob matches, seen from this folder, with the folder each is in; read as params.yaml says."""
-    from tokenmill.corpus import find_shards, read_batches
+def _languages_of(batch: "Batch") -> list[str]:
+    assert batch.ids is not None
+    return list(batch.ids.to_pylist())
+
+
+def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]:
+    """The documents that a glob matches, seen from this folder, with the folder each is in; read as params.yaml says, with the
+    column `language` as ids. What cannot be read is left out, and told at the end."""
+    from tokenmill.corpus import BadDocument, find_shards, read_batches
+    from tokenmill.errors import CorpusError, DamagedError
     from tokenmill.params import load_params
 
     source = load_params(find_params()).source
+    bad: list[BadDocument] = []
+    first, damaged = "", []
     for shard in find_shards(Path.cwd(), glob):
-        for batch in read_batches(shard, source.text_column, None, source.text_separator):
-            yield Path(shard.name).parent.as_posix(), batch
+        if language and shard.name.endswith(".txt"):
+            raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
+        n_bad = len(bad)
+        try:
+            for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
+                yield Path(shard.name).parent.as_posix(), batch
+        except DamagedError as error:
+            damaged.append(str(error))
+        if bad and not n_bad:
+            first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
+    if bad:
+        say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
+    if damaged:
+        say(f"diff: left out what could not be read of {len(damaged):,} damaged shards; the first: {damaged[0]}")
 
 
 def _pin(_asked: argparse.Namespace) -> None:

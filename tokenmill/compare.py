@@ -1,7 +1,7 @@
 """What two tokenizers do differently: vocabulary, merges, and what becomes of documents."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ _WORDS_MEMORY_MB = 512
 
 @dataclass
 class Yield:
-    """Documents of one source and script, and how many tokens each tokenizer makes of them."""
+    """Documents of one source and language or script, and how many tokens each tokenizer makes of them."""
 
     n_documents: int = 0
     n_changed: int = 0
@@ -43,7 +43,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences. `yields`: by source and script. `texts_changed`: texts of the golden panel and tokens' own texts."""
+    """The differences. `yields`: by source and language or script. `texts_changed`: texts of the golden panel and tokens' own
+    texts."""
 
     one: str
     other: str
@@ -70,14 +71,24 @@ class Comparison:
         return {"ids_differ": self.ids_differ, **asdict(self)}
 
 
-def compare(one: Tokenizer, other: Tokenizer, documents: Iterable[tuple[str, Batch]]) -> Comparison:
+def scripts_of(batch: Batch) -> Sequence[str]:
+    """The script that most of each document is in."""
+    return main_scripts(batch.texts)
+
+
+def compare(
+    one: Tokenizer,
+    other: Tokenizer,
+    documents: Iterable[tuple[str, Batch]],
+    languages_of: Callable[[Batch], Sequence[str]] = scripts_of,
+) -> Comparison:
     """The differences of two tokenizers, on documents with the name of the source each batch is from."""
     ours, theirs = _ids_by_token(one), _ids_by_token(other)
     added = sorted((token for token in theirs.keys() - ours.keys()), key=lambda token: theirs[token])
     removed = sorted((token for token in ours.keys() - theirs.keys()), key=lambda token: ours[token])
     merges, their_merges = _merges(one), _merges(other)
     texts = [*PANEL.values(), *HARD.values(), *(token.decode(errors="ignore") for token in [*added, *removed])]
-    yields, words = _measure(one, other, documents)
+    yields, words = _measure(one, other, documents, languages_of)
     return Comparison(
         one=one.digest,
         other=other.digest,
@@ -110,7 +121,7 @@ def text_of(found: Comparison) -> str:
             lines.append(f"  {name}: {' '.join(tokens[:_N_SHOWN])}{' …' if len(tokens) > _N_SHOWN else ''}")
     if n_documents:
         lines.append(f"documents with other ids: {n_changed:,} of {n_documents:,} ({n_changed / n_documents:.2%})")
-        lines.append("bytes per token, by source and script:")
+        lines.append("bytes per token, by source and language or script:")
         for name, one in sorted(found.yields.items()):
             before, after = one.text_bytes / max(one.n_tokens_one, 1), one.text_bytes / max(one.n_tokens_other, 1)
             change = f"{after / before - 1:+.2%}" if before else "–"
@@ -143,15 +154,18 @@ def _moved(one: dict[tuple[bytes, bytes], int], other: dict[tuple[bytes, bytes],
 
 
 def _measure(
-    one: Tokenizer, other: Tokenizer, documents: Iterable[tuple[str, Batch]]
+    one: Tokenizer,
+    other: Tokenizer,
+    documents: Iterable[tuple[str, Batch]],
+    languages_of: Callable[[Batch], Sequence[str]],
 ) -> tuple[dict[str, Yield], list[Word]]:
     yields: dict[str, Yield] = defaultdict(Yield)
     counter: Counter | None = Counter(one.pattern if one.steps and one.pattern else "gpt2", _WORDS_MEMORY_MB)
     for source, batch in documents:
         ours, theirs = one.encode_batch(batch.texts), other.encode_batch(batch.texts)
         lengths = pc.binary_length(batch.texts).to_pylist()
-        for i, script in enumerate(main_scripts(batch.texts)):
-            group = yields[f"{source} {script}"]
+        for i, language in enumerate(languages_of(batch)):
+            group = yields[f"{source} {language}"]
             group.n_documents += 1
             group.n_changed += not ours[i].values.equals(theirs[i].values)
             group.text_bytes += lengths[i]

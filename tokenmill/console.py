@@ -29,51 +29,74 @@ class StageSummary:
     peak_mb: float | None = None
 
 
+@dataclass
+class Progress:
+    """How far a stage is, in units like "file MB"."""
+
+    stage: str
+    total: float
+    unit: str
+    done: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.done:,.1f} of {self.total:,.1f} {self.unit}"
+
+
+shown: list[Progress] = []
+"""Every stage that showed its progress in this process, in order: for a thread that tells others of it."""
+
+
 @contextmanager
 def progress(stage: str, total: float, unit: str) -> Iterator[Advance]:
     """Shows how far a stage is while the block runs; what it yields is called, from any thread, with what was added."""
-    if not sys.stderr.isatty():
-        with _plain_lines(stage, total, unit) as advance:
-            yield advance
-        return
+    now = Progress(stage, total, unit)
+    shown.append(now)
+    with (_bar if sys.stderr.isatty() else _plain_lines)(now) as advance:
+        yield advance
+    now.done = total
+
+
+@contextmanager
+def _bar(now: Progress) -> Iterator[Advance]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn(f"{{task.fields[rate]}} {unit}/s", justify="right"),
+        TextColumn(f"{{task.fields[rate]}} {now.unit}/s", justify="right"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bars:
-        bar = bars.add_task(stage, total=total or 1, rate="–")
+    with Bars(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bars:
+        bar = bars.add_task(now.stage, total=now.total or 1, rate="–")
         start_s = time.monotonic()
 
         def advance(amount: float) -> None:
+            now.done += amount
             bars.advance(bar, amount)
             rate = bars.tasks[0].completed / max(time.monotonic() - start_s, 1e-3)
             bars.update(bar, rate=f"{rate:,.1f}")
 
         yield advance
-        bars.update(bar, completed=total or 1)
+        bars.update(bar, completed=now.total or 1)
 
 
 @contextmanager
-def _plain_lines(stage: str, total: float, unit: str) -> Iterator[Advance]:
-    say(f"{stage}: started")
+def _plain_lines(now: Progress) -> Iterator[Advance]:
+    say(f"{now.stage}: started")
     start_s = said_s = time.monotonic()
-    done = 0.0
 
     def advance(amount: float) -> None:
-        nonlocal done, said_s
-        done += amount
+        nonlocal said_s
+        now.done += amount
         now_s = time.monotonic()
         if now_s - said_s >= _PLAIN_EVERY_S:
             said_s = now_s
-            say(f"{stage}: {done:,.1f} of {total:,.1f} {unit}, {done / (now_s - start_s):,.1f} {unit}/s")
+            say(f"{now}, {now.done / (now_s - start_s):,.1f} {now.unit}/s")
 
     yield advance
 

@@ -16,18 +16,28 @@ from tokenmill.scripts import characters_by_script
 
 @dataclass(frozen=True)
 class Drift:
-    """New documents beside the card's corpus. `new_scripts`: of their characters, the share of each script it did not have."""
+    """New documents beside the card's corpus. `n_documents`: good ones; `n_bad`: those in the quarantine, a damaged shard being
+    one. `new_scripts`: of their characters, the share of each script it did not have. None and empty where the tokenizer's card
+    does not know its corpus, or there is no token."""
 
     n_shards: int
     n_documents: int
-    bytes_per_token: float
-    bytes_per_token_card: float
+    n_bad: int
+    bytes_per_token: float | None
+    bytes_per_token_card: float | None
     new_scripts: dict[str, float]
 
     @property
     def change(self) -> float:
-        """How far bytes per token are from the card's: -0.1 is 10 % fewer, so more tokens for the same text."""
-        return self.bytes_per_token / self.bytes_per_token_card - 1
+        """How far bytes per token are from the card's: -0.1 is 10 % fewer, so more tokens for the same text; 0 where one of them
+        is not known."""
+        one, card = self.bytes_per_token, self.bytes_per_token_card
+        return one / card - 1 if one and card else 0.0
+
+    @property
+    def quarantine_share(self) -> float:
+        """The share of the documents that are in the quarantine."""
+        return self.n_bad / max(self.n_bad + self.n_documents, 1)
 
     def past(self, limits: Refresh) -> list[str]:
         """What is past its limit, in words."""
@@ -43,6 +53,11 @@ class Drift:
                 f"scripts that the tokenizer's corpus did not have: {scripts} of the characters "
                 f"(refresh.new_scripts_max is {limits.new_scripts_max:.1%})"
             )
+        if self.quarantine_share > limits.quarantine_max:
+            found.append(
+                f"in the quarantine: {self.n_bad:,} of {self.n_bad + self.n_documents:,} documents "
+                f"({self.quarantine_share:.1%}; refresh.quarantine_max is {limits.quarantine_max:.1%})"
+            )
         return found
 
 
@@ -52,17 +67,22 @@ def new_shards(manifest: Manifest, before: Manifest | None) -> set[str]:
     return {shard.name for shard in manifest.inputs if shard.sha256 not in known}
 
 
-def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts: Iterable[pa.Array]) -> Drift | None:
+def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts: Iterable[pa.Array]) -> Drift:
     """The drift of the input shards `added`; bytes per token of all of them, scripts of `texts` from them.
 
-    `tokens`: the dataset's folder. None where there is nothing to measure: no document, or a tokenizer whose card does not
-    know its corpus. Raises ValidationError for a file of the dataset that cannot be read.
+    `tokens`: the dataset's folder. Raises ValidationError for a file of the dataset that cannot be read.
     """
     sums = [_sums(tokens, shard, added) for shard in manifest.shards]
     n_documents, n_tokens, text_bytes = (sum(some) for some in zip(*sums, strict=True)) if sums else (0, 0, 0)
     n_tokens -= 0 if manifest.end_of_document_id is None else n_documents
-    if card.training is None or not n_tokens or not card.training.bytes_per_token:
-        return None
+    n_bad = sum(
+        1 if rows.n_bad is None else rows.n_bad
+        for shard in manifest.shards
+        for rows in shard.rows
+        if rows.name in added
+    )
+    if card.training is None:
+        return Drift(len(added), n_documents, n_bad, None, None, {})
     characters: dict[str, int] = {}
     for one in texts:
         for script, n in characters_by_script(one).items():
@@ -71,7 +91,8 @@ def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts
     return Drift(
         n_shards=len(added),
         n_documents=n_documents,
-        bytes_per_token=text_bytes / n_tokens,
+        n_bad=n_bad,
+        bytes_per_token=text_bytes / n_tokens if n_tokens else None,
         bytes_per_token_card=card.training.bytes_per_token,
         new_scripts={script: n / total for script, n in characters.items() if script not in card.training.scripts},
     )

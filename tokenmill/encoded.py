@@ -30,6 +30,14 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     n_tokens: int
     text_bytes: int
 
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{sum(self.piece_documents):,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens"
+
 
 def output_shard(unit: Unit, key: str, facts: EncodeFacts) -> OutputShard:
     """The manifest's entry for a unit, which is kept under `key`."""

@@ -11,8 +11,10 @@
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
     ├── BusyError                another process builds the project
     ├── ValidationError          a dataset that is not what it says
+    ├── UnitTimeoutError         a unit took longer than run.unit_timeout_s allows
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
+    Terminated                   no error: the command is to end, by a termination signal or as cancelled in Prefect
 
 A message says what, where (file, row), what was expected, what was found, and what to do.
 """
@@ -64,15 +66,27 @@ class VersionsError(TokenmillError):
 
 
 class BusyError(TokenmillError):
-    """Another process builds the project."""
+    """Another process builds the project. `holder`: the sentence that says which; `advice`: what to do."""
+
+    def __init__(self, holder: str, advice: str) -> None:
+        self.holder = holder
+        super().__init__(f"{holder} {advice}")
 
 
 class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
 
 
+class UnitTimeoutError(TokenmillError):
+    """A unit takes too long."""
+
+
 class UnitsError(TokenmillError):
     """Several units of a stage failed; the message has a line for each."""
+
+
+class Terminated(BaseException):
+    """The command is to end now."""
 
 
 class InternalError(Exception):

@@ -53,8 +53,8 @@ def _take(file: FileIO, root: Path, wait: bool) -> None:
         holder = _holder(file)
         if not wait:
             raise BusyError(
-                f"{root.absolute()}: {holder} is building this project. "
-                "Wait until it has ended, or let `tokenmill build --wait` wait."
+                f"{root.absolute()}: {holder} is building this project.",
+                "Wait until it has ended, or let `tokenmill build --wait` wait.",
             ) from None
         say(f"waiting for {holder}, which is building this project")
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -11,10 +11,17 @@ from tokenmill.files import write_atomic
 from tokenmill.special_tokens import SpecialTokensInText
 
 MANIFEST_FILE = "manifest.json"
+FORMAT_VERSION = 3
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Form(BaseModel):
+    """What a manifest of every format says."""
+
+    format_version: int
 
 
 class InputShard(_Record):
@@ -63,7 +70,7 @@ class Origin(_Record):
 class Manifest(_Record):
     """What ties a token dataset together (all digests are sha256 in hex)."""
 
-    format_version: int = Field(default=3)
+    format_version: int = Field(default=FORMAT_VERSION)
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
     tokenizer_digest: str
     tokenizer_origin: Origin | None = Field(default=None, description="null for a tokenizer that was trained here")
@@ -100,12 +107,26 @@ def read_manifest(directory: Path) -> Manifest:
 def read_manifest_file(path: Path) -> Manifest:
     """The same of a manifest under another name, as DVC's cache has it."""
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         raise DatasetError(f"{path}: missing. Run `tokenmill build` to make the dataset.") from None
+    return parse_manifest(content, str(path))
+
+
+def parse_manifest(content: bytes, place: str) -> Manifest:
+    """The manifest with this content. Raises ValidationError (of tokenmill.errors), which begins with `place`."""
+    try:
+        form = _Form.model_validate_json(content).format_version
+        if form == FORMAT_VERSION:
+            return Manifest.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise DatasetError(
-            f"{path}: {place}: {first['msg']}. Delete the dataset's folder and run `tokenmill build`."
+            f"{place}: {where}: {first['msg']}. Delete the dataset's folder and run `tokenmill build`."
         ) from None
+    age = "an older" if form < FORMAT_VERSION else "a newer"
+    raise DatasetError(
+        f"{place}: format_version: found {form}, expected {FORMAT_VERSION}: {age} tokenmill made this dataset. "
+        "Run `tokenmill build --force` to make it anew, or read it with the version that made it."
+    )

@@ -146,6 +146,7 @@ class Refresh(_Section):
 
     drift_max: float = Field(gt=0, allow_inf_nan=False)
     new_scripts_max: float = Field(ge=0, le=1)
+    quarantine_max: float = Field(ge=0, le=1)
     on_drift: Literal["fail", "candidate"]
     publish: str | None = Field(min_length=1)
     notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
@@ -170,6 +171,7 @@ class Run(_Section):
 
     engine: Literal["threads", "inline"]
     workers: int | None = Field(ge=1)
+    unit_timeout_s: float | None = Field(gt=0, allow_inf_nan=False)
     checkpoint_every: int | None = Field(ge=1)
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)

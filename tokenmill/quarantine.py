@@ -118,6 +118,11 @@ class LeftOut(msgspec.Struct, frozen=True):
     n_pieces: int
     first: list[Left]
 
+    @property
+    def n(self) -> int:
+        """Documents and pieces together."""
+        return self.n_documents + self.n_pieces
+
     def fits(self, source: Source) -> bool:
         """Whether `source` lets these be left out."""
         fails_on_document, fails_on_shard = source.on_bad_document == "fail", source.on_bad_shard == "fail"

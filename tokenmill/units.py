@@ -3,24 +3,44 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tokenmill import _core
 from tokenmill.cutting import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 
-T = TypeVar("T")
-
 _N_FAILED_SHOWN = 20
 
 
+class Facts(Protocol):
+    """What a stage knows of a unit that is done; as a string, in a few words."""
+
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out of it."""
+        ...
+
+
+F = TypeVar("F", bound=Facts)
+
+
+class Done(NamedTuple, Generic[F]):
+    """A finished unit: the folder of its files, and its facts."""
+
+    folder: Path
+    facts: F
+
+
 class RunUnits(Protocol):
-    """Does `do(unit)` for every unit; what comes back is in the order of `units`.
+    """Does `do(unit)` for every unit; what comes back is in the order of `units`. `finished`: units that need no doing.
 
     One that fails does not stop the others. Then its error is raised, or UnitsError with those of all that failed.
     """
 
-    def __call__(self, stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]: ...
+    def __call__(
+        self, stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
+    ) -> list[Done[F]]: ...
 
 
 def n_workers(asked: int | None) -> int:
@@ -31,9 +51,11 @@ def n_workers(asked: int | None) -> int:
 def run_in_threads(workers: int) -> RunUnits:
     """Units in threads of this process."""
 
-    def run(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
+    def run(
+        stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
+    ) -> list[Done[F]]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
-            futures: list[Future[T]] = [pool.submit(do, unit) for unit in units]
+            futures: list[Future[Done[F]]] = [pool.submit(do, unit) for unit in units]
             all_done = False
             try:
                 wait(futures)

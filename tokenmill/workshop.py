@@ -1,25 +1,27 @@
 """Where a stage gets its units done: those that are finished come from the unit store, the others are carried out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from tokenmill import _core
 from tokenmill.console import say
 from tokenmill.cutting import Corpus, Piece, Unit, cut
 from tokenmill.digests import Digests
+from tokenmill.errors import UnitTimeoutError
 from tokenmill.params import Source
 from tokenmill.shards import SUFFIXES, find_shards
 from tokenmill.unit_store import UnitStore
-from tokenmill.units import RunUnits
-
-T = TypeVar("T")
+from tokenmill.units import Done, F, RunUnits
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """The unit store, the remembered digests and the workers of one build. `anew`: do finished units again, too. `recorded`:
-    the files that a stage made when it ran last, where they are now, by their names seen from `root`."""
+    """The unit store, the remembered digests and the workers of one build. `recorded`: the files that a stage made when it ran
+    last, where they are now, by their names seen from `root`; `unit_timeout_s`: what one unit may take; `anew`: do finished
+    units again, too."""
 
     root: Path
     run_units: RunUnits
@@ -27,6 +29,7 @@ class Workshop:
     digests: Digests
     store: UnitStore
     recorded: Callable[[str], dict[str, Path]]
+    unit_timeout_s: float | None
     anew: bool
 
     def corpus(self, source: Source) -> Corpus:
@@ -37,38 +40,55 @@ class Workshop:
     def finish(
         self,
         stage: str,
-        do: Callable[[Unit, Path], T],
+        do: Callable[[Unit, Path], F],
         units: Sequence[Unit],
         keys: Mapping[str, str],
-        kind: type[T],
-        fits: Callable[[T], bool] = lambda facts: True,
-    ) -> list[tuple[Path, T]]:
+        kind: type[F],
+        fits: Callable[[F], bool] = lambda facts: True,
+    ) -> list[Done[F]]:
         """Each unit's folder of files and its facts, of type `kind`.
 
         `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
         unit's files in the folder it is given, and gives its facts back. Raises what it raises, after all units that can be
         done are done.
         """
-        done: dict[str, tuple[Path, T]] = {}
+        done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
+        finished = []
         for unit in units:
             key = keys[unit.name]
             found = None if self.anew or key in done else self.store.find(key, kind)
             if found and fits(found[1]):
-                done[key] = found
+                done[key] = Done(*found)
+            if key in done:
+                finished.append(unit)
             else:
                 todo.setdefault(key, unit)
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
 
-        def one(unit: Unit) -> tuple[Path, T]:
+        def one(unit: Unit) -> Done[F]:
             key = keys[unit.name]
-            with self.store.new(key) as partial:
+            with self._in_time(stage, unit), self.store.new(key) as partial:
                 facts = do(unit, partial)
-                return self.store.keep(key, partial, facts), facts
+                return Done(self.store.keep(key, partial, facts), facts)
 
-        done |= zip(todo, self.run_units(stage, one, list(todo.values())), strict=True)
+        done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
         return [done[keys[unit.name]] for unit in units]
+
+    @contextmanager
+    def _in_time(self, stage: str, unit: Unit) -> Iterator[None]:
+        """The core's calls in the block end when it takes too long: each batch of documents is one. Raises UnitTimeoutError."""
+        _core.deadline(self.unit_timeout_s)
+        try:
+            yield
+        except UnitTimeoutError:
+            raise UnitTimeoutError(
+                f"{stage} {unit.name}: not done after {self.unit_timeout_s:g} s. Look at its documents, or raise "
+                "run.unit_timeout_s."
+            ) from None
+        finally:
+            _core.deadline(None)
 
 
 def content(unit: Unit, with_rows: bool) -> list[Any]:

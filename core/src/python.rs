@@ -21,26 +21,33 @@ use arrow_array::{
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyUnicodeEncodeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use pyo3_arrow::input::AnyArray;
 use pyo3_arrow::{PyArray, PyRecordBatch, PyTable};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pyo3::import_exception!(tokenmill.errors, PatternError);
 pyo3::import_exception!(tokenmill.errors, CorpusError);
 pyo3::import_exception!(tokenmill.errors, TokenizerError);
 pyo3::import_exception!(tokenmill.errors, CountsError);
 pyo3::import_exception!(tokenmill.errors, InternalError);
+pyo3::import_exception!(tokenmill.errors, UnitTimeoutError);
 
-/// How often a long call looks for signals.
+thread_local! {
+    /// When calls from this thread are to end.
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// How often a long call looks for signals and for its thread's deadline.
 const TICK: Duration = Duration::from_millis(50);
 /// Less text than this is done in the calling thread, without looking for signals.
 const SHORT_BYTES: usize = 1 << 16;
@@ -67,6 +74,7 @@ fn long<T: Send>(
     work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
     mut tick: impl FnMut() -> PyResult<()> + Send,
 ) -> PyResult<T> {
+    let deadline = DEADLINE.get();
     py.detach(|| {
         let stop = Stop::default();
         std::thread::scope(|scope| {
@@ -80,7 +88,8 @@ fn long<T: Send>(
             });
             let mut raised = None;
             while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let seen = Python::attach(|py| py.check_signals()).and_then(|()| tick());
+                let seen =
+                    in_time(deadline).and_then(|()| Python::attach(|py| py.check_signals())).and_then(|()| tick());
                 if let Err(error) = seen {
                     stop.request();
                     raised.get_or_insert(error);
@@ -95,8 +104,16 @@ fn long<T: Send>(
     })
 }
 
+fn in_time(deadline: Option<Instant>) -> PyResult<()> {
+    match deadline {
+        Some(at) if Instant::now() >= at => Err(UnitTimeoutError::new_err("the deadline of this thread is over")),
+        _ => Ok(()),
+    }
+}
+
 /// Runs `work` in the calling thread when it is short, else as `long` does.
 fn run<T: Send>(py: Python<'_>, n_bytes: usize, work: impl FnOnce(&Stop) -> guard::Result<T> + Send) -> PyResult<T> {
+    in_time(DEADLINE.get())?;
     if n_bytes < SHORT_BYTES {
         return py.detach(|| guarded(|| work(&Stop::default()))).map_err(PyErr::from);
     }
@@ -851,6 +868,15 @@ fn byte_order_py(py: Python<'_>) -> Bound<'_, PyBytes> {
 }
 
 #[pyfunction]
+#[pyo3(signature = (seconds))]
+fn deadline(seconds: Option<f64>) -> PyResult<()> {
+    let time = seconds.map(Duration::try_from_secs_f64).transpose();
+    let time = time.map_err(|error| PyValueError::new_err(format!("deadline: {error}")))?;
+    DEADLINE.set(time.and_then(|time| Instant::now().checked_add(time)));
+    Ok(())
+}
+
+#[pyfunction]
 fn interrupt(on: bool) {
     guard::interrupt(on);
 }
@@ -880,6 +906,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyEncoder>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
+    module.add_function(wrap_pyfunction!(deadline, module)?)?;
     module.add_function(wrap_pyfunction!(interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;

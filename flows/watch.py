@@ -1,0 +1,93 @@
+"""The operator's window while a flow is at work: how far it is, shown on Prefect's server, and cancelling from there.
+
+All talk with the server is in a thread of its own: a call of Prefect's in the main thread swallowed a Ctrl-C that came
+meanwhile. Nothing waits for that thread but a build that is done.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import httpx
+from prefect import State
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.exceptions import PrefectException, TerminationSignal
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
+
+from tokenmill import console
+from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
+from tokenmill.console import Progress, say
+from tokenmill.flows import server
+
+T = TypeVar("T")
+
+_LOOK_EVERY_S = 1.0
+_AGAIN_S = 3.0
+_LAST_WORD_S_MAX = 5.0
+
+
+def watched(root: Path, work: Callable[[], T]) -> T | State[None]:
+    """What `work` gives, in the current flow run; or the state Cancelled, when the run was cancelled on the server.
+
+    Meanwhile the artifacts tokenmill-STAGE show how far each stage is. A server that cannot be reached stops nothing.
+    Ctrl-C and SIGTERM end the process in time.
+    """
+    server.remember_embedded(root)
+    ended, cancelled = threading.Event(), threading.Event()
+    watch = threading.Thread(target=_watch, args=(UUID(flow_run.id), ended, cancelled), daemon=True)
+    watch.start()
+    try:
+        done = work()
+    except (KeyboardInterrupt, TerminationSignal) as stopped:
+        if cancelled.is_set():
+            return Cancelled(message="stopped as asked; what is finished is kept for the next build")
+        server.leave_in_time(EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED)
+        raise
+    finally:
+        ended.set()
+    watch.join(_LAST_WORD_S_MAX)
+    return done
+
+
+def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event) -> None:
+    told: dict[int, tuple[UUID, float]] = {}
+    first, is_lost = len(console.shown), False
+    with get_client(sync_client=True) as client:
+        while not cancelled.is_set():
+            is_last = ended.wait(_LOOK_EVERY_S)
+            try:
+                _tell(client, run, console.shown[first:], told)
+                state = client.read_flow_run(run).state
+            except (httpx.HTTPError, PrefectException) as error:
+                if not is_lost and not is_last:
+                    say(f"Prefect's server does not answer, so it does not show this build: {type(error).__name__}")
+                is_lost, state = True, None
+            if is_last:
+                return
+            if state is not None and (state.is_cancelling() or state.is_cancelled()):
+                cancelled.set()
+    say("cancelled on Prefect's server: stopping")
+    main = threading.main_thread().ident
+    assert main
+    signal.pthread_kill(main, signal.SIGTERM)
+    while not ended.wait(_AGAIN_S):  # a signal is lost when it comes where Prefect heeds none
+        signal.pthread_kill(main, signal.SIGTERM)
+
+
+def _tell(client: SyncPrefectClient, run: UUID, shown: Sequence[Progress], told: dict[int, tuple[UUID, float]]) -> None:
+    """Creates or updates the artifact of each stage that went on since it was told last."""
+    for i, stage in enumerate(shown):
+        percent = round(100 * stage.done / stage.total, 1) if stage.total else 100.0
+        if i not in told:
+            artifact = ArtifactCreate(
+                key=f"tokenmill-{stage.stage}", type="progress", description=str(stage), data=percent, flow_run_id=run
+            )
+            told[i] = (client.create_artifact(artifact).id, percent)
+        elif told[i][1] != percent:
+            told[i] = (told[i][0], percent)
+            client.update_artifact(told[i][0], ArtifactUpdate(data=percent, description=str(stage)))

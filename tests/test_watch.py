@@ -1,0 +1,86 @@
+"""What a build shows on a standing Prefect server, and that it ends when it is cancelled there."""
+
+import signal
+
+import pytest
+
+from tests.conftest import Project
+from tests.standing import Server
+from tests.test_flow import building, said
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_server_shows_names_states_progress_and_logs(project: Project, server: Server) -> None:
+    project.set(run__engine="threads", source__on_bad_document="quarantine", source__bad_documents_max=1)
+    with (project.root / "data/raw/b.jsonl").open("a", encoding="utf-8") as file:
+        file.write("no JSON\n")
+    name = f"build {project.root.name}"
+    project.build(**server.environment)
+    run = server.flow_run(name)
+    states = server.task_states(run)
+    units = [f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"]
+    assert {unit: state for unit, (state, _) in states.items()} == {
+        unit: "Quarantined" if "b.jsonl" in unit else "Completed" for unit in units
+    }
+    words = "encode data/raw/b.jsonl: 3 documents, 0.0 MB, "
+    assert states["encode data/raw/b.jsonl"][1].startswith(words)
+    assert ", 1 left out, " in states["encode data/raw/b.jsonl"][1]
+    assert words in server.logs(run)
+    shown = server.artifacts(run)
+    assert [shown[f"tokenmill-{stage}"] for stage in ("count", "train-vocab", "encode", "validate")] == [100.0] * 4
+    assert '"stage": "encode", "units": "2", "documents": "6"' in shown["tokenmill-build"]
+
+    project.set(validate__sample_documents=1)
+    project.build(**server.environment)
+    states = server.task_states(server.flow_run(name))
+    assert {unit: state for unit, (state, _) in states.items()} == {
+        **dict.fromkeys(("count", "train-vocab", "encode"), "Skipped"),
+        "validate data/raw/a.jsonl": "Completed",
+        "validate data/raw/b.jsonl": "Quarantined",
+    }
+    assert states["count"][1] == "count: up to date"
+
+    project.write("c.jsonl", ["the new cat"])
+    (project.root / "data/raw/d.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
+    project.set(source__on_bad_document="fail", source__glob="data/raw/[acd].jsonl")
+    done = project.run("tokenmill", "build", **server.environment)
+    assert done.returncode == 2
+    started, _finished, error = done.stderr.splitlines()
+    assert started == "count: started"
+    assert error.startswith("tokenmill: error: data/raw/d.jsonl")
+    run = server.flow_run(name)
+    assert run["state"]["type"] == "FAILED"
+    states = server.task_states(run)
+    assert {unit: state for unit, (state, _) in states.items()} == {
+        "count data/raw/a.jsonl": "Cached",
+        "count data/raw/c.jsonl": "Completed",
+        "count data/raw/d.jsonl": "Failed",
+    }
+    assert "data/raw/d.jsonl" in states["count data/raw/d.jsonl"][1]
+
+
+def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(project: Project, server: Server) -> None:
+    with building(project, server.environment) as process:
+        server.cancel(server.flow_run(f"build {project.root.name}"))
+        assert process.wait(timeout=60) == 143
+    assert "cancelled on Prefect's server" in said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+    assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CANCELLED"
+    assert project.outputs() == {}
+    for name in "cdefgh":
+        (project.root / f"data/raw/{name}.jsonl").unlink()
+    project.set(run__engine="inline")
+    project.build()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server, number: int, code: int) -> None:
+    with building(project, server.environment) as process:
+        process.send_signal(number)
+        assert process.wait(timeout=60) == code
+    words = said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in words
+    assert "Run `tokenmill build` to go on" in words
+    assert project.outputs() == {}
+    assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CRASHED"
