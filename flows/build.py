@@ -8,6 +8,7 @@ import httpx
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
@@ -19,7 +20,9 @@ from tokenmill import _core
 from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED, alone, start
 from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
+from tokenmill.errors import PassingError
 from tokenmill.layout import PARAMS_FILE
+from tokenmill.retries import DELAYS_S
 from tokenmill.units import n_workers, results
 
 T = TypeVar("T")
@@ -71,7 +74,15 @@ def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> lis
     Prefect's cache stays off: it does not notice files that are gone.
     """
 
-    @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
+    @task(
+        name=stage,
+        task_run_name=f"{stage} {{unit.name}}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=len(DELAYS_S),
+        retry_delay_seconds=list(DELAYS_S),
+        retry_condition_fn=may_pass,
+    )
     def one(unit: Unit) -> T:
         return do(unit)
 
@@ -84,6 +95,11 @@ def map_tasks(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> lis
         if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
             _core.interrupt(True)
     return results(stage, units, futures)
+
+
+def may_pass(_task: object, _run: object, state: State[Any]) -> bool:
+    """Whether a task that failed is to be tried again."""
+    return isinstance(state.result(raise_on_failure=False), PassingError)
 
 
 def _show(summaries: Sequence[StageSummary], root: Path) -> None:

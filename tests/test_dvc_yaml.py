@@ -20,6 +20,7 @@ HOW = {
         "leftovers",
         "links",
         "registry",
+        "retries",
         "signing",
         "threads",
         "units",

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 import tokenmill
 from tokenmill import _core
 from tokenmill.errors import ValidationError as DatasetError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.special_tokens import SpecialTokensInText
 
 MANIFEST_FILE = "manifest.json"
@@ -92,7 +92,7 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of a dataset. Raises ValidationError (of tokenmill.errors) when it is missing or malformed."""
     path = directory / MANIFEST_FILE
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate_json(read(path))
     except FileNotFoundError:
         raise DatasetError(f"{path}: missing. Run `tokenmill build` to make the dataset.") from None
     except ValidationError as error:

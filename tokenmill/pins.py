@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tokenmill.errors import VersionsError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.layout import LOCK_FILE
 from tokenmill.params import Tokenizer as Asked
 
@@ -36,7 +36,7 @@ def read_pin(root: Path) -> Pin | None:
     """The pin in tokenmill.lock; None when there is none. Raises VersionsError when the file is malformed."""
     path = root / LOCK_FILE
     try:
-        return _Lock.model_validate_json(path.read_bytes()).tokenizer
+        return _Lock.model_validate_json(read(path)).tokenizer
     except FileNotFoundError:
         return None
     except ValidationError as error:

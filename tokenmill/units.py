@@ -3,11 +3,13 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
 from tokenmill.cutting import Unit
 from tokenmill.errors import TokenmillError, UnitsError
+from tokenmill.retries import with_retries
 
 T = TypeVar("T")
 
@@ -17,7 +19,8 @@ _N_FAILED_SHOWN = 20
 class RunUnits(Protocol):
     """Does `do(unit)` for every unit; what comes back is in the order of `units`.
 
-    One that fails does not stop the others. Then its error is raised, or UnitsError with those of all that failed.
+    One that raises PassingError is tried again (see tokenmill.retries). One that fails does not stop the others. Then its
+    error is raised, or UnitsError with those of all that failed.
     """
 
     def __call__(self, stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]: ...
@@ -33,7 +36,7 @@ def run_in_threads(workers: int) -> RunUnits:
 
     def run(stage: str, do: Callable[[Unit], T], units: Sequence[Unit]) -> list[T]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
-            futures: list[Future[T]] = [pool.submit(do, unit) for unit in units]
+            futures: list[Future[T]] = [pool.submit(with_retries, partial(do, unit)) for unit in units]
             all_done = False
             try:
                 wait(futures)

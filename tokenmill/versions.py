@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
@@ -18,8 +19,9 @@ from typing import Any, Literal
 import psutil
 
 from tokenmill import leftovers
-from tokenmill.errors import VersionsError
-from tokenmill.files import write_atomic
+from tokenmill.dvc_files import make_strict
+from tokenmill.errors import VersionsError, room
+from tokenmill.files import naming, read, write_atomic
 from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
@@ -182,7 +184,7 @@ def _mend_rwlock(repo: Any) -> None:
     """
     path = Path(repo.tmp_dir) / "rwlock"
     try:
-        held = json.loads(path.read_bytes())
+        held = json.loads(read(path))
         holders = [*held.get("write", {}).values(), *(one for some in held.get("read", {}).values() for one in some)]
         written_s = path.stat().st_mtime
         reused = [one for one in holders if (started_s := _started_s(one["pid"])) and started_s > written_s]
@@ -248,21 +250,33 @@ def _save_dependencies(stage: Any) -> None:
 def repository(root: Path) -> Iterator[Any]:
     """DVC's repository at `root`; its errors as VersionsError with the innermost reason."""
     quiet_environment()
+    import diskcache  # type: ignore[import-untyped]
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
 
+    make_strict()
     logging.getLogger("dvc").setLevel(logging.CRITICAL)  # its progress bars and hints to type dvc commands
     logging.getLogger("dvc_data").setLevel(logging.CRITICAL)
     logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
     try:
         _keep_site_cache_private(root)
-        with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
+        with (
+            naming(root / ".dvc"),
+            chdir(root),
+            Repo(str(root)) as repo,
+        ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
+    except (sqlite3.Error, diskcache.Timeout) as error:
+        folder = root / _SITE_CACHE
+        raise VersionsError(
+            f"DVC: its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}. See whether the "
+            "disk is full or failing, and build again; the folder is a cache, and may be deleted."
+        ) from error
 
 
 def _keep_site_cache_private(root: Path) -> None:
