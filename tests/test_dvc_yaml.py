@@ -15,6 +15,7 @@ HOW = {
     f"tokenmill/{name}.py"
     for name in (
         "console",
+        "dvc_files",
         "errors",
         "git",
         "leftovers",

@@ -133,11 +133,11 @@ def order_problem(calls: Sequence[Call], root: str) -> str | None:
     written: set[str] = set()  # files with bytes, and folders with names, that are not flushed
     for kind, *paths in calls:
         path = paths[-1].removeprefix(root)
+        if kind == "fsync":
+            written.discard(path or "/")
         if not path.startswith(_PUBLISHED) or path.endswith((".gitignore", ".tmp")):  # which DVC writes
             continue
-        if kind == "fsync":
-            written.discard(path)
-        elif kind == "write":
+        if kind == "write":
             written.add(path)
         if kind == "rename":
             source = paths[0].removeprefix(root)
