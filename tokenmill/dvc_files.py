@@ -13,6 +13,7 @@ def make_strict() -> None:
     for what is opened for reading and is no file; and diskcache.Timeout when its databases cannot be written to, which it
     would otherwise try for ever, whatever the reason."""
     import diskcache  # type: ignore[import-untyped]
+    from dvc.progress import Tqdm
     from dvc_objects.fs import local
 
     def opened(path: str, mode: str = "r", encoding: str | None = None) -> object:
@@ -20,5 +21,6 @@ def make_strict() -> None:
 
     local.os = SimpleNamespace(**{**vars(os), "walk": partial(os.walk, onerror=raise_it)})  # type: ignore[assignment, attr-defined]
     local.open = opened  # type: ignore[attr-defined]
+    Tqdm.postfix = {}  # it is asked for when Ctrl-C comes while a bar is being made
     transact = diskcache.Cache._transact
     diskcache.Cache._transact = lambda cache, retry=False, filename=None: transact(cache, False, filename)
