@@ -259,7 +259,8 @@ def repository(root: Path) -> Iterator[Any]:
     logging.getLogger("dvc_data").setLevel(logging.CRITICAL)
     logging.getLogger("dvc_objects").setLevel(logging.CRITICAL)
     try:
-        _keep_site_cache_private(root)
+        with naming(root / ".dvc"):
+            _keep_site_cache_private(root)
         with (
             naming(root / ".dvc"),
             chdir(root),
