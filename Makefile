@@ -13,8 +13,8 @@ demo: setup ## sample input, then the whole build
 test: setup ## every test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-faults: setup ## kill builds at 1,000 random moments and at every system call that writes (an hour)
-	@$(BIN)/python -m tests.faults --kills 1000
+test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
+	@$(BIN)/python -m tests.faults $(MODES)
 
 lint: setup ## format and lint of Python and Rust, types, and the core's own tests
 	$(BIN)/ruff format --check .

@@ -18,10 +18,12 @@ from tokenmill import _core
 from tokenmill.build import Build, alone, start
 from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
+from tokenmill.errors import PassingError
 from tokenmill.flows import server
 from tokenmill.flows.recipe import run_stages
 from tokenmill.flows.watch import watched
 from tokenmill.layout import PARAMS_FILE
+from tokenmill.retries import DELAYS_S
 from tokenmill.units import Done, F, n_workers, results
 
 _CACHED_SHOWN_MAX = 100  # a task run costs some 4 ms
@@ -88,7 +90,15 @@ def map_tasks(
     Prefect's cache stays off: it does not notice files that are gone.
     """
 
-    @task(name=stage, task_run_name=f"{stage} {{unit.name}}", cache_policy=NO_CACHE, persist_result=False)
+    @task(
+        name=stage,
+        task_run_name=f"{stage} {{unit.name}}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=len(DELAYS_S),
+        retry_delay_seconds=list(DELAYS_S),
+        retry_condition_fn=may_pass,
+    )
     def one(unit: Unit) -> State[Done[F]]:
         start_s = time.monotonic()
         done = do(unit)
@@ -114,6 +124,11 @@ def map_tasks(
         if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
             _core.interrupt(True)
     return results(stage, units, futures)
+
+
+def may_pass(_task: object, _run: object, state: State[Any]) -> bool:
+    """Whether a task that failed is to be tried again."""
+    return isinstance(state.result(raise_on_failure=False), PassingError)
 
 
 def _show(summaries: Sequence[StageSummary], root: Path) -> None:

@@ -1,12 +1,14 @@
 """What a stage makes counts only for parameters and shards that stayed as they were, and that DVC sees change."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import Project
 from tokenmill.build import Build, start
 from tokenmill.console import StageSummary
+from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.units import run_in_threads
 
@@ -89,3 +91,16 @@ def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> Non
     assert done.returncode == 2
     assert "no Prefect server answers at http://127.0.0.1:9/api" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_unit_whose_input_changed_while_it_was_read_is_not_kept(project: Project) -> None:
+    build = build_of(project)
+    units = build.workshop.corpus(build.params.source).units
+
+    def do(unit: Unit, _folder: Path) -> int:
+        project.write("a.jsonl", ["other"])
+        return 0
+
+    with pytest.raises(CorpusError, match=r"a\.jsonl: changed while it was read"):
+        build.workshop.finish("count", do, units[:1], {units[0].name: "ab" * 32}, int)
+    assert build.workshop.store.find("ab" * 32, int) is None

@@ -15,12 +15,14 @@ HOW = {
     f"tokenmill/{name}.py"
     for name in (
         "console",
+        "dvc_files",
         "errors",
         "git",
         "leftovers",
         "links",
         "registry",
         "remotes",
+        "retries",
         "signing",
         "threads",
         "units",

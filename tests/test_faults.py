@@ -1,4 +1,4 @@
-"""Builds that are killed go on from where they were (tests/faults.py does more of the same: `make test-faults`)."""
+"""Builds under faults of the machine, a few of each kind (`make test-faults` tries all)."""
 
 import subprocess
 import sys
@@ -6,10 +6,12 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.faults import shim
 
 
 @pytest.mark.slow
-def test_killed_builds_end_with_the_bytes_of_undisturbed_ones() -> None:
-    command = [sys.executable, "-m", "tests.faults", "--kills", "12", "--calls", "13"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False)
+@pytest.mark.skipif(shim.missing() is not None, reason=shim.missing() or "")
+def test_builds_under_faults_end_with_the_right_bytes_or_a_clear_error() -> None:
+    command = [sys.executable, "-m", "tests.faults", "--short"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -65,3 +65,11 @@ def test_leftovers_of_ended_processes_go_and_those_of_live_ones_stay(tmp_path: P
 
 def started(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+
+
+def test_an_error_of_writing_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as raised, write_atomic(tmp_path / "a") as path:
+        path.symlink_to("/dev/full")
+        path.write_bytes(b"x" * 100_000)
+    assert raised.value.filename == str(tmp_path / "a")
+    assert not list(tmp_path.iterdir())

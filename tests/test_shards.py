@@ -110,3 +110,21 @@ def test_a_name_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     touch(tmp_path / "sub", "é 東.txt")
     assert names(tmp_path, "sub/*") == ["sub/é 東.txt"]
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_not_an_empty_one(tmp_path: Path) -> None:
+    touch(tmp_path, "data/a.txt", "data/secret/b.txt")
+    (tmp_path / "data/secret").chmod(0)
+    user = os.geteuid()
+    if user == 0:  # root may list all
+        os.seteuid(65534)
+    try:
+        assert "cannot be listed: Permission denied" in error_of(tmp_path, "data/**/*")
+    finally:
+        os.seteuid(user)
+        (tmp_path / "data/secret").chmod(0o700)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    assert "a.txt: is no file but a FIFO" in error_of(tmp_path, "*")

@@ -24,6 +24,8 @@ from tokenmill.workshop import Workshop
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
+_N_CHANGED_SHOWN = 5
+
 STAGES = ("count", "train-vocab", "encode", "validate")
 
 
@@ -73,6 +75,7 @@ class Build:
         """Sees to it that a stage's outputs are those of its inputs; what comes back is what was done, if anything."""
         if name not in self.stages:
             return []
+        self._inputs  # noqa: B018 — as they are when the first stage begins
         if under_dvc():
             return [self._at_rest(name, run)]
         with versions.opened(self.root, name) as stage:
@@ -87,31 +90,31 @@ class Build:
         return [summary]
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
-        """Runs a stage; what it made counts only when the parameters and shards are the same before and after."""
-        before = self._inputs(name)
+        """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
+        self._check_inputs(name)
         summary = _measured(run, self)
-        if self._inputs(name) != before:
-            raise CorpusError(
-                f"stage {name}: files that source.glob matches changed while it ran; nothing was recorded. Run `tokenmill build` "
-                "again when the inputs are at rest."
-            )
+        self._check_inputs(name)
         return summary
 
-    def _inputs(self, name: str) -> list[tuple[str, int, int, int]]:
-        """The shards that the stage reads, with size, time and inode. Raises ParamsError when params.yaml is not what it was
-        when the build began."""
+    def _check_inputs(self, name: str) -> None:
+        """Raises ParamsError or CorpusError when params.yaml or the shards are not what they were when the build began."""
         how = {"run"}
         if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
             raise ParamsError(
                 f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
                 "build` again."
             )
-        shards = find_shards(self.root, self.params.source.glob)
-        return [
-            (shard.name, found.st_size, found.st_mtime_ns, found.st_ino)
-            for shard in shards
-            if (found := shard.path.stat())
-        ]
+        now = _inputs(self.root, self.params)
+        if now != self._inputs:
+            changed = sorted({shard for shard, *_ in set(self._inputs) ^ set(now)})
+            raise CorpusError(
+                f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage {name}. Run "
+                "`tokenmill build` again when the inputs are at rest."
+            )
+
+    @cached_property
+    def _inputs(self) -> list[tuple[str, int, int, int]]:
+        return _inputs(self.root, self.params)
 
 
 def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_units: RunUnits) -> Build:
@@ -172,6 +175,14 @@ def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
             return StageSummary(name, "frozen")
         case "stale":
             return StageSummary(name, "restored") if stage.restore() else None
+
+
+def _inputs(root: Path, params: Params) -> list[tuple[str, int, int, int]]:
+    """The shards, each with size, time and inode."""
+    shards = find_shards(root, params.source.glob)
+    return [
+        (shard.name, found.st_size, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
+    ]
 
 
 def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummary:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import tokenmill
 from tokenmill.errors import TokenizerError
-from tokenmill.files import sha256_file, write_atomic
+from tokenmill.files import read, sha256_file, write_atomic
 from tokenmill.golden import Golden
 from tokenmill.params import TrainVocab
 from tokenmill.scripts import characters_by_script
@@ -132,7 +132,7 @@ def read_card(directory: Path) -> Card:
     """The card of a published tokenizer. Raises TokenizerError when it is missing or malformed."""
     path = directory / CARD_FILE
     try:
-        return Card.model_validate_json(path.read_bytes())
+        return Card.model_validate_json(read(path))
     except FileNotFoundError:
         raise TokenizerError(f"{path}: missing; the tokenizer was not made or taken by `tokenmill build`.") from None
     except ValidationError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.files import remove_tree, write_atomic, write_directory
+from tokenmill.files import naming, read, remove_tree, write_atomic, write_directory
 
 _KEY = "key"
 
@@ -31,9 +31,12 @@ class Checkpoint:
     def load(self, key: str) -> tuple[pa.Table, pa.Table] | None:
         """What `save` kept under this key; None when there is nothing, or something of another training."""
         path = self.directory / _KEY
-        if not path.is_file() or path.read_text(encoding="ascii") != key:
+        if not path.is_file() or read(path).decode("ascii") != key:
             return None
-        words, merges = (pa.ipc.open_file(self.directory / f"{name}.arrow").read_all() for name in ("words", "merges"))
+        with naming(self.directory):
+            words, merges = (
+                pa.ipc.open_file(self.directory / f"{name}.arrow").read_all() for name in ("words", "merges")
+            )
         return words, merges
 
     def remove(self) -> None:

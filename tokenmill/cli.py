@@ -15,7 +15,7 @@ import tokenmill
 from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
-from tokenmill.errors import Terminated, TokenmillError
+from tokenmill.errors import Terminated, TokenmillError, of_the_machine
 from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE
 from tokenmill.versions import quiet_environment
@@ -43,10 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tokenmill: error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
     except OSError as error:
-        print(
-            f"tokenmill: error: {error.filename or 'a file'}: {error.strerror or error}. Mend that, and run it again.",
-            file=sys.stderr,
-        )
+        print(f"tokenmill: error: {of_the_machine(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
         print("tokenmill: interrupted. Run `tokenmill build` to go on.", file=sys.stderr)

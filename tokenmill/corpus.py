@@ -1,15 +1,16 @@
 """Documents out of shards, in batches of bounded memory."""
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus_formats import Columns, read_columns
-from tokenmill.errors import CorpusError, DamagedError
+from tokenmill.errors import CorpusError, DamagedError, unreadable
+from tokenmill.files import open_regular
 from tokenmill.jsonl import OnBadLine
 from tokenmill.shards import SUFFIXES, Part, Shard, find_shards
 
@@ -98,19 +99,18 @@ def read_batches(
             "or to the column that holds the ids."
         )
     try:
-        with shard.path.open("rb"):  # says why a file cannot be opened in the words of the system; Arrow has its own
-            pass
-        first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
-        columns = read_columns(shard, text_column, id_column, separator, part, _on_bad_line(on_bad))
-        if on_bad and not shard.name.endswith(LINES):
-            columns = _sifted(shard, text_column, id_column, columns, first_row, on_bad)
-        strings = _as_strings(shard, text_column, id_column, columns, first_row, has_nulls=on_bad is not None)
-        yield from _in_batches(strings, batch_bytes, first_row, n_bytes)
+        # Opened here: errors are then in the words of the system, and what takes the file's place meanwhile is not read.
+        with open(shard.path, "rb", opener=open_regular) as file:
+            held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
+            first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
+            columns = read_columns(held, text_column, id_column, separator, part, _on_bad_line(on_bad))
+            if on_bad and not shard.name.endswith(LINES):
+                columns = _sifted(shard, text_column, id_column, columns, first_row, on_bad)
+            strings = _as_strings(shard, text_column, id_column, columns, first_row, has_nulls=on_bad is not None)
+            yield from _in_batches(strings, batch_bytes, first_row, n_bytes)
     except OSError as error:
         if error.errno is not None:
-            raise CorpusError(
-                f"{shard.name}: {shard.path} cannot be read: {os.strerror(error.errno)}. Check the path and its permissions."
-            ) from None
+            raise unreadable(f"{shard.name}: {shard.path}", error) from None
         reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
         raise DamagedError(f"{shard.name}: {reason}") from None
     except (pa.ArrowException, NotImplementedError) as error:

@@ -18,7 +18,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from tokenmill.digests import Digests
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, unreadable
+from tokenmill.files import open_regular
+from tokenmill.retries import with_retries
 from tokenmill.shards import Part, Shard
 
 _RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
@@ -84,7 +86,7 @@ def cut(shards: Sequence[Shard], digests: Digests, unit_bytes_min: int, unit_byt
 
     def look(shard: Shard) -> _Cut:
         word = f"cut {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
-        return digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stop))
+        return with_retries(lambda: digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stop)))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
         try:
@@ -115,7 +117,7 @@ def _look(shard: Shard, unit_bytes_max: int, stop: threading.Event) -> _Cut:
     try:
         parts: list[tuple[Part, str]] = []
         digest = hashlib.sha256()
-        with shard.path.open("rb") as file:
+        with open(shard.path, "rb", opener=open_regular) as file:
             if _may_be_cut(shard, unit_bytes_max) and shard.name.endswith(".jsonl"):
                 parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, stop))
                 file.seek(0)
@@ -125,9 +127,7 @@ def _look(shard: Shard, unit_bytes_max: int, stop: threading.Event) -> _Cut:
         if _may_be_cut(shard, unit_bytes_max) and shard.name.endswith(".parquet"):
             parts = [(part, digest.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
     except OSError as error:
-        raise CorpusError(
-            f"{shard.path} cannot be read: {error.strerror}. Check the path and its permissions."
-        ) from None
+        raise unreadable(str(shard.path), error) from None
     return _Cut(digest.hexdigest(), parts if len(parts) > 1 else [])
 
 

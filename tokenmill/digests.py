@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from tokenmill.errors import CorpusError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class Digests:
         self._path = root / SCRATCH_DIRECTORY / "digests.json"
         self._known = _load(self._path) if trust else {}
         self._used: set[str] = set()
+        self._seen: dict[Path, _Signature] = {}
         self._changed = False
         self._lock = threading.Lock()
 
@@ -57,14 +58,23 @@ class Digests:
         known = self._known.get(name)
         with self._lock:
             self._used.add(name)
+            self._seen[path] = before
         if known is not None and known.signature in (before, _without_ctime(before)):
             return msgspec.json.decode(known.fact, type=kind)
         found = find()
-        if _signature(path) != before:
-            raise CorpusError(f"{path}: changed while it was read. Run `tokenmill build` again when it is at rest.")
+        self.check_unchanged(path)
         if time.time_ns() - max(before.mtime_ns, before.ctime_ns) > _RACY_NS:
             self._remember(name, before, found)
         return found
+
+    def check_unchanged(self, path: Path) -> None:
+        """Raises CorpusError when the file is not as it was when a fact of it was last asked for."""
+        try:
+            unchanged = _signature(path) == self._seen[path]
+        except FileNotFoundError:
+            unchanged = False
+        if not unchanged:
+            raise CorpusError(f"{path}: changed while it was read. Run `tokenmill build` again when it is at rest.")
 
     def remember(self, path: Path, word: str, fact: object) -> None:
         """Takes in a fact of a read-only file that this process has made, from which nobody else has written to it."""
@@ -101,6 +111,6 @@ def _without_ctime(signature: _Signature) -> _Signature:
 
 def _load(path: Path) -> dict[str, _Known]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, _Known])
+        return msgspec.json.decode(read(path), type=dict[str, _Known])
     except (FileNotFoundError, msgspec.DecodeError):
         return {}

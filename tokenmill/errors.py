@@ -1,9 +1,10 @@
-"""The errors tokenmill raises on purpose.
+"""The errors tokenmill raises on purpose, and the words for those of the machine.
 
     TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
     │   ├── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
+    │   ├── PassingError         a file that could not be read this time, as a disk or a network failed: it is tried again
     │   └── SpecialTokenError    a special token's text inside a document, where that is to be refused
     ├── PatternError             a split pattern that does not compile, or gives up on a text
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
@@ -18,6 +19,13 @@
 
 A message says what, where (file, row), what was expected, what was found, and what to do.
 """
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+_PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class TokenmillError(Exception):
@@ -34,6 +42,10 @@ class CorpusError(TokenmillError):
 
 class DamagedError(CorpusError):
     """An input file is not whole."""
+
+
+class PassingError(CorpusError):
+    """An input file could not be read for a reason that may pass."""
 
 
 class SpecialTokenError(CorpusError):
@@ -91,3 +103,29 @@ class Terminated(BaseException):
 
 class InternalError(Exception):
     """The core panicked: a defect of tokenmill, not of its input."""
+
+
+def unreadable(place: str, error: OSError) -> CorpusError:
+    """The error for an input file that the system did not let be read; `error.errno` is set."""
+    kind = PassingError if error.errno in _PASSING else CorpusError
+    why = error.strerror if error.errno == errno.EINVAL else os.strerror(error.errno or 0)
+    return kind(f"{place} cannot be read: {why}. Check the path, its permissions and its disk.")
+
+
+def of_the_machine(error: OSError) -> str:
+    """What to say of a call of the system that failed: which file, why, and what to do."""
+    place = error.filename or "a file"
+    why = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return f"{place}: {why}. Mend that and build again."
+    return (
+        f"{place}: {why}: {room(place)}. Make room and build again: what is finished is kept, and the last recorded version "
+        "stays in DVC's cache."
+    )
+
+
+def room(place: str) -> str:
+    """How much is free on the disk that a path is on, whether or not it is there."""
+    path = Path(os.path.abspath(place))  # noqa: PTH100 — links are not followed
+    folder = next(one for one in (path, *path.parents) if one.is_dir())
+    return f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there"

@@ -1,8 +1,10 @@
 """Files and directories that appear whole or not at all."""
 
+import errno
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +17,15 @@ def write_atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; when the block ends well, its file becomes `path` in one step.
 
     The order is: flush the file to disk, rename, flush the directory; a failure of any of them is an OSError and
-    leaves no temporary file. An existing `path` is replaced, never written into: it may be a hard link into DVC's cache.
+    leaves no temporary file. A file that could not be flushed is never flushed again: the system may have dropped what it
+    held of it and say that all is well. An existing `path` is replaced, never written into: it may be a hard link into
+    DVC's cache.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = partial_path(path)
     try:
-        yield partial
+        with naming(path):
+            yield partial
         flush(partial)
         partial.replace(path)
         flush(path.parent)
@@ -34,15 +39,16 @@ def write_directory(path: Path) -> Iterator[Path]:
 
     Files inside are to be written with `write_atomic`. Leftovers of earlier, ended processes are removed first.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     for left in path.parent.glob(f"{path.name}.*{_SUFFIX}"):
         if is_left_over(left):
             remove_tree(left)
     partial = partial_path(path)
     partial.mkdir()
     try:
-        yield partial
-        for folder, _folders, _files in os.walk(partial):
+        with naming(path):
+            yield partial
+        for folder, _folders, _files in os.walk(partial, onerror=raise_it):
             flush(Path(folder))
         if path.exists():
             remove_tree(path)
@@ -51,6 +57,25 @@ def write_directory(path: Path) -> Iterator[Path]:
     finally:
         if partial.exists():
             shutil.rmtree(partial)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those above it, to last; one that is there is fine."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        flush(folder.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Gives an OSError of the block that names no file, as those of reading and writing do, the name of this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def partial_path(path: Path) -> Path:
@@ -72,15 +97,38 @@ def remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def read(path: Path) -> bytes:
+    """A file's bytes; an error of reading names it."""
+    with naming(path):
+        return path.read_bytes()
+
+
+def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a file, for `open(..., opener=)`. Raises OSError for what is none: reading a FIFO would never end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "it is a FIFO, a socket or a device", str(path))
+
+
+def raise_it(error: OSError) -> None:
+    """For `os.walk(..., onerror=)`, which passes over folders that it cannot list without it."""
+    raise error
+
+
 def sha256_file(path: Path) -> str:
     """The sha256 of a file's bytes, in hex."""
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def md5_file(path: Path) -> str:
     """The md5 of a file's bytes, in hex: DVC's name for it."""
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
@@ -95,7 +143,8 @@ def flush(path: Path) -> None:
     """Returns when the file or directory is on disk, as far as the system can tell."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import tokenmill
 from tokenmill.errors import TokenizerError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.tokenizer import Tokenizer
 
 GOLDEN_FILE = "golden.json"
@@ -118,7 +118,7 @@ def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Engine | str:
     from tokenmill.tiktoken_file import read_ranks
 
     file = directory / "vocab.tiktoken"
-    ranks = read_ranks(file.read_bytes(), str(file))
+    ranks = read_ranks(read(file), str(file))
     if len({token for token in ranks if len(token) == 1}) < 256:
         return "the vocabulary has no token for some bytes"
     encoding = tiktoken.Encoding(
@@ -129,7 +129,7 @@ def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Engine | str:
 
 def _read(path: Path) -> Golden:
     try:
-        return Golden.model_validate_json(path.read_bytes())
+        return Golden.model_validate_json(read(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tokenmill.files import flush
+from tokenmill.files import flush, naming
 
 _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until one of the two is written to
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
@@ -27,7 +27,8 @@ def link(file: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINK:
             raise
-        shutil.copyfile(file, target)
+        with naming(target):
+            shutil.copyfile(file, target)
         target.chmod(0o444)
         flush(target)
 
@@ -35,14 +36,14 @@ def link(file: Path, target: Path) -> None:
 def has_clones(folder: Path) -> bool:
     """Whether files in `folder`, or in the nearest folder above it that exists, can be cloned."""
     there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
-    with tempfile.TemporaryFile(dir=there) as one, tempfile.TemporaryFile(dir=there) as other:
+    with naming(there), tempfile.TemporaryFile(dir=there) as one, tempfile.TemporaryFile(dir=there) as other:
         one.write(b"x")
         one.flush()
         return _clone_open(one.fileno(), other.fileno())
 
 
 def _clone(file: Path, target: Path) -> bool:
-    with file.open("rb") as source, target.open("xb") as copy:
+    with naming(target), file.open("rb") as source, target.open("xb") as copy:
         if not _clone_open(source.fileno(), copy.fileno()):
             target.unlink()
             return False

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tokenmill.console import say
 from tokenmill.errors import BusyError
+from tokenmill.files import naming
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 _held: set[Path] = set()  # a build inside a build, as the flow's inside the command's, goes through
@@ -22,8 +23,8 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
     """No other process builds the project at `root` while the block runs.
 
     `wait`: until that is so; otherwise raises BusyError that says who builds it. `clean` is called first when the holder
-    before was killed. The lock is flock(2) on .tokenmill/lock; the file stays and says who holds it: process, machine and
-    since when. Who ends in an orderly way empties it.
+    before was killed or failed. The lock is flock(2) on .tokenmill/lock; the file stays and says who holds it: process,
+    machine and since when. Whose block ends well empties it.
     """
     path = (root / SCRATCH_DIRECTORY / "lock").absolute()
     if path in _held:
@@ -33,17 +34,17 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
     # Not inherited by children: Prefect's server outlives a killed build and would hold the lock for it.
     with FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+") as file:
         _take(file, root, wait)
-        was_killed = bool(file.read())
+        may_have_left = bool(file.read())
         since = datetime.now().astimezone().isoformat(" ", "seconds")
-        _write(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
-        if was_killed:
+        _write(path, file, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
+        if may_have_left:
             clean()  # should it fail, the file still tells the next
         _held.add(path)
         try:
             yield
         finally:
             _held.discard(path)
-            _write(file, "")
+        _write(path, file, "")
 
 
 def _take(file: FileIO, root: Path, wait: bool) -> None:
@@ -61,11 +62,12 @@ def _take(file: FileIO, root: Path, wait: bool) -> None:
     file.seek(0)
 
 
-def _write(file: FileIO, text: str) -> None:
-    file.seek(0)
-    file.write(text.encode())
-    file.truncate()
-    os.fsync(file.fileno())
+def _write(path: Path, file: FileIO, text: str) -> None:
+    with naming(path):
+        file.seek(0)
+        file.write(text.encode())
+        file.truncate()
+        os.fsync(file.fileno())
 
 
 def _holder(file: FileIO) -> str:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 import tokenmill
 from tokenmill import _core
 from tokenmill.errors import ValidationError as DatasetError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.special_tokens import SpecialTokensInText
 
 MANIFEST_FILE = "manifest.json"
@@ -107,7 +107,7 @@ def read_manifest(directory: Path) -> Manifest:
 def read_manifest_file(path: Path) -> Manifest:
     """The same of a manifest under another name, as DVC's cache has it."""
     try:
-        content = path.read_bytes()
+        content = read(path)
     except FileNotFoundError:
         raise DatasetError(f"{path}: missing. Run `tokenmill build` to make the dataset.") from None
     return parse_manifest(content, str(path))

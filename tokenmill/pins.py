@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tokenmill.errors import VersionsError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.layout import LOCK_FILE
 from tokenmill.params import Tokenizer as Asked
 
@@ -42,7 +42,7 @@ def read_lock(root: Path) -> Lock:
     """What tokenmill.lock holds; nothing when it is not there. Raises VersionsError when the file is malformed."""
     path = root / LOCK_FILE
     try:
-        return Lock.model_validate_json(path.read_bytes())
+        return Lock.model_validate_json(read(path))
     except FileNotFoundError:
         return Lock()
     except ValidationError as error:

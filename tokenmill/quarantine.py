@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tokenmill.corpus import BadDocument, Batch, read_batches
 from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, DamagedError
-from tokenmill.files import write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.params import Source
 from tokenmill.shards import Shard
 
@@ -176,7 +176,7 @@ def write_quarantine(path: Path, units: Iterable[tuple[Unit, Path]]) -> None:
     ):
         for unit, folder in units:
             if (folder / _LEFT_FILE).exists():
-                left = msgspec.msgpack.decode((folder / _LEFT_FILE).read_bytes(), type=list[Left])
+                left = msgspec.msgpack.decode(read(folder / _LEFT_FILE), type=list[Left])
                 writer.write_table(pa.Table.from_pylist([_row(unit, one) for one in left], SCHEMA))
 
 

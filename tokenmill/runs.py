@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tokenmill import _core
 from tokenmill.errors import CountsError
+from tokenmill.files import naming
 from tokenmill.weights import over_one_denominator
 
 SCHEMA = pa.schema([pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
@@ -47,7 +48,7 @@ class Run:
                 for i in range(file.num_row_groups):
                     yield from _read_group(file, i, self.path).to_batches()
         else:
-            with pa.OSFile(str(self.path), "rb") as source, pa.ipc.open_stream(source) as reader:
+            with naming(self.path), pa.OSFile(str(self.path), "rb") as source, pa.ipc.open_stream(source) as reader:
                 yield from reader
 
 
@@ -135,11 +136,13 @@ class _RunWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._batch_bytes = max(self._batch_bytes, batch.nbytes)
-        self._stream.write_batch(batch)
+        with naming(self._path):
+            self._stream.write_batch(batch)
 
     def close(self) -> Run:
-        self._stream.close()
-        self._sink.close()
+        with naming(self._path):
+            self._stream.close()
+            self._sink.close()
         return Run(self._path, self._batch_bytes)
 
 

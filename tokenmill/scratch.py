@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tokenmill.files import naming
+
 
 @contextmanager
 def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
@@ -39,7 +41,8 @@ def _lock(directory: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with naming(directory):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if directory.exists():
             return descriptor
     except BlockingIOError:

@@ -1,10 +1,12 @@
 """Which files are the corpus."""
 
+import fnmatch
 import glob as globbing
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tokenmill.errors import CorpusError
 
@@ -39,7 +41,8 @@ def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
     """The files that the globs match, each once, sorted by name.
 
     `**` stands for any depth of folders. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
-    CorpusError for a glob that matches no file, a file of unknown kind, and a link that leads nowhere.
+    CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a link that
+    leads nowhere.
     """
     globs = [glob] if isinstance(glob, str) else glob
     names = sorted({name for one in globs for name in _matches(root, one)})
@@ -47,18 +50,52 @@ def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
 
 
 def _matches(root: Path, glob: str) -> set[str]:
-    found = globbing.glob(glob, root_dir=root, recursive=True)  # noqa: PTH207 — Path.glob refuses absolute ones
-    names = {name for name in (_name(root, path) for path in found) if _is_shard(Path(os.path.normpath(root / name)))}
+    try:
+        found = _paths(root, PurePath(glob).parts)
+        paths = found if PurePath(glob).is_absolute() else (path.relative_to(root) for path in found)
+        names = {_name(root, str(path)) for path in paths}
+        names = {name for name in names if _is_shard(Path(os.path.normpath(root / name)))}
+    except OSError as error:
+        raise CorpusError(
+            f"{error.filename}: cannot be listed: {error.strerror}. Check the folder and its permissions."
+        ) from None
     if not names:
         folder = next((path for path in sorted(found) if "**" not in glob and (root / path).is_dir()), None)
         raise CorpusError(_nothing_matches(root, glob, folder))
     return names
 
 
+def _paths(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What the parts of a glob match below a folder. Raises OSError: the glob module passes over what cannot be listed."""
+    part, rest = parts[0], parts[1:]
+    if not globbing.has_magic(part):
+        path = folder / part
+        if rest and path.is_dir():
+            yield from _paths(path, rest)
+        elif not rest and os.path.lexists(path):
+            yield path
+        return
+    if part == "**" and rest:
+        yield from _paths(folder, rest)
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if part.startswith(".") or not entry.name.startswith(".")]
+    for entry in found:
+        if part == "**":
+            if not rest:
+                yield folder / entry.name
+            if entry.is_dir() and not (entry.is_symlink() and _is_in_loop(folder / entry.name / "*")):
+                yield from _paths(folder / entry.name, parts)
+        elif fnmatch.fnmatchcase(entry.name, part):
+            if not rest:
+                yield folder / entry.name
+            elif entry.is_dir():
+                yield from _paths(folder / entry.name, rest)
+
+
 def _is_shard(path: Path) -> bool:
     if path.name.startswith(".") or path.name.endswith(_LEFT_OUT) or _is_in_loop(path):
         return False
-    return path.is_file() or (path.is_symlink() and not path.exists())
+    return not path.is_dir()
 
 
 def _is_in_loop(path: Path) -> bool:
@@ -85,7 +122,10 @@ def _shard(root: Path, name: str) -> Shard:
             "Convert it, move it elsewhere, or make source.glob in params.yaml narrower."
         )
     try:
-        return Shard(path, name, path.stat().st_size)
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise CorpusError(f"{name}: is no file but a FIFO, a socket or a device. Remove it.")
+        return Shard(path, name, found.st_size)
     except OSError as error:
         target = f" (a link to {path.readlink()})" if path.is_symlink() else ""
         raise CorpusError(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tokenmill.files import flush, partial_path, sha256_file
+from tokenmill.files import flush, make_folder, naming, partial_path, read, sha256_file
 from tokenmill.layout import SCRATCH_DIRECTORY
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class UnitStore:
         """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
         folder = self._folder(key)
         try:
-            kept = msgspec.json.decode((folder / _FACTS_FILE).read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(read(folder / _FACTS_FILE), type=_Kept)
             facts = msgspec.json.decode(kept.facts, type=kind)
             found = {name: self._look(folder / name, file) for name, file in kept.files.items()}
         except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
@@ -66,7 +66,8 @@ class UnitStore:
             return None
         if found != kept.files:  # the store was copied from elsewhere
             partial = partial_path(self._root / key)  # not in the unit's folder: a killed build's would stay there
-            partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
+            with naming(partial):
+                partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
             flush(partial)
             partial.replace(folder / _FACTS_FILE)
         os.utime(folder)  # when it was last used
@@ -95,10 +96,11 @@ class UnitStore:
             flush(path)
             files[path.name] = _file(path, sha256_file(path))
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
-        (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
+        with naming(partial / _FACTS_FILE):
+            (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)
         flush(partial)
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         if folder.exists():  # one that is damaged, or that a forced build makes anew
             shutil.rmtree(folder)
         partial.rename(folder)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tokenmill import _core
 from tokenmill.cutting import Unit
 from tokenmill.errors import TokenmillError, UnitsError
+from tokenmill.retries import with_retries
 
 _N_FAILED_SHOWN = 20
 
@@ -35,7 +37,8 @@ class Done(NamedTuple, Generic[F]):
 class RunUnits(Protocol):
     """Does `do(unit)` for every unit; what comes back is in the order of `units`. `finished`: units that need no doing.
 
-    One that fails does not stop the others. Then its error is raised, or UnitsError with those of all that failed.
+    One that raises PassingError is tried again (see tokenmill.retries). One that fails does not stop the others. Then its
+    error is raised, or UnitsError with those of all that failed.
     """
 
     def __call__(
@@ -55,7 +58,7 @@ def run_in_threads(workers: int) -> RunUnits:
         stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
     ) -> list[Done[F]]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
-            futures: list[Future[Done[F]]] = [pool.submit(do, unit) for unit in units]
+            futures: list[Future[Done[F]]] = [pool.submit(with_retries, partial(do, unit)) for unit in units]
             all_done = False
             try:
                 wait(futures)

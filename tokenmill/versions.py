@@ -20,8 +20,9 @@ from typing import Any, Literal
 import psutil
 
 from tokenmill import leftovers
-from tokenmill.errors import VersionsError
-from tokenmill.files import write_atomic
+from tokenmill.dvc_files import make_strict
+from tokenmill.errors import VersionsError, room
+from tokenmill.files import naming, read, write_atomic
 from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
@@ -237,7 +238,7 @@ def _mend_rwlock(repo: Any) -> None:
     """
     path = Path(repo.tmp_dir) / "rwlock"
     try:
-        held = json.loads(path.read_bytes())
+        held = json.loads(read(path))
         holders = [*held.get("write", {}).values(), *(one for some in held.get("read", {}).values() for one in some)]
         written_s = path.stat().st_mtime
         reused = [one for one in holders if (started_s := _started_s(one["pid"])) and started_s > written_s]
@@ -303,22 +304,31 @@ def _save_dependencies(stage: Any) -> None:
 def repository(root: Path) -> Iterator[Any]:
     """DVC's repository at `root`; its errors as VersionsError with the innermost reason."""
     quiet_environment()
+    import diskcache  # type: ignore[import-untyped]
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
 
+    make_strict()
     _quiet_logs()
     try:
-        keep_site_cache_private(root)
-        with chdir(root), Repo(str(root)) as repo:  # DVC looks for dvc.yaml in the folder in which the process runs
+        with naming(root / ".dvc"):
+            keep_site_cache_private(root)
+        with (
+            naming(root / ".dvc"),
+            chdir(root),
+            Repo(str(root)) as repo,
+        ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
-    except sqlite3.Error as error:
+    except (sqlite3.Error, diskcache.Timeout) as error:
+        folder = root / _SITE_CACHE
         raise VersionsError(
-            f"DVC: its database in {root / _SITE_CACHE}: {error}. Make room on the disk; if that is not it, delete the folder."
+            f"DVC: its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}. See whether the "
+            "disk is full or failing, and build again; the folder is a cache, and may be deleted."
         ) from error
 
 

@@ -71,6 +71,8 @@ class Workshop:
             key = keys[unit.name]
             with self._in_time(stage, unit), self.store.new(key) as partial:
                 facts = do(unit, partial)
+                for piece in unit.pieces:  # else other bytes than those of its key would be kept under it
+                    self.digests.check_unchanged(piece.shard.path)
                 return Done(self.store.keep(key, partial, facts), facts)
 
         done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)

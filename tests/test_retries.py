@@ -1,0 +1,60 @@
+"""What may pass is tried again, twice; what is wrong with the data never is."""
+
+from pathlib import Path
+
+import pytest
+from prefect import flow
+
+from flows.build import map_tasks
+from tokenmill.corpus import read_batches
+from tokenmill.cutting import Unit
+from tokenmill.errors import CorpusError, DamagedError, PassingError
+from tokenmill.shards import Shard
+from tokenmill.units import RunUnits, run_in_threads
+
+UNIT = Unit("a.jsonl", "a.jsonl.parquet", ())
+
+
+def tries_of(run_units: RunUnits, fails: int, error: CorpusError) -> int:
+    """How often a unit that fails so often is tried; raises what is raised then."""
+    tried = []
+
+    def do(unit: Unit) -> str:
+        tried.append(unit)
+        if len(tried) <= fails:
+            raise error
+        return "done"
+
+    try:
+        assert run_units("count", do, [UNIT]) == ["done"]
+    except type(error):
+        assert len(tried) <= fails
+    return len(tried)
+
+
+def check(run_units: RunUnits) -> None:
+    assert tries_of(run_units, 1, PassingError("not now")) == 2
+    assert tries_of(run_units, 9, PassingError("not now")) == 3
+    assert tries_of(run_units, 9, DamagedError("cut short")) == 1
+
+
+def test_an_inline_build_tries_again() -> None:
+    check(run_in_threads(1))
+
+
+@pytest.mark.slow
+def test_a_flow_tries_again() -> None:
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        flow(name="tries")(lambda: check(map_tasks))()
+
+
+def test_only_what_the_system_could_not_read_may_pass(tmp_path: Path) -> None:
+    def error_of(path: Path) -> CorpusError:
+        with pytest.raises(CorpusError) as raised:
+            list(read_batches(Shard(path, "a.txt", 0), "text", None, "\n"))
+        return raised.value
+
+    assert isinstance(error_of(Path("/proc/self/mem")), PassingError)  # opens, but its first page cannot be read
+    assert not isinstance(error_of(tmp_path / "gone.txt"), PassingError)
