@@ -111,8 +111,8 @@ def test_a_file_that_the_manifest_does_not_name_is_found(project: Project) -> No
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 2: an older tokenmill"),
-        (b'{"format_version": 3}', "format_version: found 3, expected 2: a newer tokenmill"),
+        (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 3: an older tokenmill"),
+        (b'{"format_version": 4}', "format_version: found 4, expected 3: a newer tokenmill"),
         (b'{"n_documents": 2}', "format_version: Field required"),
         (b"PAR1", "the file: Invalid JSON"),
     ],

@@ -53,14 +53,14 @@ def _matches(root: Path, glob: str) -> set[str]:
     try:
         found = _paths(root, PurePath(glob).parts)
         paths = found if PurePath(glob).is_absolute() else (path.relative_to(root) for path in found)
-        names = {_name(root, str(path)) for path in paths}
-        names = {name for name in names if _is_shard(Path(os.path.normpath(root / name)))}
+        found_names = {_name(root, str(path)) for path in paths}
+        names = {name for name in found_names if _is_shard(Path(os.path.normpath(root / name)))}
     except OSError as error:
         raise CorpusError(
             f"{error.filename}: cannot be listed: {error.strerror}. Check the folder and its permissions."
         ) from None
     if not names:
-        folder = next((path for path in sorted(found) if "**" not in glob and (root / path).is_dir()), None)
+        folder = next((name for name in sorted(found_names) if "**" not in glob and (root / name).is_dir()), None)
         raise CorpusError(_nothing_matches(root, glob, folder))
     return names
 
