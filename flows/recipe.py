@@ -23,7 +23,7 @@ def _count(build: Build) -> StageSummary:
     params = build.params
     if params.tokenizer is not None:
         return count_nothing(build.root)
-    return count(params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.workshop)
+    return count(params.source, params.count, build.spill_directory, build.workshop)
 
 
 def _train_vocab(build: Build) -> StageSummary:
@@ -39,7 +39,7 @@ def _train_vocab(build: Build) -> StageSummary:
         params.train_vocab,
         params.encode.end_of_document,
         params.publish.license,
-        build.workers,
+        build.memory,
         params.run.checkpoint_every,
     )
 

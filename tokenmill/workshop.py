@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from tokenmill.console import say
 from tokenmill.cutting import Corpus, Piece, Unit, cut
 from tokenmill.digests import Digests
+from tokenmill.memory import Memory
 from tokenmill.params import Source
 from tokenmill.shards import SUFFIXES, find_shards
 from tokenmill.unit_store import UnitStore
@@ -18,11 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Workshop:
-    """The unit store, the remembered digests and the workers of one build. `anew`: do finished units again, too."""
+    """The unit store, the remembered digests, the workers of one build and what they hold. `anew`: do finished units again, too."""
 
     root: Path
     run_units: RunUnits
-    workers: int
+    memory: Memory
     digests: Digests
     store: UnitStore
     anew: bool
@@ -30,7 +31,7 @@ class Workshop:
     def corpus(self, source: Source) -> Corpus:
         """The units of the documents there are now. Raises CorpusError."""
         shards = find_shards(self.root, source.glob)
-        return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.workers)
+        return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.workers)
 
     def finish(
         self,
