@@ -30,7 +30,7 @@ from benchmarks.corpus import ROOT, documents
 STAGES = ("count", "train-vocab", "encode", "validate")
 _WORK = {
     "tokenmill.cutting": ("_look",),
-    "tasks.count": ("count_unit", "write_batches"),
+    "tasks.count": ("count_unit", "sum_of_runs", "write_batches"),
     "tasks.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
     "tasks.encode": ("check_golden", "_warm", "encode_unit"),
     "tasks.validate": ("check_golden", "_reference", "validate_unit", "read_counts"),

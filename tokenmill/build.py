@@ -81,7 +81,8 @@ class Build:
                     return [settled]
             with stage.recording():
                 summary = self._at_rest(name, run)
-        self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
+        if name == self.stages[-1]:
+            self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
         return [summary]
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
