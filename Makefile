@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint setup core lock server bench bench-count bench-encode bench-hard bench-train clean
+.PHONY: demo test test-faults lint setup core lock server bench bench-build bench-count bench-encode bench-hard bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.sample data/raw
@@ -56,6 +56,10 @@ server: setup ## Prefect's server and its web page, on this machine alone
 bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, in an environment of their own
 	@$(BIN)/python -m tokenmill.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.run
+
+bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one with one shard changed; and its overhead
+	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m benchmarks.incremental
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory

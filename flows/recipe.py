@@ -27,7 +27,6 @@ def _count(build: Build) -> StageSummary:
     return count(
         params.source,
         params.count,
-        build.memory_mb_max_unit,
         build.spill_directory,
         build.workshop,
         (build.root / COUNTS_FILE).parent,
@@ -47,7 +46,7 @@ def _train_vocab(build: Build) -> StageSummary:
         params.train_vocab,
         params.encode.end_of_document,
         params.publish.license,
-        build.workers,
+        build.memory,
         params.run.checkpoint_every,
         build.root / COUNTS_FILE,
         build.root / TOKENIZER_DIRECTORY,

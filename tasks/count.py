@@ -18,6 +18,7 @@ from tokenmill.cutting import Unit
 from tokenmill.errors import ParamsError, PatternError
 from tokenmill.files import write_atomic, write_directory
 from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, SCRATCH_DIRECTORY
+from tokenmill.memory import Memory
 from tokenmill.params import Count, Source
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
@@ -52,15 +53,14 @@ class CountFacts(msgspec.Struct, frozen=True):
 def count(
     source: Source,
     params: Count,
-    memory_mb_max: int,
     spill_directory: Path | None,
     workshop: Workshop,
     output: Path,
 ) -> StageSummary:
     """Counts the pre-tokens of all documents into counts.parquet in `output`, and says in report.json beside it of what.
 
-    `memory_mb_max`: what one unit's counter may hold, and the adding up of all; `spill_directory`: where there is room for what
-    is more (None: .tokenmill). Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
+    `spill_directory`: where there is room for what the counters may not hold in memory (None: .tokenmill).
+    Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
     """
     start_s = time.monotonic()
     try:
@@ -90,7 +90,7 @@ def count(
 
             def do(unit: Unit, directory: Path) -> CountFacts:
                 groups = list(by_weight[unit.name].values())
-                return count_unit(unit, directory, source, params, groups, memory_mb_max, scratch, advance)
+                return count_unit(unit, directory, source, params, groups, workshop.memory, scratch, advance)
 
             done = workshop.finish("count", do, units, keys, CountFacts, lambda facts: facts.left.fits(source))
         facts = [one for _, one in done]
@@ -102,7 +102,7 @@ def count(
             for i, weight in enumerate(by_weight[unit.name])
             if weight
         ]
-        total = sum_of_runs(runs, scratch, memory_mb_max << 19, params.count_min)
+        total = sum_of_runs(runs, scratch, workshop.memory.kept_mib << 20, params.count_min)
         with write_directory(output) as directory:
             write_batches(total, directory / Path(COUNTS_FILE).name)
             missed_max = sum(
@@ -144,7 +144,7 @@ def count_unit(
     source: Source,
     params: Count,
     groups: Sequence[Sequence[int]],
-    memory_mb_max: int,
+    memory: Memory,
     scratch: Path,
     advance: Advance,
 ) -> CountFacts:
@@ -154,7 +154,7 @@ def count_unit(
     new = partial(
         Counter,
         params.pattern,
-        max(1, memory_mb_max // len(groups)),
+        max(1, memory.kept_mib // len(groups)),
         threads=1,
         spill_directory=scratch,
         approximate_error=error,
@@ -173,7 +173,7 @@ def count_unit(
             counter.finish_to(directory / part_name(i))
         return n_documents, text_bytes, missed_max
 
-    (n_documents, text_bytes, missed_max), left = sifted(unit, source, counted)
+    (n_documents, text_bytes, missed_max), left = sifted(unit, source, memory.limits, counted)
     return CountFacts(n_documents, text_bytes, missed_max, left_out(left))
 
 

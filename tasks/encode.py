@@ -18,6 +18,7 @@ from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.files import sha256_file, write_directory
 from tokenmill.golden import check_golden
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.limits import Limits
 from tokenmill.links import link
 from tokenmill.manifest import InputShard, Manifest, Origin, engine_version, write_manifest
 from tokenmill.params import Encode, Source
@@ -53,7 +54,8 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     start_s = time.monotonic()
     corpus = workshop.corpus(source)
     units = corpus.units
-    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY, cache_mb_max=cache_mb_max)
+    cache_mb = min(cache_mb_max, workshop.memory.kept_mib)
+    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY, cache_mb_max=cache_mb)
     check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
@@ -63,7 +65,8 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
 
         def do(unit: Unit, directory: Path) -> EncodeFacts:
             warm()  # only where there is something to encode
-            return encode_unit(unit, directory, source, tokenizer, end_id, params.special_tokens_in_text, advance)
+            special = params.special_tokens_in_text
+            return encode_unit(unit, directory, source, tokenizer, end_id, special, workshop.memory.limits, advance)
 
         done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
     shards = [output_shard(unit, keys[unit.name], facts) for unit, (_, facts) in zip(units, done, strict=True)]
@@ -118,7 +121,7 @@ def _take_over(keys: Set[str], workshop: Workshop) -> None:
     """Takes from the dataset that dvc.lock records what the store lacks: after `dvc pull` in a new clone, that is all of it."""
     lacking = set() if workshop.anew else {key for key in keys if workshop.store.find(key, EncodeFacts) is None}
     files = workshop.recorded("encode") if lacking else {}
-    if n := take_over(workshop.store, lacking, files, workshop.workers):
+    if n := take_over(workshop.store, lacking, files, workshop.memory.workers):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
@@ -140,6 +143,7 @@ def encode_unit(
     tokenizer: Tokenizer,
     end_id: int | None,
     special: SpecialTokensInText,
+    limits: Limits,
     advance: Advance,
 ) -> EncodeFacts:
     """Encodes one unit into a file in `directory`."""
@@ -167,7 +171,7 @@ def encode_unit(
         write_tokens(output, shape, _row_groups(batches()))
         return piece_documents, n_tokens, text_bytes
 
-    (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, encoded)
+    (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, limits, encoded)
     write_left(left, directory)
     return EncodeFacts(
         n_bytes=output.stat().st_size,

@@ -109,7 +109,7 @@ def train_candidate(build: Build) -> str:
     params, root = build.params, build.root
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
         counted = scratch / "counts"
-        count(params.source, params.count, build.memory_mb_max_unit, build.spill_directory, build.workshop, counted)
+        count(params.source, params.count, build.spill_directory, build.workshop, counted)
         train_vocab(
             root,
             params.source,
@@ -117,7 +117,7 @@ def train_candidate(build: Build) -> str:
             params.train_vocab,
             end if (end := params.encode.end_of_document) in params.train_vocab.special_tokens else None,
             params.publish.license,
-            build.workers,
+            build.memory,
             params.run.checkpoint_every,
             counted / Path(COUNTS_FILE).name,
             root / CANDIDATE_DIRECTORY,

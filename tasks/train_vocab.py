@@ -13,18 +13,24 @@ from tokenmill.checkpoint import Checkpoint
 from tokenmill.console import StageSummary, progress, say
 from tokenmill.corpus import find_shards, read_batches
 from tokenmill.counts import read_counts
-from tokenmill.errors import ParamsError
+from tokenmill.errors import CountsError, ParamsError
 from tokenmill.files import write_atomic, write_directory
 from tokenmill.golden import write_golden
 from tokenmill.golden_making import make_golden, sample_texts
 from tokenmill.layout import CHECKPOINT_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.memory import Memory
 from tokenmill.params import Extend, Source, TrainVocab
 from tokenmill.params import Tokenizer as Asked
 from tokenmill.patterns import steps_of
 from tokenmill.pins import pinned
+from tokenmill.runs import open_parquet
 from tokenmill.taking import take_pinned
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.training import Goal, Learned, changed_documents, extend, learn
+
+_LENGTH_BYTES = 4  # before each value of a plain column of a .parquet file
+# Measured: 25 bytes for each of a million pre-tokens' of Zipf's law, 31 for those of words of 100 bytes, of 10,000 and of 100 MB.
+_HELD_FOR_A_BYTE = 31
 
 
 def train_vocab(
@@ -34,7 +40,7 @@ def train_vocab(
     params: TrainVocab,
     end_of_document: str | None,
     license: str | None,
-    threads: int,
+    memory: Memory,
     checkpoint_every: int | None,
     counted: Path,
     output: Path,
@@ -48,6 +54,7 @@ def train_vocab(
     """
     start_s = time.monotonic()
     base = _base(root, params, pattern) if params.extend else None
+    _check_fits(counted, memory)
     counts = read_counts(counted)
     goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
     checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
@@ -61,14 +68,14 @@ def train_vocab(
 
         sizes = [params.vocab_size, *params.vocab_sizes]
         learned = (
-            extend(base, counts, params.vocab_size, goal, threads, show, checkpoint)
+            extend(base, counts, params.vocab_size, goal, memory.workers, show, checkpoint)
             if base
-            else learn(counts, sizes, pattern, params.special_tokens, goal, threads, show, checkpoint)
+            else learn(counts, sizes, pattern, params.special_tokens, goal, memory.workers, show, checkpoint)
         )
     tokenizer = learned.tokenizers[0]
     report = _report(counts, learned)
     if base and params.extend:
-        report["extended"] = _changes(root, source, base, tokenizer, counts, params.extend)
+        report["extended"] = _changes(root, source, base, tokenizer, counts, params.extend, memory)
     with write_directory(output) as directory:
         tokenizer.save(directory, end_of_document=end_of_document)
         for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
@@ -76,7 +83,7 @@ def train_vocab(
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         shards = find_shards(root, source.glob)
-        golden = make_golden(directory, tokenizer, sample_texts(shards, source))
+        golden = make_golden(directory, tokenizer, sample_texts(shards, source, memory.limits))
         write_golden(golden, directory)
         write_card(
             make_card(tokenizer, golden, license, measure_training(counts, tokenizer, params, shards)), directory
@@ -126,6 +133,20 @@ def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
     return base
 
 
+def _check_fits(path: Path, memory: Memory) -> None:
+    """Raises CountsError, before they are read, when learning from these counts would take more than a build may hold."""
+    metadata = open_parquet(path).metadata
+    pretokens = [metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups)]
+    n_bytes = sum(pretokens) - _LENGTH_BYTES * metadata.num_rows
+    needed_mb = memory.base_mb + int(n_bytes * _HELD_FOR_A_BYTE / 1e6)
+    if needed_mb > memory.mb_max:
+        raise CountsError(
+            f"{path}: to learn from {metadata.num_rows:,} distinct pre-tokens of {n_bytes / 1e6:,.0f} MB together takes about "
+            f"{needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}. Raise it, or raise count.count_min, which leaves rare "
+            "pre-tokens out."
+        )
+
+
 def _report(counts: pa.Table, learned: Learned) -> dict[str, Any]:
     n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
     text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
@@ -142,12 +163,19 @@ def _report(counts: pa.Table, learned: Learned) -> dict[str, Any]:
 
 
 def _changes(
-    root: Path, source: Source, old: Tokenizer, new: Tokenizer, counts: pa.Table, extended: Extend
+    root: Path,
+    source: Source,
+    old: Tokenizer,
+    new: Tokenizer,
+    counts: pa.Table,
+    extended: Extend,
+    memory: Memory,
 ) -> dict[str, Any]:
     """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids."""
     n_documents = n_changed = 0
     for shard in find_shards(root, extended.old_glob) if extended.old_glob else ():
-        for batch in read_batches(shard, source.text_column, source.id_column, source.text_separator):
+        columns = (source.text_column, source.id_column, source.text_separator)
+        for batch in read_batches(shard, *columns, limits=memory.limits):
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)
     if extended.old_glob:

@@ -23,6 +23,7 @@ from tokenmill.errors import DamagedError, ValidationError
 from tokenmill.files import sha256_file, write_atomic
 from tokenmill.golden import check_golden
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.limits import Limits
 from tokenmill.manifest import InputRows, Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
 from tokenmill.quarantine import Documents, piece_bad, sifted
@@ -87,7 +88,16 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
     )
     keys = _keys(corpus.units, source, judge, entries)
     with progress("validate", sum(unit.n_bytes for unit in corpus.units) / 1e6, "file MB") as advance:
-        do = partial(validate_unit, tokens=directory, source=source, judge=judge, entries=entries, advance=advance)
+        limits = workshop.memory.limits
+        do = partial(
+            validate_unit,
+            tokens=directory,
+            source=source,
+            judge=judge,
+            entries=entries,
+            limits=limits,
+            advance=advance,
+        )
         done = workshop.finish("validate", do, corpus.units, keys, ValidateFacts)
     for unit, (_, facts) in zip(corpus.units, done, strict=True):
         _check_sums(unit, facts, entries[unit.output])
@@ -110,12 +120,13 @@ def validate_unit(
     source: Source,
     judge: Judge,
     entries: dict[str, OutputShard],
+    limits: Limits,
     advance: Advance,
 ) -> ValidateFacts:
     """Checks one file of the dataset; what comes back is what it holds."""
     entry = entries[unit.output]
     sample = {i * entry.n_documents // judge.sample_documents for i in range(judge.sample_documents)}
-    _check_lost(unit, source, entry)
+    _check_lost(unit, source, entry, limits)
 
     def checked(documents: Iterator[Documents]) -> ValidateFacts:
         n_documents = n_tokens = text_bytes = n_sampled = 0
@@ -133,7 +144,7 @@ def validate_unit(
             text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
         return ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, [])
 
-    facts, left = sifted(unit, source, checked, damaged=_lost(entry))
+    facts, left = sifted(unit, source, limits, checked, damaged=_lost(entry))
     facts = msgspec.structs.replace(facts, piece_bad=piece_bad(unit, left))
     _check_sums(unit, facts, entry)
     return facts
@@ -143,13 +154,13 @@ def _lost(entry: OutputShard) -> list[int]:
     return [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
 
 
-def _check_lost(unit: Unit, source: Source, entry: OutputShard) -> None:
+def _check_lost(unit: Unit, source: Source, entry: OutputShard, limits: Limits) -> None:
     """What the manifest says is of a damaged shard cannot be read."""
     for i in _lost(entry):
         piece = unit.pieces[i]
         columns = (source.text_column, source.id_column, source.text_separator)
         try:
-            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None):
+            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None, limits=limits):
                 pass
         except DamagedError:
             continue

@@ -60,7 +60,7 @@ def test_a_train_vocab_value_runs_train_vocab_and_what_follows(project: Project)
 
 def test_run_values_change_nothing(project: Project) -> None:
     project.build()
-    project.set(run__workers=1, run__memory_mb_max=64)
+    project.set(run__workers=1, run__memory_mb_max=512)
     assert project.actions(project.build()) == dict.fromkeys(STAGES, "up to date")
 
 

@@ -99,10 +99,10 @@ def test_little_memory_and_another_directory_change_no_byte(
     new_project: Callable[[str], Project], tmp_path: Path
 ) -> None:
     large, small = new_project("large"), new_project("small")
-    words = [" ".join(f"{i * j % 1_000_003}" for i in range(2000)) for j in range(50)]
+    words = [" ".join(map(str, range(i * 55_000, (i + 1) * 55_000))) for i in range(20)]  # one run of 1.1 million
     for project in (large, small):
         project.write("c.jsonl", words)
-    small.set(run__memory_mb_max=16, run__workers=16, run__spill_directory=str(tmp_path / "spill"))
+    small.set(run__memory_mb_max=416, run__spill_directory=str(tmp_path / "spill"))
     large.build("--only", "count")
     small.build("--only", "count")
     assert small.outputs() == large.outputs()
@@ -111,8 +111,8 @@ def test_little_memory_and_another_directory_change_no_byte(
 
 @pytest.mark.slow
 def test_what_a_killed_build_spilled_is_removed_by_the_next(project: Project) -> None:
-    project.write("c.jsonl", [" ".join(f"{i * j}" for i in range(2000)) for j in range(2000)])
-    project.set(run__memory_mb_max=16, run__workers=16)
+    project.write("c.jsonl", [" ".join(map(str, range(i * 60_000, (i + 1) * 60_000))) for i in range(50)])
+    project.set(run__memory_mb_max=416)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     command = [str(Path(sys.executable).parent / "tokenmill"), "build", "--only", "count"]
     process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=subprocess.DEVNULL)

@@ -13,7 +13,7 @@ from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
-from tokenmill.memory import peak_mb, reset_peak
+from tokenmill.memory import Memory, divide, peak_mb, reset_peak
 from tokenmill.params import Params, load_params
 from tokenmill.shards import find_shards
 from tokenmill.sources import sources_hash
@@ -49,7 +49,13 @@ class Build:
     @property
     def workers(self) -> int:
         """Units at work at the same time."""
-        return n_workers(self.params.run.workers)
+        return self.memory.workers
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What each of them may hold. Raises ParamsError when it would be too little."""
+        run = self.params.run
+        return divide(run.memory_mb_max, run.engine, n_workers(run.workers))
 
     @cached_property
     def workshop(self) -> Workshop:
@@ -58,12 +64,7 @@ class Build:
         store = UnitStore(self.root, trust=not self.rehash)
         recorded = partial(versions.recorded_files, self.root)
         timeout_s = self.params.run.unit_timeout_s
-        return Workshop(self.root, self.run_units, self.workers, digests, store, recorded, timeout_s, anew=self.force)
-
-    @property
-    def memory_mb_max_unit(self) -> int:
-        """What one unit's counter may hold."""
-        return self.params.run.memory_mb_max // self.workers
+        return Workshop(self.root, self.run_units, self.memory, digests, store, recorded, timeout_s, anew=self.force)
 
     @property
     def spill_directory(self) -> Path | None:
@@ -86,7 +87,8 @@ class Build:
                     return [settled]
             with stage.recording():
                 summary = self._at_rest(name, run)
-        self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
+        if name == self.stages[-1]:
+            self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
         return [summary]
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
@@ -130,11 +132,14 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
     build = Build(path.parent, load_params(path), only, force, rehash, run_units)
-    if build.memory_mb_max_unit < 1:
-        raise ParamsError(
-            f"{path}: run.memory_mb_max: found {build.params.run.memory_mb_max}; allowed: 1 MB or more for each of the "
-            f"{build.workers} workers. Raise it, or lower run.workers."
-        )
+    try:
+        asked = n_workers(build.params.run.workers)
+        if build.workers < asked:
+            say(
+                f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} workers of {asked}"
+            )
+    except ParamsError as error:
+        raise ParamsError(f"{path}: {error}") from None
     (refuse_other_code if under_dvc() else pin_code)(build.root)
     _pin_tokenizer(build)
     return build

@@ -12,6 +12,8 @@ from tokenmill.corpus_formats import Columns, read_columns
 from tokenmill.errors import CorpusError, DamagedError, unreadable
 from tokenmill.files import open_regular
 from tokenmill.jsonl import OnBadLine
+from tokenmill.limits import UNBOUNDED, Limits
+from tokenmill.memory import BATCH_BYTES
 from tokenmill.shards import SUFFIXES, Part, Shard, find_shards
 
 __all__ = ["SUFFIXES", "BadDocument", "Batch", "Part", "Shard", "find_shards", "read_batches"]
@@ -77,9 +79,10 @@ def read_batches(
     text_column: str,
     id_column: str | None,
     separator: str | None,
-    batch_bytes: int = 4 << 20,
+    batch_bytes: int = BATCH_BYTES,
     part: Part | None = None,
     on_bad: OnBad | None = None,
+    limits: Limits = UNBOUNDED,
 ) -> Iterator[Batch]:
     """The shard's documents, in order: as many to a batch as have `batch_bytes` of text; a larger one is a batch alone.
 
@@ -88,9 +91,9 @@ def read_batches(
 
     The file's suffix says its format. `separator` splits a .txt file into documents; with None the file is one document.
     An empty file has no document. Documents of a .txt file have no ids of their own: where `id_column` is given, they get
-    their row in decimal. Integer ids become decimal text. Memory does not grow with the file, but for a .txt without
-    separator. Raises CorpusError, which names file and line or row, for whatever cannot be read as documents; it is
-    DamagedError when the file is not whole.
+    their row in decimal. Integer ids become decimal text. Memory does not grow with the file, but with its longest
+    document, up to `limits`. Raises CorpusError, which names file and line or row, for whatever cannot be read as documents or is
+    longer than `limits` allow; it is DamagedError when the file is not whole.
     """
     assert batch_bytes > 0 and separator != ""
     if text_column == id_column:
@@ -103,11 +106,11 @@ def read_batches(
         with open(shard.path, "rb", opener=open_regular) as file:
             held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
-            columns = read_columns(held, text_column, id_column, separator, part, _on_bad_line(on_bad))
+            columns = read_columns(held, text_column, id_column, separator, part, _on_bad_line(on_bad), limits)
             if on_bad and not shard.name.endswith(LINES):
                 columns = _sifted(shard, text_column, id_column, columns, first_row, on_bad)
             strings = _as_strings(shard, text_column, id_column, columns, first_row, has_nulls=on_bad is not None)
-            yield from _in_batches(strings, batch_bytes, first_row, n_bytes)
+            yield from _in_batches(strings, batch_bytes, first_row, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
@@ -221,7 +224,9 @@ def _plain(array: pa.Array) -> pa.Array:
     return array if pa.types.is_integer(array.type) else array.cast(pa.large_binary())
 
 
-def _in_batches(columns: Iterable[Columns], batch_bytes: int, first_row: int, n_bytes: int) -> Iterator[Batch]:
+def _in_batches(
+    columns: Iterable[Columns], batch_bytes: int, first_row: int, n_bytes: int, limits: Limits, name: str
+) -> Iterator[Batch]:
     """Cuts and joins columns, so that batches depend on the documents alone and not on the file's blocks."""
     held: list[tuple[pa.Array, pa.Array | None]] = []
     held_rows = held_bytes = position_before = 0
@@ -236,7 +241,9 @@ def _in_batches(columns: Iterable[Columns], batch_bytes: int, first_row: int, n_
                 first_row, held_rows, held_bytes, position_before = first_row + held_rows, 0, 0, position
                 held = []
                 continue
-            end = max(end, start + 1)
+            if end <= start:
+                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {first_row}")
+                end = start + 1
             held.append((texts.slice(start, end - start), None if ids is None else ids.slice(start, end - start)))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
             start = end

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.errors import CorpusError
 from tokenmill.jsonl import OnBadLine, line_reader
+from tokenmill.limits import UNBOUNDED, Limits, check_batches, rows_within
 from tokenmill.shards import Part, Shard
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 214 MB/s so, at 195 with 128 kB, 256 kB and 1 MB
@@ -36,31 +37,37 @@ def read_columns(
     separator: str | None,
     part: Part | None,
     on_bad_line: OnBadLine | None = None,
+    limits: Limits = UNBOUNDED,
 ) -> Iterator[Columns]:
     """The shard's documents piece by piece. Texts of tables and .txt are as the file has them: null or invalid UTF-8.
 
     `part`: those documents alone; their positions are then seen from its start. `on_bad_line` takes in a line of a .jsonl
     that holds no document, whose text and id are null then.
 
-    Raises CorpusError for a column or line that is not as it must be, OSError and pa.ArrowException for a damaged file.
+    Raises CorpusError for a column or line that is not as it must be, and for what is longer than `limits`
+    allow, OSError and pa.ArrowException for a damaged file.
     """
     if shard.name.endswith(".parquet"):
-        return _read_parquet(shard, text_column, id_column, part)
+        return _read_parquet(shard, text_column, id_column, part, limits)
     assert part is None or shard.name.endswith(".jsonl")
     if shard.name.endswith(".arrow"):
-        return _read_arrow(shard, text_column, id_column)
+        return _read_arrow(shard, text_column, id_column, limits)
     if shard.name.endswith(".txt"):
-        return _read_txt(shard, id_column is not None, separator)
-    return _read_jsonl(shard, text_column, id_column, part, on_bad_line)
+        return _read_txt(shard, id_column is not None, separator, limits)
+    return _read_jsonl(shard, text_column, id_column, part, on_bad_line, limits)
 
 
-def _read_parquet(shard: Shard, text_column: str, id_column: str | None, part: Part | None) -> Iterator[Columns]:
+def _read_parquet(
+    shard: Shard, text_column: str, id_column: str | None, part: Part | None, limits: Limits
+) -> Iterator[Columns]:
     with pq.ParquetFile(shard.path, pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
         names = _check_columns(shard, file.schema_arrow, text_column, id_column)
         groups = range(part.start, part.stop) if part else range(file.num_row_groups)
         n_bytes = part.n_bytes if part else shard.n_bytes
         n_rows, read_rows = sum(file.metadata.row_group(i).num_rows for i in groups), 0
         n_at_once = _rows_at_once(file.metadata, text_column)
+        if limits.block_bytes_max:
+            n_at_once = rows_within(shard, file.metadata, groups, names, limits, n_at_once)
         for batch in file.iter_batches(n_at_once, row_groups=list(groups), columns=names, use_threads=False):
             read_rows += len(batch)
             yield _columns(batch, text_column, id_column, n_bytes * read_rows // max(n_rows, 1))
@@ -80,7 +87,9 @@ def _rows_at_once(metadata: pq.FileMetaData, text_column: str) -> int:
     return min(max(_TABLE_BYTES // row_bytes, 1), _TABLE_ROWS_MAX)
 
 
-def _read_arrow(shard: Shard, text_column: str, id_column: str | None) -> Iterator[Columns]:
+def _read_arrow(shard: Shard, text_column: str, id_column: str | None, limits: Limits) -> Iterator[Columns]:
+    if limits.block_bytes_max:
+        check_batches(shard, limits)
     with pa.OSFile(str(shard.path)) as file:  # not memory-mapped: a file cut short under a map kills the process
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
@@ -96,7 +105,12 @@ def _read_arrow(shard: Shard, text_column: str, id_column: str | None) -> Iterat
 
 
 def _read_jsonl(
-    shard: Shard, text_column: str, id_column: str | None, part: Part | None, on_bad_line: OnBadLine | None
+    shard: Shard,
+    text_column: str,
+    id_column: str | None,
+    part: Part | None,
+    on_bad_line: OnBadLine | None,
+    limits: Limits,
 ) -> Iterator[Columns]:
     first_row = part.first_row if part else 0
     counted = on_bad_line and (lambda line, n_before, *bad: on_bad_line(line, first_row + n_before, *bad))
@@ -106,7 +120,8 @@ def _read_jsonl(
     with pa.OSFile(str(shard.path)) as file:
         file.seek(start)
         stream = pa.CompressedInputStream(file, compression) if compression else file
-        for lines in _split(_blocks(stream, part.n_bytes if part else None), b"\n"):
+        blocks = _blocks(stream, part.n_bytes if part else None)
+        for lines in _split(blocks, b"\n", limits, f"{shard.name}, line", first_line):
             if first_line == 1:
                 lines[0] = lines[0].removeprefix(_BOM)
             texts, ids = read(lines, first_line)
@@ -119,10 +134,13 @@ def _read_jsonl(
             )
 
 
-def _read_txt(shard: Shard, has_ids: bool, separator: str | None) -> Iterator[Columns]:
+def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits) -> Iterator[Columns]:
     first_row = 0
     with pa.OSFile(str(shard.path)) as file:
-        for texts in _split(_blocks(file), separator.encode()) if separator else filter(any, ([file.read()],)):
+        if not separator:
+            limits.check_document(file.size(), f"{shard.name}, row 0")
+        cut = _split(_blocks(file), (separator or "").encode(), limits, f"{shard.name}, row", 0)
+        for texts in cut if separator else filter(any, ([file.read()],)):
             ids = [str(row) for row in range(first_row, first_row + len(texts))]
             yield Columns(
                 pa.array(texts, pa.large_binary()), pa.array(ids, pa.large_string()) if has_ids else None, file.tell()
@@ -137,18 +155,24 @@ def _blocks(file: pa.NativeFile, n_bytes: int | None = None) -> Iterator[bytes]:
         yield block
 
 
-def _split(blocks: Iterator[bytes], separator: bytes) -> Iterator[list[bytes]]:
-    """What stands between the separators, from left to right; nothing stands after a last separator at the end."""
+def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str, first: int) -> Iterator[list[bytes]]:
+    """What stands between the separators, from left to right; nothing stands after a last separator at the end. `where` and
+    `first`: what they are called, and the number of the first."""
     n_tail = len(separator) - 1  # bytes at a block's end that may begin a separator
     parts: list[bytes] = []  # the document that has not ended yet: in parts, so that a long one costs linear time
+    n_held = 0
     tail = b""
     for block in blocks:
         *whole, last = (tail + block).split(separator)
         if whole:
+            limits.check_document(n_held + len(whole[0]), f"{where} {first}")
             yield [b"".join([*parts, whole[0]]), *whole[1:]]
-            parts = []
+            first += len(whole)
+            parts, n_held = [], 0
         cut = max(len(last) - n_tail, 0)
         parts.append(last[:cut])
+        n_held += cut
+        limits.check_document(n_held, f"{where} {first}")
         tail = last[cut:]
     if rest := b"".join([*parts, tail]):
         yield [rest]

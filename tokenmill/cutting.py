@@ -139,12 +139,14 @@ def _line_parts(
     while start < n_bytes:
         end = _end_of_part(file, start, n_bytes, unit_bytes_max)
         digest = hashlib.sha256()
-        at, n_lines, n_rows = start, 0, 0
+        at, n_lines, n_rows, is_blank = start, 0, 0, True
         file.seek(start)
-        while at < end and (line := file.readline()):
+        while at < end and (piece := file.readline(_READ_BYTES)):
             _go_on(stop)
-            digest.update(line)
-            at, n_lines, n_rows = at + len(line), n_lines + 1, n_rows + (not line.isspace())
+            digest.update(piece)
+            at, is_blank = at + len(piece), is_blank and piece.isspace()
+            if piece.endswith(b"\n") or at == end:
+                n_lines, n_rows, is_blank = n_lines + 1, n_rows + (not is_blank), True
         yield Part(start, end, end - start, first_row, first_line), digest.hexdigest()
         start, first_row, first_line = end, first_row + n_rows, first_line + n_lines
 
@@ -154,14 +156,20 @@ def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max:
     if n_bytes - start <= unit_bytes_max:
         return n_bytes
     file.seek(start + unit_bytes_max // 2)
-    file.readline()
+    while (piece := file.readline(_READ_BYTES)) and not piece.endswith(b"\n"):
+        pass
     end = file.tell()
-    while line := file.readline():
-        if end + len(line) - start > unit_bytes_max:
+    line_bytes = checksum = 0
+    while piece := file.readline(_READ_BYTES):
+        line_bytes, checksum = line_bytes + len(piece), zlib.crc32(piece, checksum)
+        if end + line_bytes - start > unit_bytes_max:
             break
-        end += len(line)
-        if _ends_unit(zlib.crc32(line), len(line), unit_bytes_max):
+        if not piece.endswith(b"\n") and end + line_bytes < n_bytes:
+            continue
+        end += line_bytes
+        if _ends_unit(checksum, line_bytes, unit_bytes_max):
             break
+        line_bytes = checksum = 0
     return end
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tokenmill.errors import TokenizerError
 from tokenmill.golden import Engine, Golden, Vector, first_difference, tiktoken_engine, tokenizers_engine
 from tokenmill.golden_texts import HARD, PANEL
+from tokenmill.limits import UNBOUNDED, Limits
 from tokenmill.params import Source
 from tokenmill.quarantine import good_batches
 from tokenmill.shards import Shard
@@ -17,7 +18,7 @@ _SAMPLE_CHARACTERS_MAX = 400  # of each: a version must not carry whole document
 _SEED = b"tokenmill golden vectors 1"
 
 
-def sample_texts(shards: Sequence[Shard], source: Source) -> dict[str, str]:
+def sample_texts(shards: Sequence[Shard], source: Source, limits: Limits = UNBOUNDED) -> dict[str, str]:
     """Beginnings of documents of the corpus by shard and row, drawn by a fixed seed: the same shards give the same.
 
     Shards are drawn by the hash of their names, a document from the beginning of each. Raises CorpusError.
@@ -25,7 +26,7 @@ def sample_texts(shards: Sequence[Shard], source: Source) -> dict[str, str]:
     drawn = sorted(shards, key=lambda shard: _hash(shard.name))[:_N_SAMPLES]
     texts = {}
     for shard in sorted(drawn, key=lambda shard: shard.name):
-        batch = next(good_batches(shard, source), None)
+        batch = next(good_batches(shard, source, limits), None)
         if batch is not None:
             row = int(_hash(f"{shard.name} row"), 16) % len(batch.texts)
             texts[f"corpus/{shard.name}/{row}"] = batch.texts[row].as_py()[:_SAMPLE_CHARACTERS_MAX]

@@ -12,6 +12,7 @@ from tokenmill.corpus import BadDocument, Batch, read_batches
 from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.files import read, write_atomic
+from tokenmill.limits import UNBOUNDED, Limits
 from tokenmill.params import Source
 from tokenmill.shards import Shard
 
@@ -53,7 +54,7 @@ class Documents(NamedTuple):
 
 
 def sifted(
-    unit: Unit, source: Source, do: Callable[[Iterator[Documents]], T], damaged: Iterable[int] = ()
+    unit: Unit, source: Source, limits: Limits, do: Callable[[Iterator[Documents]], T], damaged: Iterable[int] = ()
 ) -> tuple[T, list[Left]]:
     """`do` of the unit's good documents, and what was left out of them, as `source` says; `damaged` pieces are not read.
 
@@ -63,7 +64,7 @@ def sifted(
     lost: dict[int, Left] = {i: Left(i, None, None, "", None) for i in damaged}
     while True:
         left: list[Left] = []
-        reading = _Reading(unit, source, lost, left)
+        reading = _Reading(unit, source, limits, lost, left)
         try:
             return do(iter(reading)), sorted([*left, *lost.values()], key=lambda one: (one.piece, one.row or 0))
         except DamagedError as error:
@@ -73,12 +74,13 @@ def sifted(
             lost[reading.piece] = Left(reading.piece, None, None, str(error).removeprefix(f"{name}: "), None)
 
 
-def good_batches(shard: Shard, source: Source) -> Iterator[Batch]:
+def good_batches(shard: Shard, source: Source, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
     """The shard's good documents, for a look at them: what `source` lets be left out is passed over, from where a shard is
     damaged on. Raises CorpusError for what is not to be left out."""
     on_bad = (lambda _bad: None) if source.on_bad_document == "quarantine" else None
     try:
-        yield from read_batches(shard, source.text_column, source.id_column, source.text_separator, on_bad=on_bad)
+        columns = (source.text_column, source.id_column, source.text_separator)
+        yield from read_batches(shard, *columns, on_bad=on_bad, limits=limits)
     except DamagedError:
         if source.on_bad_shard == "fail":
             raise
@@ -87,10 +89,11 @@ def good_batches(shard: Shard, source: Source) -> Iterator[Batch]:
 class _Reading:
     """The documents of a unit's pieces; `piece` is the one being read."""
 
-    def __init__(self, unit: Unit, source: Source, lost: dict[int, Left], left: list[Left]) -> None:
+    def __init__(self, unit: Unit, source: Source, limits: Limits, lost: dict[int, Left], left: list[Left]) -> None:
         self.piece = 0
         self._unit = unit
         self._source = source
+        self._limits = limits
         self._lost = lost
         self._left = left
 
@@ -101,7 +104,7 @@ class _Reading:
         for i, piece in enumerate(self._unit.pieces):
             self.piece = i
             if i not in self._lost:
-                for batch in read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad):
+                for batch in read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits):
                     yield Documents(i, batch)
 
     def _leave(self, bad: BadDocument) -> None:

@@ -166,7 +166,8 @@ def sum_of_runs(runs: Sequence[Run], directory: Path, memory_bytes: int, count_m
         for batch in Sum([run.batches() for run in chosen], for_run=True):
             writer.write(batch)
         merged = writer.close()
-        left = [run for run in left if run not in chosen] + [Run(merged.path, merged.batch_bytes, weight)]
+        gone = {id(run) for run in chosen}
+        left = [run for run in left if id(run) not in gone] + [Run(merged.path, merged.batch_bytes, weight)]
         for run in chosen:
             if run.path.suffix == ".arrow":
                 run.path.unlink()

@@ -129,4 +129,5 @@ def _file(path: Path, sha256: str) -> _File:
 
 def _held_bytes(folder: Path) -> int:
     """What removing the unit gives back: nothing for a file that has another name."""
-    return sum(status.st_size for path in folder.iterdir() if (status := path.stat()).st_nlink == 1)
+    with os.scandir(folder) as entries:
+        return sum(status.st_size for entry in entries if (status := entry.stat()).st_nlink == 1)

@@ -46,6 +46,10 @@ class Stage:
         self._repo = repo
         self._name = name
         self._stage = _load(repo, name)
+        self._dependencies = {
+            Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)
+        }
+        self._sights: dict[Path, Sight] = {}
 
     def state(self) -> State:
         """Whether the stage's outputs belong to its dependencies and parameters as they are now.
@@ -99,21 +103,21 @@ class Stage:
             self._record(fresh)
         return True
 
-    def data_dependencies(self) -> list[Path]:
-        """The absolute paths that dvc.yaml names as dependencies, but for parameters."""
-        return [Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)]
-
     def sight_of(self, path: Path) -> Sight:
         """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
         dependency, and leaves out what .dvcignore names."""
-        above = [dependency for dependency in self.data_dependencies() if path.is_relative_to(dependency)]
+        named = path in self._dependencies
+        if not named and path.parent not in self._sights:
+            self._sights[path.parent] = self._sight_of_folder(path.parent)
+        sight = "seen" if named else self._sights[path.parent]
+        return "ignored" if sight == "seen" and self._repo.dvcignore.is_ignored_file(str(path)) else sight
+
+    def _sight_of_folder(self, folder: Path) -> Sight:
+        above = [dependency for dependency in self._dependencies if folder.is_relative_to(dependency)]
         if not above:
             return "outside"
-        dependency = max(above, key=lambda one: len(one.parts))
-        inside = path.relative_to(dependency).parents
-        if any((dependency / folder).is_symlink() for folder in inside if folder != Path()):
-            return "linked"
-        return "ignored" if self._repo.dvcignore.is_ignored_file(str(path)) else "seen"
+        n_inside = len(folder.parts) - max(len(dependency.parts) for dependency in above)
+        return "linked" if any(one.is_symlink() for one in [folder, *folder.parents][:n_inside]) else "seen"
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -157,7 +161,7 @@ class Stage:
         from dvc.rwlock import rwlock
 
         repo = self._repo
-        inputs = [str(path) for path in self.data_dependencies()]
+        inputs = [str(path) for path in self._dependencies]
         outputs = [out.fs_path for out in self._stage.outs]
         hard_link = repo.config["core"].get("hardlink_lock", False)
         with rwlock(repo.tmp_dir, repo.fs, " ".join(sys.argv), inputs, outputs, hard_link):

@@ -11,6 +11,7 @@ from tokenmill.console import say
 from tokenmill.cutting import Corpus, Piece, Unit, cut
 from tokenmill.digests import Digests
 from tokenmill.errors import UnitTimeoutError
+from tokenmill.memory import Memory
 from tokenmill.params import Source
 from tokenmill.shards import SUFFIXES, find_shards
 from tokenmill.unit_store import UnitStore
@@ -19,13 +20,13 @@ from tokenmill.units import Done, F, RunUnits
 
 @dataclass(frozen=True)
 class Workshop:
-    """The unit store, the remembered digests and the workers of one build. `recorded`: the files that a stage made when it ran
-    last, where they are now, by their names seen from `root`; `unit_timeout_s`: what one unit may take; `anew`: do finished
-    units again, too."""
+    """The unit store, the remembered digests, the workers of one build and what they hold. `recorded`: the files that a stage
+    made when it ran last, where they are now, by their names seen from `root`; `unit_timeout_s`: what one unit may take;
+    `anew`: do finished units again, too."""
 
     root: Path
     run_units: RunUnits
-    workers: int
+    memory: Memory
     digests: Digests
     store: UnitStore
     recorded: Callable[[str], dict[str, Path]]
@@ -35,7 +36,7 @@ class Workshop:
     def corpus(self, source: Source) -> Corpus:
         """The units of the documents there are now. Raises CorpusError."""
         shards = find_shards(self.root, source.glob)
-        return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.workers)
+        return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.workers)
 
     def finish(
         self,

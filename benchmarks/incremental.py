@@ -1,0 +1,208 @@
+"""make bench-build: what a build of many shards costs at first, when nothing changed, and when one shard did.
+
+The shards are JSON lines of the documents of benchmarks.corpus, another letter changed in each; every shard is a unit. Each build
+is a process of its own. Work is the time in which at least one unit is read, counted, encoded, checked and written, the
+digests of the input are taken, counts are added up, or a vocabulary is learned; all else of a build is overhead: start, DVC,
+Prefect, keys, the unit store, links. What this does not show: a slow disk (all is in the page cache), and cores that idle
+while the last unit of a stage is at work.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+
+from benchmarks.corpus import ROOT, documents
+
+STAGES = ("count", "train-vocab", "encode", "validate")
+_WORK = {
+    "tokenmill.cutting": ("_look",),
+    "tasks.count": ("count_unit", "sum_of_runs", "write_batches"),
+    "tasks.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
+    "tasks.encode": ("check_golden", "_warm", "encode_unit"),
+    "tasks.validate": ("check_golden", "_reference", "validate_unit", "read_counts"),
+}
+_TEXT_BYTES = 20_000_000
+_LETTERS = b"gkpvwyz"  # of no escape, and of no key of the lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.incremental", description=__doc__)
+    parser.add_argument("--shards", type=int, default=1000)
+    parser.add_argument("--shard-kb", type=int, default=300)
+    parser.add_argument("--engine", choices=["inline", "threads"], default="inline")
+    parser.add_argument("--grouped", action="store_true", help="let small shards share units, as params.yaml has it")
+    parser.add_argument("--directory", type=Path, help="where there is room for four times the shards")
+    parser.add_argument("--timed", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.timed:
+        timed(asked.timed)
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-build-", dir=asked.directory) as folder:
+        project = Path(folder) / "project"
+        n_bytes = make_project(project, asked.shards, asked.shard_kb * 1000, asked.engine, asked.grouped)
+        print(f"{asked.shards:,} shards, {n_bytes / 1e6:,.0f} MB of JSON lines, run.engine: {asked.engine}", flush=True)
+        show("first build", build(project))
+        show("nothing changed", build(project))
+        changed = project / f"data/raw/{asked.shards // 2:06}.jsonl"
+        changed.write_bytes(changed.read_bytes() + msgspec.json.encode({"id": "new", "text": "one more"}) + b"\n")
+        show("one changed", build(project))
+
+
+def make_project(root: Path, n_shards: int, shard_bytes: int, engine: str, grouped: bool) -> int:
+    """A project of so many shards; the bytes of all."""
+    root.mkdir()
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
+    for stage in pipeline["stages"].values():  # the code is not in the project
+        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
+    params = yaml.load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    params["run"]["engine"] = engine
+    if not grouped:
+        params["source"]["unit_bytes_min"] = 0
+    for name, content in (("dvc.yaml", pipeline), ("params.yaml", params)):
+        with (root / name).open("w", encoding="utf-8") as file:
+            yaml.dump(content, file)
+    (root / "data/raw").mkdir(parents=True)
+    n_bytes = 0
+    for i, shard in enumerate(shards(n_shards, shard_bytes)):
+        (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
+        n_bytes += len(shard)
+    for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
+        subprocess.run([shutil.which(command[0], path=_path()) or command[0], *command[1:]], cwd=root, check=True)
+    time.sleep(2.1)  # a file as young as its digest is not remembered
+    return n_bytes
+
+
+def shards(n_shards: int, shard_bytes: int) -> Iterator[bytes]:
+    """JSON lines of about so many bytes a shard; in each pass over the text another letter is changed."""
+    lines = [msgspec.json.encode({"id": str(i), "text": text}) + b"\n" for i, text in enumerate(documents(_TEXT_BYTES))]
+    at = 0
+    for _ in range(n_shards):
+        taken: list[bytes] = []
+        n_bytes = 0
+        while n_bytes < shard_bytes:
+            line = lines[at % len(lines)]
+            taken.append(line)
+            n_bytes += len(line)
+            at += 1
+        old, new = divmod(at // len(lines), len(_LETTERS))
+        yield b"".join(taken).replace(_LETTERS[old : old + 1], _LETTERS[new : new + 1])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of a build and of its stages, work in them, and its largest resident set."""
+
+    seconds: float
+    stages: dict[str, list[float]]
+    work_s: float
+    peak_mb: float
+
+
+def build(project: Path) -> Cost:
+    """Builds in a process of its own, and says what it cost."""
+    start_s = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.incremental", "--timed", str(project)],
+        cwd=ROOT,
+        env={**os.environ, "PATH": _path(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - start_s
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return Cost(seconds=seconds, **json.loads(done.stdout.splitlines()[-1]))
+
+
+def show(what: str, cost: Cost) -> None:
+    """Prints one line of the table, and one a stage."""
+    overhead_s = cost.seconds - cost.work_s
+    print(
+        f"{what:<16} {cost.seconds:8.1f} s  overhead {overhead_s:6.1f} s ({overhead_s / cost.seconds:6.1%})  "
+        f"peak {cost.peak_mb:6.0f} MB",
+        flush=True,
+    )
+    for stage, (stage_s, work_s) in cost.stages.items():
+        print(f"  {stage:<14} {stage_s:8.1f} s  overhead {stage_s - work_s:6.1f} s", flush=True)
+    rest_s = overhead_s - sum(stage_s - work_s for stage_s, work_s in cost.stages.values())
+    print(f"  {'around them':<14} {'':8}    overhead {rest_s:6.1f} s", flush=True)
+
+
+def timed(project: Path) -> None:
+    """What the process of its own does: prints one line of JSON."""
+    from tokenmill import build, cli
+    from tokenmill.memory import peak_mb
+
+    work = _Clock()
+    for module, names in _WORK.items():
+        for name in names:
+            __import__(module)
+            setattr(sys.modules[module], name, work.measured(getattr(sys.modules[module], name)))
+    stages: dict[str, list[float]] = {}
+    run_stage = build.Build.stage
+
+    def stage(self: Any, name: str, run: Any) -> Any:
+        start_s, work_before_s = time.monotonic(), work.seconds
+        done = run_stage(self, name, run)
+        stages[name] = [time.monotonic() - start_s, work.seconds - work_before_s]
+        return done
+
+    build.Build.stage = stage  # type: ignore[method-assign]
+    code = cli.main(["build", "--params", str(project / "params.yaml")])
+    print(json.dumps({"stages": stages, "work_s": work.seconds, "peak_mb": peak_mb() or 0.0}))
+    sys.exit(code)
+
+
+class _Clock:
+    """The time in which at least one measured function runs, in any thread."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+        self._n_running = 0
+        self._since_s = 0.0
+
+    def measured(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **named: Any) -> Any:
+            with self._running():
+                return function(*args, **named)
+
+        return run
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with self._lock:
+            self._n_running += 1
+            if self._n_running == 1:
+                self._since_s = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_running -= 1
+                if self._n_running == 0:
+                    self.seconds += time.monotonic() - self._since_s
+
+
+def _path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+if __name__ == "__main__":
+    main()
