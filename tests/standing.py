@@ -62,8 +62,12 @@ class Server:
         self.post(f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
 
     def post(self, path: str, body: Any) -> Any:
-        """What the server answers."""
-        return httpx.post(f"{self.url}/{path}", json=body, timeout=30).raise_for_status().json()
+        """What the server answers, asked again while its database is locked, as Prefect's own client does."""
+        deadline = time.monotonic() + 60
+        while (answer := httpx.post(f"{self.url}/{path}", json=body, timeout=30)).status_code == 503:
+            assert time.monotonic() < deadline, answer.text
+            time.sleep(1)
+        return answer.raise_for_status().json()
 
 
 @contextmanager

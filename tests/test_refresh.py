@@ -258,8 +258,6 @@ def test_deployments_run_on_schedule_skip_while_a_build_is_at_work_and_tell_a_we
     drifted.set(run__engine="threads")
     yaml = YAML(typ="safe", pure=True)
     deployed = yaml.load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
-    for one in deployed["deployments"]:
-        one["entrypoint"] = str(REPOSITORY / one["entrypoint"])
     deployed["deployments"][0]["schedules"] = [{"interval": 10}]
     with (drifted.root / "prefect.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(deployed, file)

@@ -143,7 +143,9 @@ def order_problem(calls: Sequence[Call], root: str) -> str | None:
             source = paths[0].removeprefix(root)
             if left := {one for one in written if one == source or one.startswith(f"{source}/")}:
                 return f"renamed to {path} before fsync of {sorted(left)[0]}"
-        from_dvc = paths[0].endswith(".tmp")  # the same bytes once more, linked to its cache
+        from_dvc = (
+            paths[0].endswith(".tmp") or "/.dvc/cache/" in paths[0]
+        )  # the same bytes once more, linked to its cache
         if kind in ("rename", "link") and not path.endswith(".partial") and not from_dvc:
             written.add(str(PurePath(path).parent))
     written = {one for one in written if ".partial" not in one}
