@@ -30,7 +30,7 @@ def errors(known: Scenarios, short: bool, seed: int) -> Row:
     randoms = random.Random(seed)
     tries = [(place, error) for place in places(scenario, randoms) for error in ERRORS]
     if short:
-        tries = randoms.sample(tries, 10)
+        tries = randoms.sample(tries, 6)
     told = Told(row, len(tries))
     for place, error in tries:
         row.take(*fail(scenario, place, error))

@@ -20,7 +20,7 @@ _NAMES = ("new", "changed", "set-back")
 def kills(known: Scenarios, short: bool, seed: int, n: int = 1000) -> Row:
     """Builds killed at random moments, up to three in a row."""
     row, randoms = Row("SIGKILL at a moment"), random.Random(seed)
-    n = 4 if short else n
+    n = 13 if short else n
     told = Told(row, n)
     for i in range(n):
         scenario = known["changed" if short else _NAMES[i % 3]]
@@ -42,7 +42,7 @@ def kills_at_calls(known: Scenarios, short: bool, seed: int) -> Row:
     names = ("tiny",) if short else _NAMES
     tries = [(known[name], place) for name in names for place in places(known[name], randoms, _AT)]
     if short:
-        tries = randoms.sample(tries, 5)
+        tries = randoms.sample(tries, 12)
     told = Told(row, len(tries))
     for scenario, place in tries:
         row.take(*kill_at(scenario, place))
