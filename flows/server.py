@@ -40,7 +40,7 @@ def quiet_environment() -> None:
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
     os.environ.setdefault("PREFECT_CLI_COLORS", "false")
-    logging.raiseExceptions = False  # a signal that comes while a record is on its way to the server ends in no traceback
+    logging.raiseExceptions = False  # no traceback when a signal comes while a record is being sent
 
 
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
