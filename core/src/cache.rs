@@ -5,13 +5,11 @@
 //! costs nothing. Cost: one multiplication and one line a look-up; a long pre-token, and one of more than three ids, reads a
 //! record of a ring as well.
 
+use crate::pages::Pages;
 use crate::prefetch::prefetch;
-use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
-use memmap2::MmapMut;
+use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHasher;
-use std::alloc::{Layout, handle_alloc_error};
 use std::hash::Hasher;
-use std::ops::{Deref, DerefMut};
 
 /// Pre-tokens up to this many bytes are their own key.
 pub const SHORT_BYTES_MAX: usize = 15;
@@ -36,49 +34,10 @@ struct Entry {
 #[repr(C, align(64))]
 struct Line([Entry; 2]);
 
-/// Lines that begin empty, in pages of 2 MB where the system has some: with pages of 4 kB the look-up of an address takes
-/// longer than that of the line (english text: 1.1 times as fast).
-struct Lines(MmapMut);
-
-impl Lines {
-    /// Ends the process when there is no memory, as a vector does.
-    fn new(n: usize) -> Self {
-        let pages = MmapMut::map_anon(n * size_of::<Line>());
-        let pages = pages.unwrap_or_else(|_| handle_alloc_error(Layout::new::<Line>()));
-        #[cfg(target_os = "linux")]
-        pages.advise(memmap2::Advice::HugePage).unwrap_or_default(); // a system without them keeps its small ones
-        Self(pages)
-    }
-}
-
-impl Clone for Lines {
-    fn clone(&self) -> Self {
-        let mut lines = Self::new(self.len());
-        lines.copy_from_slice(self);
-        lines
-    }
-}
-
-impl Deref for Lines {
-    type Target = [Line];
-
-    #[inline(always)]
-    fn deref(&self) -> &[Line] {
-        cast_slice(&self.0)
-    }
-}
-
-impl DerefMut for Lines {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [Line] {
-        cast_slice_mut(&mut self.0)
-    }
-}
-
 /// A bounded memory of pre-tokens.
 #[derive(Clone)]
 pub struct Cache {
-    lines: Lines,
+    lines: Pages<Line>,
     lines_max: usize,
     /// Entries that were placed since the lines became as many as they are.
     n_placed: usize,
@@ -91,7 +50,7 @@ impl Cache {
         let lines_max = (bytes_max / 4 * 3 / size_of::<Line>()).max(2);
         let lines_max = 1 << lines_max.ilog2();
         Self {
-            lines: Lines::new(LINES_MIN.min(lines_max)),
+            lines: Pages::new(LINES_MIN.min(lines_max)),
             lines_max,
             n_placed: 0,
             ring: Ring { words: Vec::new(), n_max: bytes_max / 4 / size_of::<u32>(), head: 0 },
@@ -164,7 +123,7 @@ impl Cache {
 
     #[cold]
     fn grow(&mut self) {
-        let longer = Lines::new(2 * self.lines.len());
+        let longer = Pages::new(2 * self.lines.len());
         let lines = std::mem::replace(&mut self.lines, longer);
         self.n_placed = 0;
         for entry in lines.iter().flat_map(|Line(entries)| entries).filter(|entry| entry.key != 0) {

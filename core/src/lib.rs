@@ -3,7 +3,7 @@
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
 //! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), merge (those that were not) and its
-//! queue, pieces (a batch in pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
+//! queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
 //! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
 // Only scan::block and prefetch may, and say why.
@@ -18,6 +18,7 @@ pub mod lossy;
 pub mod merge;
 mod named;
 pub mod order;
+mod pages;
 pub mod pairs;
 pub mod pattern;
 pub mod pieces;

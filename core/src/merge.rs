@@ -4,8 +4,11 @@
 //! SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the scratch space has grown.
 
 use crate::guard::{Result, Stop};
+use crate::pages::Pages;
+use crate::prefetch::prefetch;
 use crate::queue::Queue;
 use crate::tail::Tail;
+use bytemuck::{Pod, Zeroable};
 
 /// Up to this many bytes the scan is faster than the queue.
 const SCANNED_MAX: usize = 48;
@@ -16,11 +19,22 @@ const NONE: u32 = u32::MAX;
 const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
 
 /// How early a pair is merged (a number below that of all merges, in their order of ranks), and into what.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
+#[repr(C)]
 struct Pair {
     rank: u32,
     token: u32,
 }
+
+/// A pair of ids as a number, FREE in an empty slot, and its merge.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Slot {
+    key: u64,
+    pair: Pair,
+}
+
+const FREE: u64 = u64::MAX;
 
 /// Which pairs of ids merge, and the ids of the single bytes.
 pub struct MergeTable {
@@ -28,7 +42,7 @@ pub struct MergeTable {
     /// The pairs of two bytes, by these.
     bytes: Vec<Pair>,
     /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
-    slots: Vec<(u64, Pair)>,
+    slots: Pages<Slot>,
     n_ranks: usize,
 }
 
@@ -45,9 +59,10 @@ impl MergeTable {
         let mut table = Self {
             byte_ids: byte_ids.map(|id| id.unwrap_or(NONE)),
             bytes: Vec::with_capacity(1 << 16),
-            slots: vec![(u64::MAX, NO_PAIR); (2 * merges.len() + 2).next_power_of_two()],
+            slots: Pages::new((2 * merges.len() + 2).next_power_of_two()),
             n_ranks: ranks.len(),
         };
+        table.slots.fill(Slot { key: FREE, pair: NO_PAIR });
         for (i, (left, right, rank, token)) in merges.enumerate() {
             if table.get(left, right) != NO_PAIR {
                 return Err(i);
@@ -65,10 +80,10 @@ impl MergeTable {
 
     fn place(&mut self, key: u64, pair: Pair) {
         let mut at = self.home(key);
-        while self.slots[at].0 != u64::MAX {
+        while self.slots[at].key != FREE {
             at = (at + 1) & (self.slots.len() - 1);
         }
-        self.slots[at] = (key, pair);
+        self.slots[at] = Slot { key, pair };
     }
 
     #[inline(always)]
@@ -81,12 +96,18 @@ impl MergeTable {
         let key = key_of(left, right);
         let mut at = self.home(key);
         loop {
-            let (found, pair) = self.slots[at];
-            if found == key || found == u64::MAX {
-                return pair;
+            let slot = self.slots[at];
+            if slot.key == key || slot.key == FREE {
+                return slot.pair;
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
+    }
+
+    /// Has the pair fetched, which will soon be asked for.
+    #[inline(always)]
+    fn prefetch(&self, left: u32, right: u32) {
+        prefetch(&self.slots[self.home(key_of(left, right))]);
     }
 
     #[inline(always)]
@@ -208,6 +229,9 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
         }
         if best == NO_PAIR {
             break;
+        }
+        if at > 0 {
+            table.prefetch(ids[at - 1], best.token);
         }
         ids[at] = best.token;
         ids.copy_within(at + 2..n, at + 1);
