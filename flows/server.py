@@ -10,14 +10,18 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 from tokenmill.console import say
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.files import write_atomic
 from tokenmill.layout import SCRATCH_DIRECTORY
+
+T = TypeVar("T")
 
 _RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
@@ -95,7 +99,23 @@ def end_orphan(root: Path) -> None:
     (root / _RECORD).unlink(missing_ok=True)
 
 
-def settle() -> None:
+def run(flow: Callable[[], T]) -> T:
+    """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
+    was cancelled on the server."""
+    from prefect.exceptions import CancelledRun
+
+    try:
+        done = flow()
+    except CancelledRun:
+        raise Terminated from None
+    except TokenmillError:
+        _settle()
+        raise
+    _settle()
+    return done
+
+
+def _settle() -> None:
     """Waits until the embedded server has written the end of all task runs of its latest flow run."""
     if not any(_is_server(child) for child in psutil.Process().children()):
         return

@@ -121,20 +121,12 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
     server.end_orphan(build.root)
     if not server.check_standing():
         say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
-    from prefect.exceptions import CancelledRun
-
     from tokenmill.flows.build import build as build_flow
     from tokenmill.flows.build import threads
 
     flow = build_flow.with_options(task_runner=threads(build.workers))
-    try:
-        summaries = cast("list[StageSummary]", flow(str(build.root), build.only, build.force, build.rehash))
-    except CancelledRun:
-        raise Terminated from None
-    except TokenmillError:
-        server.settle()
-        raise
-    server.settle()
+    done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
+    summaries = cast("list[StageSummary]", done)
     return settled + summaries[len(settled) :]
 
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tokenmill.cli_versions import find_params
 from tokenmill.console import say
-from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
+from tokenmill.errors import BusyError, ParamsError, TokenmillError
 
 
 def add_commands(commands: Any) -> None:
@@ -50,18 +50,9 @@ def _refresh(_asked: argparse.Namespace) -> None:
     server.quiet_environment()
     server.end_orphan(path.parent)
     server.check_standing()
-    from prefect.exceptions import CancelledRun
-
     from tokenmill.flows.refresh import refresh
 
-    try:
-        refresh(str(path.parent))
-    except CancelledRun:
-        raise Terminated from None
-    except TokenmillError:
-        server.settle()
-        raise
-    server.settle()
+    server.run(lambda: refresh(str(path.parent)))
 
 
 def _refresh_inline(path: Path) -> None:
