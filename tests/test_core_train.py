@@ -112,7 +112,7 @@ def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str
             if token == len(tokens):
                 tokens.append(tokens[left] + tokens[right])
         n_left = 60 - (len(tokens) - 256)
-        rest, _ = _core.train(
+        rest, *_ = _core.train(
             words["ids"], words["count"], pa.array(tokens, pa.binary()), 256, n_left, score, 1, None, [], 1,
             None, None, None,
         )  # fmt: skip

@@ -91,9 +91,9 @@ def train(
     progress: Callable[[int, int], None] | None,
     checkpoint_every: int | None,
     checkpoint: Callable[[ArrowStream, ArrowStream], None] | None,
-) -> tuple[ArrowStream, int]:
-    """A table `left: uint32, right: uint32, token: uint32, count: uint64`, one row a merge, in order; and the number of
-    tokens of which the text consists then.
+) -> tuple[ArrowStream, int, ArrowArray]:
+    """A table `left: uint32, right: uint32, token: uint32, count: uint64`, one row a merge, in order; the number of tokens of
+    which the text consists then; and the bytes of the new tokens, by id.
 
     `tokens`: the bytes of every token so far, by id. `pretokens`: binary (the first 256 tokens are the bytes in the order
     of `byte_order()` then), or large_list<uint32> of ids. Pairs of the first `n_first` tokens are looked at however long

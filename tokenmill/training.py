@@ -16,7 +16,7 @@ from tokenmill.pre_tokenizer import pre_tokenizer_of
 from tokenmill.texts import Texts
 from tokenmill.threads import threads_or_all
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.vocabulary import CHARACTERS, ID_MAX, AddedToken, Merge, Model, bytes_of, encoder_of, is_text
+from tokenmill.vocabulary import CHARACTERS, ID_MAX, AddedToken, Merges, Model, bytes_of, encoder_of, is_text
 
 Score = Literal["count", "wordpiece", "bytes_saved"]
 Progress = Callable[[int, int], None]
@@ -195,7 +195,7 @@ def _learn(
         if progress:
             progress(n_tokens + len(tokens) - len(first), n_merges + (earlier.num_rows if earlier is not None else 0))
 
-    learned, n_text_tokens = _core.train(
+    learned, n_text_tokens, new_tokens = _core.train(
         words,
         numbers,
         pa.array(tokens, pa.binary()),
@@ -211,7 +211,9 @@ def _learn(
         keep if checkpoint else None,
     )
     merges = _joined(earlier, pa.table(learned))
-    tokenizers = [Tokenizer(_model(start, merges, size - n_start, goal.pad_vocab_to)) for size in vocab_sizes]
+    tokens += pa.array(new_tokens).to_pylist()
+    n_added = len(start.added)
+    tokenizers = [Tokenizer(_model(start, merges, tokens, size - n_added, goal.pad_vocab_to)) for size in vocab_sizes]
     if checkpoint:
         checkpoint.remove()
     last_count = merges["count"][-1].as_py() if merges.num_rows else None
@@ -227,30 +229,25 @@ def _tokens_after(first: Sequence[bytes], merges: pa.Table | None) -> list[bytes
     return tokens
 
 
-def _model(start: Model, merges: pa.Table, n_tokens_max: int, pad_vocab_to: int) -> Model:
-    """`start` with the merges up to the one that makes the last of `n_tokens_max` tokens."""
+def _model(start: Model, merges: pa.Table, tokens: Sequence[bytes], n_tokens_max: int, pad_vocab_to: int) -> Model:
+    """`start` with the first of `tokens`, which are in the order in which they were made, and the merges up to the last one."""
     ids = sorted(start.tokens)
-    tokens = [start.tokens[id] for id in ids]
+    tokens = tokens[:n_tokens_max]
     next_id = max([*ids, *(one.id for one in start.added)]) + 1
     rank = max((merge.rank for merge in start.merges), default=-1) + 1
-    n_merges = 0
-    for left, right, token in _rows(merges):
-        if len(tokens) - len(start.tokens) == n_tokens_max:
-            break
-        if token == len(tokens):
-            tokens.append(tokens[left] + tokens[right])
-        n_merges += 1
     n_new = len(tokens) - len(ids)
     ids += range(next_id, next_id + n_new)
     next_id += n_new
-    kept = merges.slice(0, n_merges)
-    sides = kept["left"].to_numpy().astype(np.uint64) << np.uint64(32) | kept["right"].to_numpy()
+    left, right, token = (merges[name].to_numpy() for name in ("left", "right", "token"))
+    if len(tokens) == n_tokens_max:
+        n_merges = int(np.argmax(token == len(tokens) - 1)) + 1 if n_new else 0
+        left, right, token = left[:n_merges], right[:n_merges], token[:n_merges]
     # A pair that came up again has its last rank, as in `tokenizers`.
-    _, from_end = np.unique(sides[::-1], return_index=True)
-    last = np.sort(n_merges - 1 - from_end)
+    _, from_end = np.unique((left.astype(np.uint64) << np.uint64(32) | right)[::-1], return_index=True)
+    last = np.sort(len(token) - 1 - from_end)
     id_of = np.array(ids, np.uint32)
-    columns = (id_of[kept["left"].to_numpy()[last]], id_of[kept["right"].to_numpy()[last]], rank + last)
-    new = list(map(Merge, *(column.tolist() for column in (*columns, id_of[kept["token"].to_numpy()[last]]))))
+    columns = (id_of[left[last]], id_of[right[last]], rank + last, id_of[token[last]])
+    new = np.stack(columns, axis=1).astype(np.uint32)
     padding = [
         AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
         for i in range(-next_id % pad_vocab_to)
@@ -260,7 +257,7 @@ def _model(start: Model, merges: pa.Table, n_tokens_max: int, pad_vocab_to: int)
     return replace(
         start,
         tokens=dict(zip(ids, tokens, strict=True)),
-        merges=[*start.merges, *new],
+        merges=Merges(np.concatenate([Merges.of(start.merges).rows, new])),
         added=(*start.added, *padding),
     )
 

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard, overload
 
+import numpy as np
 import pyarrow as pa
 
 from tokenmill import _core
@@ -22,6 +23,34 @@ class Merge(NamedTuple):
     right: int
     rank: int
     token: int
+
+
+class Merges(Sequence[Merge]):
+    """Learned merges as they are learned, in columns: a tuple for each would take longer than learning them.
+
+    `rows`: uint32 [n, 4], as the fields of Merge.
+    """
+
+    def __init__(self, rows: "np.ndarray[tuple[int, int], np.dtype[np.uint32]]") -> None:
+        self.rows = rows
+
+    @overload
+    def __getitem__(self, at: int) -> Merge: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Merges": ...
+    def __getitem__(self, at: int | slice) -> "Merge | Merges":
+        return Merges(self.rows[at]) if isinstance(at, slice) else Merge._make(self.rows[at].tolist())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Merge]:
+        return map(Merge._make, self.rows.tolist())
+
+    @classmethod
+    def of(cls, merges: Sequence[Merge]) -> "Merges":
+        """The same merges in columns."""
+        return merges if isinstance(merges, cls) else cls(np.array(merges, np.uint32).reshape(-1, len(Merge._fields)))
 
 
 @dataclass(frozen=True)
@@ -76,8 +105,7 @@ def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
     """
     ids = pa.array(model.tokens.keys(), pa.uint32())
     vocabulary = pa.record_batch({"id": ids, "token": pa.array(model.tokens.values(), pa.binary())})
-    columns = zip(*model.merges, strict=True) if model.merges else [()] * len(Merge._fields)
-    merges = [pa.array(column, pa.uint32()) for column in columns]
+    merges = [pa.array(column, pa.uint32()) for column in Merges.of(model.merges).rows.T]
     added = pa.record_batch(
         {
             "id": pa.array([one.id for one in model.added], pa.uint32()),

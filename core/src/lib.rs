@@ -15,6 +15,7 @@ pub mod decode;
 pub mod encode;
 pub mod guard;
 pub mod lossy;
+mod map;
 pub mod merge;
 mod named;
 pub mod order;

@@ -64,6 +64,11 @@ impl<V: Ord + Copy> Queue<V> {
         Some(popped)
     }
 
+    /// The key that comes so many later, where that is known.
+    pub fn coming(&self, ahead: usize) -> Option<u64> {
+        self.sorted.len().checked_sub(ahead).map(|at| self.sorted[at])
+    }
+
     fn pop_of_level(&mut self) -> Option<u64> {
         match (self.sorted.last(), self.later.peek()) {
             (Some(&waited), Some(&Reverse(late))) if late < waited => self.later.pop().map(|Reverse(key)| key),

@@ -2,39 +2,37 @@
 //!
 //! Invariants: a pair's count is the number of places where it stands now, overlaps included ("aaa" has "aa" twice),
 //! times the counts of their pre-tokens; its positions name every such place, and maybe places where it no longer stands,
-//! so a position is checked on use. Positions of all pairs made by one merge share one array, freed with the last of
-//! them; when more than half of all positions held must be stale, all are checked and copied together.
-//! Cost: O(1) a change, O(positions) a compaction, which a doubling of them pays for; 4 bytes a position, 40 a pair.
+//! so a position is checked on use. Positions stand in one array, which only grows, but for a pair with a single one, which
+//! holds it itself; when more than half of the array must be stale, all are checked and copied together.
+//! Cost: O(1) a change, O(positions) a compaction, which a doubling of them pays for; 4 bytes a position, 32 an entry.
 
 use crate::guard::{CoreError, Result};
+use crate::map::Map;
 use crate::merge::key_of;
 use crate::words::{Found, Joint, Neighbour, Words};
-use rustc_hash::FxHashMap;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
 /// So many stale positions are not worth a compaction.
 const STALE_MIN: usize = 1 << 20;
 const N_BYTES: usize = 256;
+/// So many changes ahead the lines that they need are fetched.
+const AHEAD: usize = 8;
 
-#[derive(Clone, Copy)]
+/// `n` positions from `start` on, or a single one, which `start` is then.
+#[derive(Clone, Copy, Default)]
+#[repr(Rust, packed(4))]
 struct Span {
-    chunk: u32,
-    start: u32,
-    end: u32,
+    start: u64,
+    n: u32,
 }
 
+#[derive(Clone, Copy, Default)]
 struct Pair {
     count: u64,
     span: Span,
     /// Where in `more` this pair's next span stands, or NONE: a token that is made again makes its pairs again.
     next: u32,
-}
-
-struct Chunk {
-    positions: Vec<u32>,
-    n_spans: u32,
 }
 
 /// Pairs of some cells, counted before the first merge: key, count and where their positions end.
@@ -45,10 +43,9 @@ pub struct Counted {
 
 #[derive(Default)]
 pub struct Pairs {
-    map: FxHashMap<u64, Pair>,
-    chunks: Vec<Chunk>,
+    map: Map<Pair>,
+    positions: Vec<u32>,
     more: Vec<(Span, u32)>,
-    n_held: usize,
     before: Groups,
     after: Groups,
 }
@@ -65,7 +62,7 @@ pub fn count(
     keep: impl Fn(u32, u32) -> bool,
     check: impl Fn() -> Result<()>,
 ) -> Result<Counted> {
-    let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: FxHashMap::default() };
+    let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: Map::default() };
     let mut pairs: Vec<(u64, u64, u32)> = Vec::new();
     let mut n_seen = 0_u32;
     words.pairs(cells.clone(), cells_of, |_, left, right, count| {
@@ -112,7 +109,7 @@ pub fn count(
 /// A place for each pair: a table for pairs of the first 256 tokens, which are most at the start, and a map for others.
 struct Slots {
     of_bytes: Vec<u32>,
-    of_others: FxHashMap<u64, u32>,
+    of_others: Map<u32>,
 }
 
 impl Slots {
@@ -121,7 +118,7 @@ impl Slots {
         if (left as usize) < N_BYTES && (right as usize) < N_BYTES {
             &mut self.of_bytes[left as usize * N_BYTES + right as usize]
         } else {
-            self.of_others.entry(key_of(left, right)).or_insert(NONE)
+            self.of_others.get_or_insert(key_of(left, right), NONE).0
         }
     }
 }
@@ -130,14 +127,22 @@ impl Pairs {
     /// The pairs counted in all parts of the cells, the parts in order.
     pub fn new(parts: Vec<Counted>) -> Self {
         let mut all = Self::default();
-        for Counted { pairs, positions } in parts {
-            let chunk = all.add_chunk(positions);
+        for Counted { pairs, mut positions } in parts {
+            let offset = all.positions.len() as u64;
             let mut start = 0;
             for (key, count, end) in pairs {
-                all.add(key, count, Span { chunk, start, end });
+                let span = match end - start {
+                    1 => Span { start: u64::from(positions[start as usize]), n: 1 },
+                    n => Span { start: offset + u64::from(start), n },
+                };
+                all.add(key, count, span);
                 start = end;
             }
-            all.free_if_unused(chunk);
+            if all.positions.is_empty() {
+                all.positions = positions;
+            } else {
+                all.positions.append(&mut positions);
+            }
         }
         all
     }
@@ -147,30 +152,29 @@ impl Pairs {
     }
 
     pub fn count(&self, key: u64) -> Option<u64> {
-        self.map.get(&key).map(|pair| pair.count)
+        self.map.get(key).map(|pair| pair.count)
+    }
+
+    /// Has a pair's line fetched.
+    pub fn prefetch(&self, key: u64) {
+        self.map.prefetch(key);
+    }
+
+    /// Where a pair with a single position stands.
+    pub fn only_position(&self, key: u64) -> Option<u32> {
+        let Span { start, n } = self.map.get(key)?.span;
+        (n == 1).then_some(start as u32)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.map.iter().map(|(&key, pair)| (key, pair.count))
+        self.map.iter().map(|(key, pair)| (key, pair.count))
     }
 
     /// Takes a pair out; its positions, in ascending order, are put into `positions`.
     pub fn take(&mut self, key: u64, positions: &mut Vec<u32>) {
         positions.clear();
-        let Some(pair) = self.map.remove(&key) else { return };
-        let (mut span, mut next) = (pair.span, pair.next);
-        loop {
-            positions
-                .extend_from_slice(&self.chunks[span.chunk as usize].positions[span.start as usize..span.end as usize]);
-            self.release(span.chunk);
-            if next == NONE {
-                break;
-            }
-            (span, next) = self.more[next as usize];
-        }
-        if pair.next != NONE {
-            positions.sort_unstable();
-        }
+        let Some(pair) = self.map.remove(key) else { return };
+        gather(&pair, &self.positions, &self.more, |_| true, positions);
     }
 
     /// Notes what a merge changed: the pairs that its new token makes with its neighbours, of those that `keep` names, and
@@ -187,112 +191,112 @@ impl Pairs {
         let mut after = std::mem::take(&mut self.after);
         before.gather(parts, |found| &found.before);
         after.gather(parts, |found| &found.after);
-        let chunk = self.chunks.len() as u32;
-        let mut positions = Vec::new();
-        before.place(&mut positions, |id| keep(id, joint.token));
-        after.place(&mut positions, |id| keep(joint.token, id));
-        before.fill(&mut positions, parts, |found| &found.before);
-        after.fill(&mut positions, parts, |found| &found.after);
-        self.add_chunk(positions);
-        let made = before.kept().map(|group| (key_of(group.id, joint.token), group));
-        for (key, group) in made.chain(after.kept().map(|group| (key_of(joint.token, group.id), group))) {
-            self.add(key, group.count, Span { chunk, start: group.end - group.n_positions, end: group.end });
-            touched.push(key);
+        let keys_before = |id| (key_of(id, joint.token), key_of(id, joint.left));
+        let keys_after = |id| (key_of(joint.token, id), key_of(joint.right, id));
+        self.prefetch_first(&before.all, keys_before);
+        self.prefetch_first(&after.all, keys_after);
+        before.place(&mut self.positions, |id| keep(id, joint.token), parts, |found| &found.before);
+        after.place(&mut self.positions, |id| keep(joint.token, id), parts, |found| &found.after);
+        self.make(&before.all, keys_before, touched);
+        self.make(&after.all, keys_after, touched);
+        // Only now: of two merges side by side the second breaks what the first has made.
+        for group in &before.all {
+            self.subtract(key_of(group.id, joint.left), group.count)?;
         }
-        let broken = before.all.iter().map(|group| (key_of(group.id, joint.left), group.count));
-        for (key, count) in broken.chain(after.all.iter().map(|group| (key_of(joint.right, group.id), group.count))) {
-            self.subtract(key, count)?;
+        for group in &after.all {
+            self.subtract(key_of(joint.right, group.id), group.count)?;
         }
-        self.free_if_unused(chunk);
         (self.before, self.after) = (before, after);
         Ok(())
     }
 
+    /// Adds the pairs made with neighbours. `keys_of`: the pair made with one, and the one broken.
+    fn make(&mut self, groups: &[Group], keys_of: impl Fn(u32) -> (u64, u64), touched: &mut Vec<u64>) {
+        for (i, group) in groups.iter().enumerate() {
+            if let Some(later) = groups.get(i + AHEAD) {
+                self.prefetch_both(keys_of(later.id));
+            }
+            if group.is_kept {
+                let (made, _) = keys_of(group.id);
+                self.add(made, group.count, group.span());
+                touched.push(made);
+            }
+        }
+    }
+
+    fn prefetch_first(&self, groups: &[Group], keys_of: impl Fn(u32) -> (u64, u64)) {
+        groups.iter().take(AHEAD).for_each(|group| self.prefetch_both(keys_of(group.id)));
+    }
+
+    fn prefetch_both(&self, (made, broken): (u64, u64)) {
+        self.map.prefetch(made);
+        self.map.prefetch(broken);
+    }
+
     fn add(&mut self, key: u64, count: u64, span: Span) {
-        self.chunks[span.chunk as usize].n_spans += 1;
-        match self.map.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(Pair { count, span, next: NONE });
-            }
-            Entry::Occupied(mut place) => {
-                let pair = place.get_mut();
-                pair.count += count;
-                self.more.push((span, pair.next));
-                pair.next = self.more.len() as u32 - 1;
-            }
+        let (pair, was_there) = self.map.get_or_insert(key, Pair { count, span, next: NONE });
+        if was_there {
+            pair.count += count;
+            self.more.push((span, pair.next));
+            pair.next = self.more.len() as u32 - 1;
         }
     }
 
     /// A pair that is not there is the merged one, or one that is not looked at.
     fn subtract(&mut self, key: u64, count: u64) -> Result<()> {
-        let Entry::Occupied(mut place) = self.map.entry(key) else { return Ok(()) };
-        let pair = place.get_mut();
+        let Some(pair) = self.map.get_mut(key) else { return Ok(()) };
         pair.count = pair.count.checked_sub(count).ok_or_else(|| {
             CoreError::Internal("a pair was removed more often than it was counted; please report it.".into())
         })?;
         if pair.count == 0 {
-            let (mut span, mut next) = (pair.span, pair.next);
-            place.remove();
-            loop {
-                self.release(span.chunk);
-                if next == NONE {
-                    break;
-                }
-                (span, next) = self.more[next as usize];
-            }
+            self.map.remove(key);
         }
         Ok(())
-    }
-
-    fn add_chunk(&mut self, positions: Vec<u32>) -> u32 {
-        self.n_held += positions.len();
-        self.chunks.push(Chunk { positions, n_spans: 0 });
-        self.chunks.len() as u32 - 1
-    }
-
-    fn release(&mut self, chunk: u32) {
-        self.chunks[chunk as usize].n_spans -= 1;
-        self.free_if_unused(chunk);
-    }
-
-    fn free_if_unused(&mut self, chunk: u32) {
-        let chunk = &mut self.chunks[chunk as usize];
-        if chunk.n_spans == 0 {
-            self.n_held -= chunk.positions.len();
-            chunk.positions = Vec::new();
-        }
     }
 
     /// Copies the positions that are still right together, when most are not. `n_tokens`: tokens in the text now, of which
     /// each begins at most one pair.
     pub fn compact(&mut self, words: &Words, n_tokens: usize, cells_of: impl Fn(u32) -> usize) {
-        if self.n_held < 2 * n_tokens + STALE_MIN {
+        if self.positions.len() < 2 * n_tokens + STALE_MIN {
             return;
         }
         let mut positions: Vec<u32> = Vec::with_capacity(n_tokens);
-        for (&key, pair) in &mut self.map {
+        for (key, pair) in self.map.iter_mut() {
             let (left, right) = ids_of(key);
             let start = positions.len();
-            let (mut span, mut next) = (pair.span, pair.next);
-            loop {
-                let held = &self.chunks[span.chunk as usize].positions[span.start as usize..span.end as usize];
-                positions.extend(held.iter().filter(|&&position| words.has(position, left, right, cells_of(left))));
-                if next == NONE {
-                    break;
+            let stands = |position| words.has(position, left, right, cells_of(left));
+            gather(pair, &self.positions, &self.more, stands, &mut positions);
+            pair.span = match positions[start..] {
+                [only] => {
+                    positions.pop();
+                    Span { start: u64::from(only), n: 1 }
                 }
-                (span, next) = self.more[next as usize];
-            }
-            if pair.next != NONE {
-                positions[start..].sort_unstable();
-            }
-            pair.span = Span { chunk: 0, start: start as u32, end: positions.len() as u32 };
+                _ => Span { start: start as u64, n: (positions.len() - start) as u32 },
+            };
             pair.next = NONE;
         }
-        positions.shrink_to_fit();
-        self.more.clear();
-        self.n_held = positions.len();
-        self.chunks.clear();
-        self.chunks.push(Chunk { positions, n_spans: self.map.len() as u32 });
+        self.more = Vec::new();
+        self.positions = positions;
+    }
+}
+
+/// Appends a pair's positions, in ascending order, those that `keep` names.
+fn gather(pair: &Pair, held: &[u32], more: &[(Span, u32)], keep: impl Fn(u32) -> bool, positions: &mut Vec<u32>) {
+    let first = positions.len();
+    let (mut span, mut next) = (pair.span, pair.next);
+    loop {
+        let (start, n) = (span.start, span.n as usize);
+        match n {
+            1 => positions.extend(Some(start as u32).filter(|&position| keep(position))),
+            _ => positions.extend(held[start as usize..][..n].iter().filter(|&&position| keep(position))),
+        }
+        if next == NONE {
+            break;
+        }
+        (span, next) = more[next as usize];
+    }
+    if pair.next != NONE {
+        positions[first..].sort_unstable();
     }
 }
 
@@ -306,10 +310,17 @@ struct Groups {
 
 struct Group {
     id: u32,
+    n: u32,
     count: u64,
-    n_positions: u32,
-    /// Where its positions end; NONE when they are not kept.
-    end: u32,
+    /// Where its positions end, or the only one.
+    end: u64,
+    is_kept: bool,
+}
+
+impl Group {
+    fn span(&self) -> Span {
+        Span { start: if self.n == 1 { self.end } else { self.end - u64::from(self.n) }, n: self.n }
+    }
 }
 
 impl Groups {
@@ -319,39 +330,49 @@ impl Groups {
         }
         self.all.clear();
         for neighbour in parts.iter().flat_map(&side) {
-            let id = neighbour.id as usize;
-            if id >= self.places.len() {
-                self.places.resize((id + 1).next_power_of_two(), 0);
+            let Neighbour { id, position, count } = *neighbour;
+            if id as usize >= self.places.len() {
+                self.places.resize((id as usize + 1).next_power_of_two(), 0);
             }
-            if self.places[id] == 0 {
-                self.all.push(Group { id: neighbour.id, count: 0, n_positions: 0, end: NONE });
-                self.places[id] = self.all.len() as u32;
+            let place = &mut self.places[id as usize];
+            if *place == 0 {
+                self.all.push(Group { id, n: 1, count, end: u64::from(position), is_kept: false });
+                *place = self.all.len() as u32;
+            } else {
+                let group = &mut self.all[*place as usize - 1];
+                group.count += count;
+                group.n += 1;
             }
-            let group = &mut self.all[self.places[id] as usize - 1];
-            group.count += neighbour.count;
-            group.n_positions += 1;
         }
     }
 
-    /// Makes room for the positions of the groups that are kept.
-    fn place(&mut self, positions: &mut Vec<u32>, keep: impl Fn(u32) -> bool) {
-        for group in self.all.iter_mut().filter(|group| keep(group.id)) {
-            group.end = positions.len() as u32;
-            positions.resize(positions.len() + group.n_positions as usize, 0);
+    /// Appends the positions of the groups that are kept and have more than one.
+    fn place(
+        &mut self,
+        positions: &mut Vec<u32>,
+        keep: impl Fn(u32) -> bool,
+        parts: &[Found],
+        side: impl Fn(&Found) -> &[Neighbour],
+    ) {
+        let start = positions.len();
+        let mut n = start;
+        for group in &mut self.all {
+            group.is_kept = keep(group.id);
+            if group.is_kept && group.n > 1 {
+                group.end = n as u64;
+                n += group.n as usize;
+            }
         }
-    }
-
-    fn fill(&mut self, positions: &mut [u32], parts: &[Found], side: impl Fn(&Found) -> &[Neighbour]) {
+        if n == start {
+            return;
+        }
+        positions.resize(n, 0);
         for neighbour in parts.iter().flat_map(&side) {
             let group = &mut self.all[self.places[neighbour.id as usize] as usize - 1];
-            if group.end != NONE {
+            if group.is_kept && group.n > 1 {
                 positions[group.end as usize] = neighbour.position;
                 group.end += 1;
             }
         }
-    }
-
-    fn kept(&self) -> impl Iterator<Item = &Group> {
-        self.all.iter().filter(|group| group.end != NONE)
     }
 }

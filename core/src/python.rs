@@ -507,7 +507,7 @@ fn train<'py>(
     progress: Option<Py<PyAny>>,
     checkpoint_every: Option<u64>,
     checkpoint: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyAny>, u64)> {
+) -> PyResult<(Bound<'py, PyAny>, u64, Bound<'py, PyAny>)> {
     let (pretokens, _) = pretokens.into_chunked_array()?.into_inner();
     let (counts, _) = counts.into_chunked_array()?.into_inner();
     let tokens = binary_of(tokens.array())?;
@@ -555,7 +555,9 @@ fn train<'py>(
             add_words(&mut words, chunk, &tokens, &mut numbers)?;
         }
         let learned = learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)?;
-        Ok((merges_batch(&learned.merges)?, learned.n_text_tokens))
+        let offsets = OffsetBuffer::from_lengths(learned.n_bytes.into_iter().map(|n| n as usize));
+        let tokens = LargeBinaryArray::new(offsets, learned.bytes.into(), None);
+        Ok((merges_batch(&learned.merges)?, learned.n_text_tokens, tokens))
     };
     check_training(&pretokens, &counts)?;
     let learned = long(py, work, show);
@@ -563,8 +565,8 @@ fn train<'py>(
         return Err(error);
     }
     show()?;
-    let (merges, n_text_tokens) = learned?;
-    Ok((table_of(py, merges)?, n_text_tokens))
+    let (merges, n_text_tokens, tokens) = learned?;
+    Ok((table_of(py, merges)?, n_text_tokens, column_to_pyarrow(py, Arc::new(tokens))?))
 }
 
 /// Raises what is wrong with the columns of counts.

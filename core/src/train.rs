@@ -10,11 +10,16 @@ use crate::order::Queue;
 use crate::pairs::{self, Pairs, ids_of};
 use crate::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
 use crate::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A merge with fewer places is done by one thread: starting others takes longer.
 const PLACES_PER_THREAD: usize = 1 << 16;
+
+/// So many merges ahead what they need of memory is fetched, first of the index, then of the text.
+const AHEAD: usize = 4;
 
 /// What to learn.
 pub struct Goal<'a> {
@@ -72,9 +77,12 @@ pub fn byte_order() -> [u8; 256] {
     order
 }
 
-/// What was learned: merges in order, and the tokens of which the text consists then.
+/// What was learned: merges in order, the bytes of the new tokens one after another and how many each has, and the tokens of
+/// which the text consists then.
 pub struct Learned {
     pub merges: Vec<Merge>,
+    pub bytes: Vec<u8>,
+    pub n_bytes: Vec<u32>,
     pub n_text_tokens: u64,
 }
 
@@ -110,7 +118,7 @@ struct Trainer<'a, S: Scoring> {
 impl<'a, S: Scoring> Trainer<'a, S> {
     fn new(start: Start, goal: &'a Goal<'a>, stop: &Stop) -> Result<Self> {
         let words = start.words.build()?;
-        let tokens = Tokens::new(start.tokens, start.n_first)?;
+        let tokens = Tokens::new(&start.tokens, start.n_first)?;
         let threads = goal.threads.max(1);
         let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
         let parts = in_threads(words.ranges(&cuts), |cells| {
@@ -128,8 +136,8 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             partners: Vec::new(),
         };
         if S::BY_SIDES {
-            trainer.counts = trainer.words.token_counts(trainer.tokens.bytes.len(), |id| trainer.tokens.cells(id));
-            trainer.partners.resize_with(trainer.tokens.bytes.len(), Vec::new);
+            trainer.counts = trainer.words.token_counts(trainer.tokens.len(), |id| trainer.tokens.cells(id));
+            trainer.partners.resize_with(trainer.tokens.len(), Vec::new);
             trainer.note_partners(&trainer.pairs.iter().map(|(key, _)| key).collect::<Vec<_>>());
         }
         trainer.fill_queue();
@@ -138,17 +146,18 @@ impl<'a, S: Scoring> Trainer<'a, S> {
 
     fn learn(mut self, progress: &Progress, stop: &Stop, checkpoint: Checkpoint<'_>) -> Result<Learned> {
         let mut merges: Vec<Merge> = Vec::new();
-        let (mut positions, mut touched) = (Vec::new(), Vec::new());
+        let (mut positions, mut touched, mut found) = (Vec::new(), Vec::new(), vec![Found::default()]);
+        let mut bytes = Vec::new();
         while self.tokens.n_learned() < self.goal.n_tokens_max {
             let Some((key, count)) = self.next_pair() else { break };
             stop.check()?;
             self.pairs.take(key, &mut positions);
             let (left, right) = ids_of(key);
-            let bytes = self.tokens.joined(left, right);
+            self.tokens.join(left, right, &mut bytes);
             if self.goal.forbidden.contains(&bytes) {
                 continue;
             }
-            let token = self.tokens.id_of(bytes)?;
+            let token = self.tokens.id_of(&bytes)?;
             let joint = Joint {
                 left,
                 right,
@@ -156,7 +165,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
                 left_cells: self.tokens.cells(left),
                 right_cells: self.tokens.cells(right),
             };
-            let found = self.merge(&joint, &positions, stop)?;
+            self.merge(&joint, &positions, stop, &mut found)?;
             let tokens = &self.tokens;
             let keep = |left, right| tokens.is_kept(left, right, self.goal.token_bytes_max);
             self.pairs.change(&joint, &found, keep, &mut touched)?;
@@ -170,13 +179,23 @@ impl<'a, S: Scoring> Trainer<'a, S> {
                 checkpoint(self.words.lists(|id| self.tokens.cells(id)), &merges)?;
             }
         }
-        let counts = self.words.token_counts(self.tokens.bytes.len(), |id| self.tokens.cells(id));
-        Ok(Learned { merges, n_text_tokens: counts.iter().sum() })
+        let counts = self.words.token_counts(self.tokens.len(), |id| self.tokens.cells(id));
+        let Tokens { mut bytes, cells, n_start, .. } = self.tokens;
+        let n_bytes = cells[n_start..].to_vec();
+        let n_before: usize = cells[..n_start].iter().map(|&n| n as usize).sum();
+        bytes.drain(..n_before);
+        Ok(Learned { merges, bytes, n_bytes, n_text_tokens: counts.iter().sum() })
     }
 
     /// The pair to merge now, and its count.
     fn next_pair(&mut self) -> Option<(u64, u64)> {
         loop {
+            if let Some(key) = self.queue.coming(2 * AHEAD) {
+                self.pairs.prefetch(key);
+            }
+            if let Some(position) = self.queue.coming(AHEAD).and_then(|key| self.pairs.only_position(key)) {
+                self.words.prefetch(position);
+            }
             let (value, key) = self.queue.pop()?;
             let Some(count) = self.pairs.count(key).filter(|&count| count >= self.goal.pair_count_min) else {
                 continue;
@@ -201,27 +220,37 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         S::value(count, side(left), side(right))
     }
 
-    fn merge(&mut self, joint: &Joint, positions: &[u32], stop: &Stop) -> Result<Vec<Found>> {
+    /// `found`: what each part of the positions gave, one or more; what the last merge left there is kept as room.
+    fn merge(&mut self, joint: &Joint, positions: &[u32], stop: &Stop, found: &mut Vec<Found>) -> Result<()> {
         let n_parts = (positions.len() / PLACES_PER_THREAD).clamp(1, self.goal.threads.max(1));
-        let cuts: Vec<u32> = (1..n_parts).map(|part| positions[positions.len() * part / n_parts]).collect();
         let tokens = &self.tokens;
+        found.truncate(1);
+        found[0].clear();
+        if n_parts == 1 {
+            let mut all = self.words.whole();
+            return all.merge(positions, joint, |id| tokens.cells(id), || stop.check(), &mut found[0]);
+        }
+        let cuts: Vec<u32> = (1..n_parts).map(|part| positions[positions.len() * part / n_parts]).collect();
+        let parts = self.words.parts(&cuts);
+        found.resize_with(parts.len(), Found::default);
         let mut rest = positions;
-        let parts = self.words.parts(&cuts).into_iter().map(|part| {
+        let parts = parts.into_iter().zip(found).map(|(part, found)| {
             let (now, later) = rest.split_at(rest.partition_point(|&position| (position as usize) < part.end()));
             rest = later;
-            (part, now)
+            (part, now, found)
         });
-        in_threads(parts.collect(), |(mut part, positions)| {
-            part.merge(positions, joint, |id| tokens.cells(id), || stop.check())
-        })
+        in_threads(parts.collect(), |(mut part, positions, found)| {
+            part.merge(positions, joint, |id| tokens.cells(id), || stop.check(), found)
+        })?;
+        Ok(())
     }
 
     /// Puts the pairs whose score may have risen into the queue.
     fn push(&mut self, joint: &Joint, found: &[Found], touched: &[u64]) {
         if S::BY_SIDES {
             let count: u64 = found.iter().map(|part| part.count).sum();
-            self.counts.resize(self.tokens.bytes.len(), 0);
-            self.partners.resize_with(self.tokens.bytes.len(), Vec::new);
+            self.counts.resize(self.tokens.len(), 0);
+            self.partners.resize_with(self.tokens.len(), Vec::new);
             self.counts[joint.left as usize] -= count;
             self.counts[joint.right as usize] -= count;
             self.counts[joint.token as usize] += count;
@@ -265,26 +294,35 @@ impl<'a, S: Scoring> Trainer<'a, S> {
 
 /// The tokens' bytes, and the id of each.
 struct Tokens {
-    bytes: Vec<Vec<u8>>,
-    ids: FxHashMap<Vec<u8>, u32>,
-    /// The lengths of `bytes`, close together.
+    /// The bytes of all, one after another, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    ids: HashTable<u32>,
+    /// The lengths, close together.
     cells: Vec<u32>,
     n_first: usize,
     n_start: usize,
 }
 
 impl Tokens {
-    fn new(bytes: Vec<Vec<u8>>, n_first: usize) -> Result<Self> {
-        let ids = bytes.iter().cloned().zip(0..).collect();
-        if bytes.iter().any(Vec::is_empty) {
-            return Err(CoreError::Tokenizer("a token has no bytes.".into()));
+    fn new(tokens: &[Vec<u8>], n_first: usize) -> Result<Self> {
+        let (bytes, ends, cells) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Self { bytes, ends, cells, ids: HashTable::new(), n_first, n_start: tokens.len() };
+        for token in tokens {
+            if token.is_empty() {
+                return Err(CoreError::Tokenizer("a token has no bytes.".into()));
+            }
+            all.add(token, hash_of(token))?;
         }
-        let cells = bytes.iter().map(|token| token.len() as u32).collect();
-        Ok(Self { n_start: bytes.len(), bytes, ids, cells, n_first })
+        Ok(all)
+    }
+
+    fn len(&self) -> usize {
+        self.cells.len()
     }
 
     fn n_learned(&self) -> u64 {
-        (self.bytes.len() - self.n_start) as u64
+        (self.len() - self.n_start) as u64
     }
 
     #[inline]
@@ -298,22 +336,48 @@ impl Tokens {
         is_first || self.cells(left) + self.cells(right) < bytes_max
     }
 
-    fn joined(&self, left: u32, right: u32) -> Vec<u8> {
-        [self.bytes[left as usize].as_slice(), self.bytes[right as usize].as_slice()].concat()
+    fn of(&self, id: u32) -> &[u8] {
+        let end = self.ends[id as usize];
+        &self.bytes[end - self.cells(id)..end]
+    }
+
+    /// Puts the bytes of two tokens into `joined`.
+    fn join(&self, left: u32, right: u32, joined: &mut Vec<u8>) {
+        joined.clear();
+        joined.extend_from_slice(self.of(left));
+        joined.extend_from_slice(self.of(right));
     }
 
     /// The id of a token with these bytes: two pairs that join to the same bytes are one token.
-    fn id_of(&mut self, bytes: Vec<u8>) -> Result<u32> {
-        if let Some(&id) = self.ids.get(&bytes) {
-            return Ok(id);
+    fn id_of(&mut self, bytes: &[u8]) -> Result<u32> {
+        let hash = hash_of(bytes);
+        match self.ids.find(hash, |&id| self.of(id) == bytes) {
+            Some(&id) => Ok(id),
+            None => self.add(bytes, hash),
         }
-        let id = u32::try_from(self.bytes.len()).ok().filter(|&id| id < ID_MAX);
+    }
+
+    /// Of two tokens with the same bytes the later one is found by them.
+    fn add(&mut self, bytes: &[u8], hash: u64) -> Result<u32> {
+        let id = u32::try_from(self.len()).ok().filter(|&id| id < ID_MAX);
         let id = id.ok_or_else(|| CoreError::Tokenizer("more than 2^30 tokens were asked for.".to_string()))?;
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
         self.cells.push(bytes.len() as u32);
-        self.ids.insert(bytes.clone(), id);
-        self.bytes.push(bytes);
+        let Self { bytes: held, ends, cells, .. } = self;
+        let of = |id: u32| &held[ends[id as usize] - cells[id as usize] as usize..ends[id as usize]];
+        match self.ids.find_mut(hash, |&id| of(id) == bytes) {
+            Some(earlier) => *earlier = id,
+            None => _ = self.ids.insert_unique(hash, id, |&id| hash_of(of(id))),
+        }
         Ok(id)
     }
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -360,6 +424,11 @@ mod tests {
     #[test]
     fn overlapping_pairs_are_counted_and_merged_from_the_left() {
         assert_eq!(learn(&[("aaa", 1)], 9, |_| ()), [(A, A, 256, 2), (256, A, 257, 1)]);
+    }
+
+    #[test]
+    fn a_pair_made_and_broken_by_one_merge_is_gone() {
+        assert_eq!(learn(&[("abab", 1)], 9, |_| ()), [(A, A + 1, 256, 2), (256, 256, 257, 1)]);
     }
 
     #[test]

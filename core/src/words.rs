@@ -6,6 +6,7 @@
 //! boundaries, and the one before it holds its count. Cost: O(1) a neighbour; a merge moves no other token.
 
 use crate::guard::{CoreError, Result};
+use crate::prefetch::prefetch;
 use std::ops::Range;
 
 const MARK: u32 = 3 << 30;
@@ -19,6 +20,8 @@ const VALUE: u32 = (1 << 30) - 1;
 const INSIDE: u32 = END | VALUE;
 /// Ids stay below this.
 pub const ID_MAX: u32 = VALUE - 1;
+/// So many positions ahead their cells are fetched.
+const AHEAD: usize = 8;
 /// From so many cells on, a pre-token's boundary is searched for instead of walked to.
 const LONG_CELLS: usize = 32;
 
@@ -47,6 +50,15 @@ pub struct Found {
     /// Places merged, and the sum of their counts.
     pub n_places: u64,
     pub count: u64,
+}
+
+impl Found {
+    /// Nothing found yet; what was allocated is kept.
+    pub fn clear(&mut self) {
+        self.before.clear();
+        self.after.clear();
+        (self.n_places, self.count) = (0, 0);
+    }
 }
 
 pub struct Words {
@@ -171,6 +183,16 @@ impl Words {
         ranges.into_iter().map(part).collect()
     }
 
+    /// All cells as one part.
+    pub fn whole(&mut self) -> Part<'_> {
+        Part { cells: &mut self.cells, offset: 0, large_counts: &self.large_counts, long: &self.long }
+    }
+
+    /// Has the cell at a position fetched.
+    pub fn prefetch(&self, position: u32) {
+        prefetch(&self.cells[position as usize]);
+    }
+
     fn boundary_before(&self, position: usize) -> usize {
         let nth = self.long.partition_point(|&start| (start as usize) < position);
         if let Some(&start) = self.long[..nth].last() {
@@ -265,15 +287,18 @@ impl Part<'_> {
         joint: &Joint,
         cells_of: impl Fn(u32) -> usize,
         check: impl Fn() -> Result<()>,
-    ) -> Result<Found> {
-        let mut found = Found::default();
+        found: &mut Found,
+    ) -> Result<()> {
         for (i, &position) in positions.iter().enumerate() {
             if i % 4096 == 4095 {
                 check()?;
             }
-            self.merge_at(position, joint, &cells_of, &mut found);
+            if let Some(&later) = positions.get(i + AHEAD) {
+                prefetch(&self.cells[later as usize - self.offset]);
+            }
+            self.merge_at(position, joint, &cells_of, found);
         }
-        Ok(found)
+        Ok(())
     }
 
     #[inline]
