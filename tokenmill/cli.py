@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import gc
 import json
 import signal
 import sys
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
 
 EXIT_USER_ERROR = 2
 
-_GARBAGE_EVERY = 200_000  # objects made between two looks for cycles; importing makes many and drops none
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
     Ctrl-C or a termination signal."""
-    gc.set_threshold(_GARBAGE_EVERY)
     asked = _parser().parse_args(arguments)
     quiet_environment()
     from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
