@@ -1,0 +1,242 @@
+//! `Counter` and `Merger`.
+
+use super::arrays::{batch_of, bytes_column};
+use super::calls::{long, run};
+use super::texts::{binary_of, n_bytes_of, texts_of};
+use crate::count::{Counts, Drain};
+use crate::guard::{self, CoreError, guarded};
+use crate::lossy::Lossy;
+use crate::pattern::Pattern;
+use crate::runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3_arrow::{PyArray, PyRecordBatch};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Counts of pre-tokens, exact or approximate.
+enum Counting {
+    Exact(Counts),
+    Approximate(Lossy),
+}
+
+/// What a counter is handing out.
+type Drained = Box<dyn FnMut() -> guard::Result<Option<Batch>> + Send>;
+
+/// Counts of pre-tokens.
+#[pyclass(module = "tokenmill._core")]
+pub(super) struct Counter {
+    pattern: Pattern,
+    spill: Option<Py<PyAny>>,
+    counting: Mutex<Counting>,
+    drained: Mutex<Option<Drained>>,
+    n_runs: AtomicUsize,
+}
+
+#[pymethods]
+impl Counter {
+    #[new]
+    #[pyo3(signature = (steps, threads=1, memory_bytes_max=None, spill=None, width=None))]
+    fn new(
+        steps: Vec<String>,
+        threads: usize,
+        memory_bytes_max: Option<usize>,
+        spill: Option<Py<PyAny>>,
+        width: Option<u64>,
+    ) -> PyResult<Self> {
+        let memory_bytes_max = memory_bytes_max.unwrap_or(usize::MAX);
+        let counting = match width {
+            None => Counting::Exact(Counts::new(threads, memory_bytes_max)),
+            Some(width) => Counting::Approximate(Lossy::new(width, memory_bytes_max)),
+        };
+        Ok(Self {
+            pattern: guarded(|| Pattern::new(&steps))?,
+            spill,
+            counting: Mutex::new(counting),
+            drained: Mutex::default(),
+            n_runs: AtomicUsize::new(0),
+        })
+    }
+
+    fn update(&self, py: Python<'_>, texts: PyArray) -> PyResult<()> {
+        let array = binary_of(texts.array())?;
+        let raised = Mutex::new(None);
+        let spill = |drain: Drain| self.spill(drain, &raised);
+        let done = run(py, n_bytes_of(&array), |stop| {
+            let (texts, before) = texts_of(&array)?;
+            match &mut *locked(&self.counting) {
+                Counting::Exact(counts) => {
+                    counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], &spill, stop)
+                }
+                Counting::Approximate(lossy) => lossy.update(&self.pattern, texts.into_iter(), stop),
+            }
+        });
+        match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => done,
+        }
+    }
+
+    fn memory_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| match &*locked(&self.counting) {
+            Counting::Exact(counts) => counts.memory_bytes(),
+            Counting::Approximate(lossy) => lossy.memory_bytes(),
+        })
+    }
+
+    fn missed_max(&self, py: Python<'_>) -> u64 {
+        py.detach(|| match &*locked(&self.counting) {
+            Counting::Exact(_) => 0,
+            Counting::Approximate(lossy) => lossy.missed_max(),
+        })
+    }
+
+    #[pyo3(signature = (for_run=false))]
+    fn drain<'py>(&self, py: Python<'py>, for_run: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let batch = long(
+            py,
+            |_| {
+                let mut drained = locked(&self.drained);
+                let next = match &mut *drained {
+                    Some(next) => next,
+                    None => drained.insert(match &mut *locked(&self.counting) {
+                        Counting::Exact(counts) => {
+                            let mut drain = counts.drain(limits(for_run))?;
+                            Box::new(move || drain.next_batch())
+                        }
+                        Counting::Approximate(lossy) => {
+                            let mut drain = lossy.drain(limits(for_run))?;
+                            Box::new(move || drain.next_batch())
+                        }
+                    }),
+                };
+                let batch = next()?;
+                if batch.is_none() {
+                    *drained = None;
+                }
+                batch.map(counts_batch).transpose()
+            },
+            || Ok(()),
+        )?;
+        batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()
+    }
+}
+
+impl Counter {
+    /// Hands a run over to Python, batch for batch; what Python raises is kept in `raised`.
+    fn spill(&self, mut drain: Drain, raised: &Mutex<Option<PyErr>>) -> guard::Result<()> {
+        let Some(spill) = &self.spill else {
+            return Err(CoreError::Internal("a full table, and nowhere to spill it".into()));
+        };
+        let run = self.n_runs.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let batch = drain.next_batch()?.map(counts_batch).transpose()?;
+            let is_last = batch.is_none();
+            let said = Python::attach(|py| {
+                let batch = batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()?;
+                spill.call1(py, (run, batch)).map(|_| ())
+            });
+            if let Err(error) = said {
+                locked(raised).get_or_insert(error);
+                return Err(CoreError::Interrupted);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn limits(for_run: bool) -> Limits {
+    if for_run { RUN } else { GROUP }
+}
+
+/// A record batch of counts.
+struct CountsRows {
+    pretokens: ArrayRef,
+    counts: UInt64Array,
+}
+
+impl Rows for CountsRows {
+    fn n_rows(&self) -> usize {
+        self.counts.len()
+    }
+
+    fn pretoken(&self, row: usize) -> &[u8] {
+        match self.pretokens.as_binary_opt::<i32>() {
+            Some(small) => small.value(row),
+            None => self.pretokens.as_binary::<i64>().value(row),
+        }
+    }
+
+    fn count(&self, row: usize) -> u64 {
+        self.counts.value(row)
+    }
+}
+
+/// Sorted runs of counts, added up.
+#[pyclass(module = "tokenmill._core")]
+pub(super) struct Merger(Mutex<Merge<CountsRows>>);
+
+#[pymethods]
+impl Merger {
+    #[new]
+    #[pyo3(signature = (weights, denominator=1, count_min=1, for_run=false))]
+    fn new(weights: Vec<u64>, denominator: u64, count_min: u64, for_run: bool) -> Self {
+        Self(Mutex::new(Merge::new(Sum { weights, denominator, count_min }, limits(for_run))))
+    }
+
+    #[pyo3(signature = (run, batch=None))]
+    fn feed(&self, py: Python<'_>, run: usize, batch: Option<PyRecordBatch>) -> PyResult<()> {
+        let rows = batch.map(PyRecordBatch::into_inner).map(|batch| {
+            let counts = batch.column_by_name("count").and_then(|column| column.as_primitive_opt::<UInt64Type>());
+            let counts =
+                counts.cloned().ok_or_else(|| PyTypeError::new_err("expected a column \"count\" of uint64."))?;
+            Ok::<_, PyErr>(CountsRows { pretokens: bytes_column(&batch, "pretoken")?, counts })
+        });
+        let rows = rows.transpose()?;
+        py.detach(|| guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
+    }
+
+    #[allow(clippy::type_complexity)] // what Python gets, written once
+    fn step<'py>(&self, py: Python<'py>) -> PyResult<(Option<Bound<'py, PyAny>>, Vec<usize>)> {
+        let done = py.detach(|| {
+            guarded(|| {
+                Ok(match locked(&self.0).step()? {
+                    Step::Batch(batch) => (Some(counts_batch(batch)?), Vec::new()),
+                    Step::Hungry(runs) => (None, runs),
+                    Step::Done => (None, Vec::new()),
+                })
+            })
+        });
+        let (batch, hungry) = done?;
+        Ok((batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()?, hungry))
+    }
+
+    fn totals(&self) -> ((u64, u128, u128), (u64, u128, u128)) {
+        let of = |totals: Totals| (totals.n_distinct, totals.n_pretokens, totals.n_bytes);
+        let (kept, dropped) = locked(&self.0).totals();
+        (of(kept), of(dropped))
+    }
+}
+
+fn counts_schema() -> Arc<Schema> {
+    let fields = [("pretoken", DataType::Binary), ("count", DataType::UInt64)];
+    Arc::new(Schema::new(fields.map(|(name, kind)| Field::new(name, kind, false)).to_vec()))
+}
+
+fn counts_batch(batch: Batch) -> guard::Result<RecordBatch> {
+    let offsets = OffsetBuffer::new(ScalarBuffer::from_iter(std::iter::once(0).chain(batch.ends)));
+    let pretokens = BinaryArray::try_new(offsets, batch.bytes.into(), None)
+        .map_err(|error| CoreError::Internal(error.to_string()))?;
+    batch_of(counts_schema(), vec![Arc::new(pretokens), Arc::new(UInt64Array::from(batch.counts))])
+}

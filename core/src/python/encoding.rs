@@ -1,0 +1,218 @@
+//! `Encoder`.
+
+use super::arrays::{bytes_column, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets};
+use super::calls::{SHORT_BYTES, long, run};
+use super::texts::{Texts, binary_of, n_bytes_of, slices};
+use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
+use crate::guard::{self, CoreError, Stop};
+use crate::pattern::Pattern;
+use crate::pieces::{in_order, pieces};
+use crate::tail::Tail;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt16Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, GenericListArray, LargeBinaryArray, OffsetSizeTrait, UInt32Array, UInt64Array};
+use arrow_schema::DataType;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use pyo3_arrow::input::AnyArray;
+use pyo3_arrow::{PyArray, PyRecordBatch};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Ids that are decoded at a time, and bytes for which a thread keeps room meanwhile.
+const PIECE_IDS: usize = 1 << 18;
+const PIECE_BYTES_KEPT_MAX: usize = 1 << 24;
+
+/// A vocabulary, ready to encode and decode.
+#[pyclass(module = "tokenmill._core", name = "Encoder")]
+pub(super) struct PyEncoder(Encoder);
+
+#[pymethods]
+impl PyEncoder {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        steps: Vec<String>,
+        vocabulary: PyRecordBatch,
+        merges: PyRecordBatch,
+        added: PyRecordBatch,
+        ignore_merges: bool,
+    ) -> PyResult<Self> {
+        let (vocabulary, merges, added) = (vocabulary.into_inner(), merges.into_inner(), added.into_inner());
+        let (ids, tokens) = (ids_column(&vocabulary, "id")?, bytes_column(&vocabulary, "token")?);
+        let [left, right, rank, token] = ["left", "right", "rank", "token"].map(|name| ids_column(&merges, name));
+        let (left, right, rank, token) = (left?, right?, rank?, token?);
+        let (added_ids, added_tokens) = (ids_column(&added, "id")?, bytes_column(&added, "token")?);
+        let in_text = added
+            .column_by_name("in_text")
+            .and_then(|column| column.as_boolean_opt())
+            .cloned()
+            .ok_or_else(|| PyTypeError::new_err("expected a column \"in_text\" of bool."))?;
+        let work = |_: &Stop| {
+            let vocabulary: Vec<_> = ids.values().iter().copied().zip(slices(&tokens)).collect();
+            let rules: Vec<_> = (0..left.len())
+                .map(|i| Rule {
+                    left: left.value(i),
+                    right: right.value(i),
+                    rank: rank.value(i),
+                    token: token.value(i),
+                })
+                .collect();
+            let added: Vec<_> = added_ids
+                .values()
+                .iter()
+                .zip(slices(&added_tokens))
+                .enumerate()
+                .map(|(i, (&id, bytes))| Added { id, bytes, in_text: in_text.value(i) })
+                .collect();
+            Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges)
+        };
+        Ok(Self(long(py, work, || Ok(()))?))
+    }
+
+    fn limit_cache(&mut self, bytes_max: usize) {
+        self.0.limit_cache(bytes_max);
+    }
+
+    fn warm(&self, py: Python<'_>, pretokens: AnyArray) -> PyResult<()> {
+        let (pretokens, _) = pretokens.into_chunked_array()?.into_inner();
+        let pretokens = pretokens.iter().map(binary_of).collect::<PyResult<Vec<_>>>()?;
+        long(
+            py,
+            |stop| {
+                let pretokens: Vec<&[u8]> = pretokens.iter().flat_map(slices).collect();
+                self.0.warm(&pretokens, stop)
+            },
+            || Ok(()),
+        )
+    }
+
+    fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
+        run(py, text.len(), |stop| self.0.encode(text, stop))
+    }
+
+    #[pyo3(signature = (texts, threads, end_id=None))]
+    fn encode_batch<'py>(
+        &self,
+        texts: &Bound<'py, PyAny>,
+        threads: usize,
+        end_id: Option<u32>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batch = self.batch(texts, Wanted { end_id, ids: true, starts: false }, threads)?;
+        lists_to_pyarrow(texts.py(), &offsets(batch.ends), Arc::new(UInt32Array::from(batch.ids)))
+    }
+
+    #[pyo3(signature = (texts, threads, end_id=None))]
+    fn encode_batch_with_starts<'py>(
+        &self,
+        texts: &Bound<'py, PyAny>,
+        threads: usize,
+        end_id: Option<u32>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let batch = self.batch(texts, Wanted { end_id, ids: true, starts: true }, threads)?;
+        let ends = offsets(batch.ends);
+        let ids = lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt32Array::from(batch.ids)))?;
+        Ok((ids, lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt64Array::from(batch.starts)))?))
+    }
+
+    fn count_tokens<'py>(&self, texts: &Bound<'py, PyAny>, threads: usize) -> PyResult<Bound<'py, PyAny>> {
+        let ends = self.batch(texts, Wanted::default(), threads)?.ends;
+        let counts = ends.iter().scan(0, |before, &end| Some((end - std::mem::replace(before, end)) as u64));
+        column_to_pyarrow(texts.py(), Arc::new(UInt64Array::from_iter_values(counts)))
+    }
+
+    fn decode_bytes<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let py = ids.py();
+        if let Ok(list) = ids.cast::<PyList>() {
+            let ids = list.iter().map(|id| id.extract::<u32>()).collect::<PyResult<Vec<_>>>()?;
+            return self.decoded(py, &ids);
+        }
+        let array = ids.extract::<PyArray>()?;
+        let ids = run(py, SHORT_BYTES, |_| Ok(ids_of(array.array())?.into_owned()))?;
+        self.decoded(py, &ids)
+    }
+
+    fn decode_batch<'py>(&self, py: Python<'py>, ids: PyArray, threads: usize) -> PyResult<Bound<'py, PyAny>> {
+        let array = ids.array().clone();
+        let decoded = run(py, n_bytes_of(&array), |stop| match array.data_type() {
+            DataType::List(_) => decode_lists(&self.0, array.as_list::<i32>(), threads, stop),
+            DataType::LargeList(_) => decode_lists(&self.0, array.as_list::<i64>(), threads, stop),
+            other => Err(CoreError::Tokenizer(format!("expected an Arrow array of lists of ids; found {other}."))),
+        })?;
+        column_to_pyarrow(py, Arc::new(decoded))
+    }
+}
+
+impl PyEncoder {
+    fn batch(&self, texts: &Bound<'_, PyAny>, wanted: Wanted, threads: usize) -> PyResult<EncodedBatch> {
+        let py = texts.py();
+        let texts = Texts::new(texts)?;
+        let texts = texts.slices()?;
+        let n_bytes = (0..texts.len()).map(|i| texts.n_bytes(i)).sum();
+        run(py, n_bytes, |stop| {
+            self.0.encode_batch(texts.len(), |i| texts.get(i), |i| texts.n_bytes(i), wanted, threads, stop)
+        })
+    }
+
+    fn decoded<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = run(py, ids.len(), |stop| {
+            let mut bytes = Tail::default();
+            for some in ids.chunks(PIECE_IDS) {
+                stop.check()?;
+                self.0.decoder.decode(some.iter().copied(), &mut bytes)?;
+            }
+            Ok(bytes)
+        })?;
+        Ok(PyBytes::new(py, bytes.as_slice()))
+    }
+}
+
+/// The ids of an array of uint16 or uint32; those of 32 bits are read in place.
+fn ids_of(values: &ArrayRef) -> guard::Result<Cow<'_, [u32]>> {
+    if values.null_count() > 0 {
+        return Err(CoreError::Tokenizer("expected ids without nulls; found a null.".to_string()));
+    }
+    if let Some(wide) = values.as_primitive_opt::<UInt32Type>() {
+        return Ok(Cow::Borrowed(wide.values()));
+    }
+    if let Some(narrow) = values.as_primitive_opt::<UInt16Type>() {
+        return Ok(Cow::Owned(narrow.values().iter().map(|&id| u32::from(id)).collect()));
+    }
+    Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())))
+}
+
+fn decode_lists<O: OffsetSizeTrait>(
+    encoder: &Encoder,
+    lists: &GenericListArray<O>,
+    threads: usize,
+    stop: &Stop,
+) -> guard::Result<LargeBinaryArray> {
+    if lists.null_count() > 0 {
+        return Err(CoreError::Tokenizer("expected lists of ids without nulls; found a null.".to_string()));
+    }
+    let ids = ids_of(lists.values())?;
+    let at = |i: usize| lists.value_offsets()[i].as_usize();
+    let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
+        stop.check()?;
+        for i in part {
+            encoder.decoder.decode(ids[at(i)..at(i + 1)].iter().copied(), bytes).map_err(|error| match error {
+                CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("list {i}: {what}")),
+                other => other,
+            })?;
+            ends.push(bytes.n() as i64);
+        }
+        Ok(())
+    };
+    let (mut all, mut all_ends) = (Vec::new(), Vec::with_capacity(lists.len()));
+    let take = |(bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
+        let before = all.len() as i64;
+        all_ends.extend(ends.drain(..).map(|end| end + before));
+        all.extend_from_slice(bytes.as_slice());
+        bytes.clear(PIECE_BYTES_KEPT_MAX);
+    };
+    in_order(&pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)), threads, || Ok(()), |()| (), work, take)?;
+    LargeBinaryArray::try_new(offsets(all_ends), all.into(), None)
+        .map_err(|error| CoreError::Internal(error.to_string()))
+}

@@ -1,0 +1,59 @@
+//! The crate as the Python module `tokenmill._core`: convert, let go of the GIL, call, convert the error.
+//!
+//! Invariant: no panic and no Rust error type reaches Python; text that is not UTF-8 is refused before the core sees it.
+
+mod arrays;
+mod calls;
+mod counting;
+mod encoding;
+mod texts;
+mod training;
+
+use crate::pattern::{NAMED, Pattern};
+use crate::train::byte_order;
+use calls::run;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::collections::BTreeMap;
+
+#[pyfunction]
+fn patterns() -> BTreeMap<&'static str, Vec<&'static str>> {
+    NAMED.iter().map(|(name, steps)| (*name, steps.to_vec())).collect()
+}
+
+#[pyfunction(name = "byte_order")]
+fn byte_order_py(py: Python<'_>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, &byte_order())
+}
+
+#[pyfunction]
+fn split(py: Python<'_>, steps: Vec<String>, text: &str) -> PyResult<Vec<String>> {
+    run(py, text.len(), |stop| {
+        let mut pieces = Vec::new();
+        Pattern::new(&steps)?.split(text, stop, &mut |piece| {
+            pieces.push(piece.to_string());
+            Ok(())
+        })?;
+        Ok(pieces)
+    })
+}
+
+#[pyfunction]
+fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
+    run(py, usize::MAX, |_| Ok(Pattern::new(&steps)?.engine()))
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
+    module.add_class::<counting::Counter>()?;
+    module.add_class::<counting::Merger>()?;
+    module.add_class::<encoding::PyEncoder>()?;
+    module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::deadline, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
+    module.add_function(wrap_pyfunction!(split, module)?)?;
+    module.add_function(wrap_pyfunction!(splitter, module)?)?;
+    module.add_function(wrap_pyfunction!(training::train, module)?)
+}
