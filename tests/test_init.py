@@ -200,6 +200,15 @@ def test_another_tokenmill_makes_the_stages_stale_whose_code_it_changes(project:
     assert cli(project, "status").returncode == 0
 
 
+def test_a_lock_that_is_missing_or_lacks_the_code_is_written_by_the_next_build(project: Project) -> None:
+    path = project.root / "tokenmill.lock"
+    ours = path.read_bytes()
+    for content in (None, '{"tokenizer": null}\n'):
+        path.unlink() if content is None else path.write_text(content, encoding="utf-8")
+        assert "lacked the code of tokenmill; has it now" in cli(project, "build").stderr
+        assert path.read_bytes() == ours
+
+
 @pytest.mark.slow
 def test_an_experiment_of_dvc_runs_and_the_deployments_name_a_flow(project: Project) -> None:
     done = project.run("dvc", "exp", "run", "-S", "train_vocab.vocab_size=265")
