@@ -54,7 +54,7 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     """
     import httpx
 
-    url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment is what counts first to Prefect, too
+    url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment counts before all other settings
     if not url:
         return None
     try:

@@ -10,7 +10,7 @@ from tokenmill.errors import VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.pins import read_lock, write_lock
 
-_DEPENDENCY = re.compile(r"\bcode\.(count|train-vocab|encode|validate)\b")  # by regex: a build that finds nothing to do is fast
+_DEPENDENCY = re.compile(r"\bcode\.(count|train-vocab|encode|validate)\b")
 
 
 def stages_of_other_code(root: Path) -> list[str]:
@@ -18,7 +18,7 @@ def stages_of_other_code(root: Path) -> list[str]:
 
     Raises VersionsError.
     """
-    pinned = read_lock(root).code or {}
+    pinned = {str(stage): digest for stage, digest in (read_lock(root).code or {}).items()}
     return [stage for stage in _stages_by_code(root) if pinned.get(stage) != code_digest(stage)]
 
 
