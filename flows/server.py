@@ -97,8 +97,10 @@ def end_orphan(root: Path) -> None:
         record = json.loads((root / _RECORD).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return
+    if _process(record["owner"], record["owner_started"]):
+        return
     left = _process(record["pid"], record["started"])
-    if left and not _process(record["owner"], record["owner_started"]) and _is_server(left):
+    if left and _is_server(left):
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
             left.terminate()
             _gone, alive = psutil.wait_procs([left], timeout=5)

@@ -130,6 +130,36 @@ def test_a_refresh_that_finds_one_at_work_skips_and_says_so(team: Team) -> None:
     assert versions(team) == []
 
 
+@pytest.mark.slow
+def test_of_two_refreshes_started_at_once_one_publishes_and_the_other_skips_or_finds_nothing(
+    team: Team, tmp_path: Path
+) -> None:
+    run(team.project.root, "git", "push", "-q", "-u", "origin", "HEAD")
+    rounds = 2
+    for i in range(rounds):
+        team.project.write(f"new-{i}.jsonl", ["the cat and the new dog"] * (i + 1))
+        logs = [tmp_path / "one.txt", tmp_path / "other.txt"]
+        with (
+            started(team.project, logs[0], "tokenmill", "refresh") as one,
+            started(team.project, logs[1], "tokenmill", "refresh") as other,
+        ):
+            codes = [one.wait(200), other.wait(200)]
+        said = sorted((log.read_text(encoding="utf-8") for log in logs), key=lambda text: "published" in text)
+        assert codes == [0, 0], said
+        assert "refresh: skipped: " in said[0] or "refresh: nothing new" in said[0], said
+        assert f"refresh: published dataset@v0.1.{i}" in said[1], said
+        assert versions(team) == [f"dataset@v0.1.{j}" for j in range(i + 1)]
+    assert run(team.project.root, "git", "status", "--porcelain") == ""
+    other_clone = team.clone("other")
+    for i in range(rounds):
+        done = cli(other_clone, "fetch", f"dataset@v0.1.{i}", f"got-{i}")
+        assert done.returncode == 0, done.stderr
+        manifest = json.loads((other_clone.root / f"got-{i}/manifest.json").read_text(encoding="utf-8"))
+        assert manifest["n_documents"] == 6 + (i + 1) * (i + 2) // 2
+    assert other_clone.run("dvc", "pull", "-q").returncode == 0
+    assert cli(other_clone, "status").returncode == 0
+
+
 def test_a_refresh_without_a_pinned_tokenizer_is_refused(project: Project) -> None:
     assert "would train another tokenizer" in refused(project)
 
