@@ -110,6 +110,17 @@ def test_a_file_that_git_ignores_or_does_not_hold_is_named(project: Project) -> 
     assert "git-ignored" in found["DVC"]["found"]
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{", "tokenmill.lock: Invalid JSON"), ('{"tokenizr": null}', "tokenmill.lock: tokenizr: Extra")],
+)
+def test_a_lock_that_cannot_be_read_is_wrong(project: Project, content: str, words: str) -> None:
+    (project.root / "tokenmill.lock").write_text(content, encoding="utf-8")
+    found = findings(project, 1)["tokenmill.lock"]
+    assert found["state"] == "wrong"
+    assert words in found["found"]
+
+
 def test_a_remote_that_does_not_answer_is_wrong_and_none_is_a_warning(project: Project) -> None:
     with socket.socket() as unheard:  # bound, and nobody listens: the port stays free meanwhile
         unheard.bind(("127.0.0.1", 0))

@@ -130,18 +130,25 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
 
     source = load_params(find_params()).source
     bad: list[BadDocument] = []
-    first, damaged = "", []
-    for shard in find_shards(Path.cwd(), glob):
+    first, damaged, n_read = "", [], 0
+    try:
+        shards = find_shards(Path.cwd(), glob)
+    except CorpusError:
+        raise CorpusError(f"--corpus {glob!r}: there are no documents, seen from {Path.cwd()}.") from None
+    for shard in shards:
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
         n_bad = len(bad)
         try:
             for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
+                n_read += len(batch.texts)
                 yield Path(shard.name).parent.as_posix(), batch
         except DamagedError as error:
             damaged.append(str(error))
         if bad and not n_bad:
             first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
+    if not n_read and bad and language:
+        raise CorpusError(f"--language {language}, --corpus {glob!r}: no document is good. {first}")
     if bad:
         say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
     if damaged:
