@@ -89,7 +89,9 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     team.project.set(refresh__drift_max=0.1, refresh__new_scripts_max=0.05, refresh__quarantine_max=0.2)
     team.project.set(source__on_bad_document="quarantine", source__bad_documents_max=1)
     commit(team.project)
-    for _ in range(2):
+    for is_committed in (False, False, True):
+        if is_committed:
+            commit(team.project, "Commit dvc.lock, too, as `git commit -a` does")
         said = refused(team.project)
         assert "bytes per token: 1.0" in said
         assert "Cyrillic 100.0% of the characters" in said
