@@ -60,6 +60,7 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
             "params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}."
         )
     _refuse_foreign_changes(root)
+    _refuse_what_is_behind(root)
     before = _manifest_before(root, limits.publish)
     bring(root)
     summaries = run_stages(build)
@@ -141,6 +142,17 @@ def _refuse_foreign_changes(root: Path) -> None:
     foreign = [name for name in git.changed_files(root) if not _is_own(name)]
     if foreign:
         raise VersionsError(f"{root}: not committed: {', '.join(foreign[:5])}. Commit them, and refresh again.")
+
+
+def _refuse_what_is_behind(root: Path) -> None:
+    """What a refresh commits must be what its branch's upstream can take."""
+    if git.has_upstream(root):
+        git.git(root, "fetch", "--quiet")
+        if n := int(git.git(root, "rev-list", "--count", "HEAD..@{upstream}")):
+            raise VersionsError(
+                f"{root}: the upstream of its branch is {n} commits ahead, so what a refresh commits could not be pushed. Run `git "
+                "pull`, and refresh again."
+            )
 
 
 def _is_own(name: str) -> bool:

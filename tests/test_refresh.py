@@ -171,6 +171,20 @@ def test_changes_that_are_not_its_own_are_not_committed(team: Team) -> None:
     assert "not committed: note.txt" in refused(team.project)
 
 
+def test_a_branch_that_is_behind_its_upstream_is_refused_before_any_work(team: Team) -> None:
+    run(team.project.root, "git", "push", "-q", "-u", "origin", "HEAD")
+    other = team.clone("other")
+    (other.root / "note.txt").write_text("x", encoding="utf-8")
+    commit(other)
+    team.project.write("new.jsonl", ["the cat and the new dog"])
+    said = refused(team.project)
+    assert "the upstream of its branch is 1 commits ahead" in said
+    assert "started" not in said
+    run(team.project.root, "git", "pull", "-q")
+    assert "published dataset@v0.1.0" in refresh(team.project)
+    assert run(team.bare, "git", "rev-parse", "HEAD") == run(team.project.root, "git", "rev-parse", "HEAD")
+
+
 def test_an_import_is_updated_and_a_failed_update_leaves_the_data(team: Team, tmp_path: Path) -> None:
     producer = Project(tmp_path / "producer")
     producer.root.mkdir()
