@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project, new_project
 from tests.registry import Team, cli, commit, copied, make_team, run
+from tests.standing import Server
 from tests.test_signing import keys
 from tokenmill.files import sha256_directory
 from tokenmill.signing import verify_directory
@@ -138,6 +139,32 @@ def test_a_push_that_fails_sets_no_tag_and_the_next_one_goes_on(team: Team) -> N
     team.store.unlink()
     publish(team.project, "tokenizer@v1.0.0")
     assert "tokenizer@v1.0.0" in tags(team.bare)
+
+
+def test_a_server_of_prefect_that_does_not_answer_is_named_and_not_asked_with_an_inline_engine(team: Team) -> None:
+    nobody = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **nobody)
+    assert done.returncode == 0, done.stderr
+    team.project.set(run__engine="threads")
+    commit(team.project)
+    done = team.project.run("tokenmill", "publish", "dataset@v1.0.0", **nobody)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "tokenmill: error: PREFECT_API_URL: no Prefect server answers at http://127.0.0.1:9/api"
+    )
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+
+
+@pytest.mark.slow
+def test_a_server_shows_what_is_published_and_what_is_refused(team: Team, server: Server) -> None:
+    team.project.set(run__engine="threads")
+    commit(team.project)
+    for code, state in ((0, "COMPLETED"), (2, "FAILED")):
+        done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **server.environment)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert server.flow_run("publish tokenizer@v1.0.0")["state"]["type"] == state
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
 
 
 def test_a_tag_that_git_cannot_push_is_not_left_here(team: Team) -> None:

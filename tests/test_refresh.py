@@ -340,6 +340,7 @@ def _states(server: Server, deployment: str) -> set[str]:
     [
         (["--cron", "x"], "Expected five fields"),
         (["--cron", "0 2 * * *", "--timezone", "Mars/Base"], "no such time zone"),
+        (["--cron", "0 2 * * *", "--timezone", "Europe"], "no such time zone"),
     ],
 )
 def test_a_schedule_that_is_none_is_refused(team: Team, arguments: list[str], words: str) -> None:

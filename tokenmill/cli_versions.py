@@ -72,11 +72,15 @@ def add_commands(commands: Any) -> None:
 
 
 def _publish(asked: argparse.Namespace) -> None:
-    root = find_params().parent
-    if os.environ.get("PREFECT_API_URL"):
+    from tokenmill.params import load_params
+
+    path = find_params()
+    root = path.parent
+    if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
         from tokenmill.flows import server
 
         server.quiet_environment()
+        server.check_standing()
         from tokenmill.flows.publish import publish as publish_flow
 
         publish_flow(asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute()))
