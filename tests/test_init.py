@@ -132,6 +132,16 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert "a file; expected a folder" in done.stderr
 
 
+@pytest.mark.parametrize(("arguments", "folder"), [(("--bare",), "x"), ((), "x/.git")])
+def test_a_folder_of_git_itself_is_refused(tmp_path: Path, arguments: tuple[str, ...], folder: str) -> None:
+    run(tmp_path, "git", "init", "-q", *arguments, "x")
+    before = tree(tmp_path)
+    done = init(tmp_path, folder)
+    assert done.returncode == 2
+    assert "not in its working tree" in done.stderr
+    assert tree(tmp_path) == before
+
+
 def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert init(tmp_path, "new").returncode == 0
     before = tree(tmp_path)
