@@ -217,6 +217,16 @@ def test_a_version_that_was_not_pushed_is_not_taken_in_part(team: Team) -> None:
     assert "Versions of tokenizer: v1.0.0" in cli(other, "fetch", "tokenizer@v3.0.0", "got").stderr
 
 
+def test_a_tag_that_no_publication_set_is_refused(team: Team) -> None:
+    run(team.bare, "git", "tag", "tokenizer@v3.0.0", "HEAD")
+    run(team.project.root, "git", "tag", "-a", "-m", "x", "tokenizer@v4.0.0", "HEAD:params.yaml")
+    for repository, version in ((team.bare, "v3.0.0"), (team.project.root, "v4.0.0")):
+        done = cli(team.project, "fetch", f"tokenizer@{version}", "got", "--from", str(repository))
+        assert done.returncode == 2
+        assert f"tokenizer@{version} is no annotated tag of a commit" in done.stderr
+        assert not (team.project.root / "got").exists()
+
+
 def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     publish(team.project, "dataset@v0.1.0")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")

@@ -82,9 +82,18 @@ def tags_of(root: Path, repository: str) -> dict[str, str]:
 
 
 def tag_message(root: Path, repository: str, tag: str) -> str:
-    """The message of an annotated tag of a repository; `root` is a folder that git may work in, a repository or an empty one."""
+    """The message of an annotated tag of a repository; `root` is a folder that git may work in, a repository or an empty one.
+
+    Raises VersionsError, also for a tag of another kind.
+    """
     if not (root / ".git").exists():
         git(root, "init", "--quiet")
-    git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", repository, f"+{_TAGS}{tag}:{_TAGS}{tag}")
-    _head, _, message = git(root, "cat-file", "tag", f"{_TAGS}{tag}").partition("\n\n")
+    name = f"{_TAGS}{tag}"
+    git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", repository, f"+{name}:{name}")
+    if git(root, "cat-file", "-t", name).strip() != "tag" or commit_of(root, name) is None:
+        raise VersionsError(
+            f"{repository}: {tag} is no annotated tag of a commit, as `tokenmill publish` and `gto register` set. Take another "
+            "version, or delete the tag and publish that version."
+        )
+    _head, _, message = git(root, "cat-file", "tag", name).partition("\n\n")
     return message
