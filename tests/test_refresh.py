@@ -287,13 +287,19 @@ def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(
     log = tmp_path / "serve.txt"
     with started(drifted, log, "tokenmill", "serve", "--cron", "*/5 * * * * *", **server.environment) as served:
         _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
+        assert versions(team) == []
+        drifted.set(refresh__on_drift="candidate")
+        run(drifted.root, "git", "commit", "-q", "-m", "Decide", "params.yaml")
+        _until(lambda: "tokenmill refresh: drift" in [one["subject"] for one in _Hook.received], served, log)
         served.terminate()
         served.wait(60)
     assert served.returncode == 143
     assert "Traceback" not in log.read_text(encoding="utf-8")
     assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
     assert "Cyrillic" in _Hook.received[0]["body"]
-    assert versions(team) == []
+    drifts = [one["body"] for one in _Hook.received if one["subject"] == "tokenmill refresh: drift"]
+    assert ["Cyrillic" in body for body in drifts] == [True]
+    assert versions(team) == ["dataset@v0.1.0"]
 
 
 @pytest.mark.slow
