@@ -48,23 +48,31 @@ def quiet_environment() -> None:
 
 
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
-    """The URL of the server that stands by itself, if Prefect is set to use one; Prefect is imported here.
+    """The URL of the server that stands by itself, if Prefect is set to use one.
 
     Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback.
     """
     import httpx
-    from prefect.settings import PREFECT_API_URL
 
-    url: str | None = PREFECT_API_URL.value()
+    url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment counts before all other settings
     if not url:
         return None
     try:
         httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max).raise_for_status()
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TokenmillError(
             f"PREFECT_API_URL: no Prefect server answers at {url} ({type(error).__name__}). Start it (`prefect server start`), "
             "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
         ) from None
+    return url
+
+
+def _url_of_settings() -> str | None:
+    """What Prefect's own settings say, which takes seconds to import."""
+    quiet_environment()
+    from prefect.settings import PREFECT_API_URL
+
+    url: str | None = PREFECT_API_URL.value()
     return url
 
 
@@ -89,8 +97,10 @@ def end_orphan(root: Path) -> None:
         record = json.loads((root / _RECORD).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return
+    if _process(record["owner"], record["owner_started"]):
+        return
     left = _process(record["pid"], record["started"])
-    if left and not _process(record["owner"], record["owner_started"]) and _is_server(left):
+    if left and _is_server(left):
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
             left.terminate()
             _gone, alive = psutil.wait_procs([left], timeout=5)

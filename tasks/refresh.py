@@ -60,7 +60,8 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
             "params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}."
         )
     _refuse_foreign_changes(root)
-    before = _committed_manifest(root)
+    _refuse_what_is_behind(root)
+    before = _manifest_before(root, limits.publish)
     bring(root)
     summaries = run_stages(build)
     manifest = read_manifest(root / TOKENS_DIRECTORY)
@@ -143,17 +144,31 @@ def _refuse_foreign_changes(root: Path) -> None:
         raise VersionsError(f"{root}: not committed: {', '.join(foreign[:5])}. Commit them, and refresh again.")
 
 
+def _refuse_what_is_behind(root: Path) -> None:
+    """What a refresh commits must be what its branch's upstream can take."""
+    if git.has_upstream(root):
+        git.git(root, "fetch", "--quiet")
+        if n := int(git.git(root, "rev-list", "--count", "HEAD..@{upstream}")):
+            raise VersionsError(
+                f"{root}: the upstream of its branch is {n} commits ahead, so what a refresh commits could not be pushed. Run `git "
+                "pull`, and refresh again."
+            )
+
+
 def _is_own(name: str) -> bool:
     return name in ("dvc.lock", LOCK_FILE) or name.endswith(".dvc")
 
 
-def _committed_manifest(root: Path) -> Manifest | None:
-    """The manifest of the dataset that the last commit names; None where there is none yet that can be read."""
-    content = read_at(root, "HEAD", f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+def _manifest_before(root: Path, name: str | None) -> Manifest | None:
+    """The manifest of the last version that was published, or where there is none, of the last commit; None where that has none
+    that can be read. What someone committed by hand in between is new, too: it was not judged yet."""
+    last = None if name is None else _last_version(root, name)
+    revision = last[1] if last and git.commit_of(root, last[1]) else "HEAD"
+    content = read_at(root, revision, f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
     if content is None:
         return None
     try:
-        return parse_manifest(content, f"HEAD:{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+        return parse_manifest(content, f"{revision}:{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
     except ValidationError as error:
         say(f"refresh: all documents count as new: {error}")
         return None
@@ -179,18 +194,21 @@ def _commit(root: Path, manifest: Manifest) -> None:
 
 def _publish(root: Path, name: str) -> str | None:
     """Publishes the artifact's next patch version, if its last one is not of the same data."""
-    remote = git.remote_of(root)
-    tags = git.tags_of(root, ".") | ({} if remote is None else git.tags_of(root, remote))
-    known = versions_in(tags, name)
     version = _FIRST_VERSION
-    if known:
-        last = max(known, key=order_of)
-        if git.git(root, "show", "HEAD:./dvc.lock") and _same_data(root, known[last]):
+    if last := _last_version(root, name):
+        if _same_data(root, last[1]):
             return None
-        major, minor, patch = order_of(last)
+        major, minor, patch = order_of(last[0])
         version = f"v{major}.{minor}.{patch + 1}"
     publish(root, f"{name}@{version}", None, None, None)
     return f"{name}@{version}"
+
+
+def _last_version(root: Path, name: str) -> tuple[str, str] | None:
+    """The highest version of an artifact, here or in the git remote, and its commit."""
+    remote = git.remote_of(root)
+    known = versions_in(git.tags_of(root, ".") | ({} if remote is None else git.tags_of(root, remote)), name)
+    return max(known.items(), key=lambda one: order_of(one[0]), default=None)
 
 
 def _same_data(root: Path, commit: str) -> bool:

@@ -15,7 +15,7 @@ from tokenmill.corpus import find_shards, read_batches
 from tokenmill.counts import read_counts
 from tokenmill.errors import CountsError, ParamsError
 from tokenmill.files import write_atomic, write_directory
-from tokenmill.golden import write_golden
+from tokenmill.golden import check_golden, write_golden
 from tokenmill.golden_making import make_golden, sample_texts
 from tokenmill.layout import CHECKPOINT_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.memory import Memory
@@ -113,7 +113,7 @@ def take_tokenizer(root: Path, asked: Asked) -> StageSummary:
 
 
 def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
-    """The tokenizer to extend, when it is the one that was pinned and fits the other parameters."""
+    """The tokenizer to extend, when it is the one that was pinned, gives the ids that it gave, and fits the other parameters."""
     assert params.extend
     base = Tokenizer.load(root / params.extend.path)
     if base.digest != params.extend.digest:
@@ -121,6 +121,7 @@ def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
             f"train_vocab.extend.digest: found {base.digest} at {params.extend.path}, expected {params.extend.digest}. "
             "Restore that tokenizer, or put the digest found into params.yaml."
         )
+    check_golden(root / params.extend.path, base)
     if base.steps != steps_of(pattern):
         raise ParamsError(
             f"count.pattern: found {pattern!r}, expected that of the tokenizer to extend, {base.pattern or base.steps!r}."

@@ -185,6 +185,15 @@ def test_a_tokenizer_is_extended_when_its_digest_is_the_one_pinned(project: Proj
     assert digest in refused.stderr
     assert "0" * 64 in refused.stderr
     project.set(train_vocab__extend=extended | {"digest": digest})
+    golden = (old / "golden.json").read_bytes()
+    changed = json.loads(golden)
+    changed["vectors"][0]["ids"].append(0)
+    (old / "golden.json").unlink()  # it is read-only
+    (old / "golden.json").write_text(json.dumps(changed), encoding="utf-8")
+    refused = project.run("tokenmill", "build", "--only", "train-vocab")
+    assert refused.returncode == 2
+    assert "no longer gives the ids" in refused.stderr
+    (old / "golden.json").write_bytes(golden)
     project.build("--only", "train-vocab")
     assert Tokenizer.load(project.root / "data/tokenizer").vocab_size == 276
     report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))

@@ -100,6 +100,15 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     bad, damaged = done.stderr.splitlines()
     assert bad.startswith("diff: left out 2 bad documents; the first: some.jsonl, row 1: ")
     assert damaged.startswith("diff: left out what could not be read of 1 damaged shards; the first: some.parquet: ")
+    done = cli(project, "diff", "one", "one", "--corpus", "some.jsonl", "--language", "tongue")
+    assert done.returncode == 2
+    assert (
+        "--language tongue, --corpus 'some.jsonl': no document is good. some.jsonl, row 0: the key 'tongue'"
+        in done.stderr
+    )
+    done = cli(project, "diff", "one", "one", "--corpus", "none/*")
+    assert done.returncode == 2
+    assert "--corpus 'none/*': there are no documents" in done.stderr
     (project.root / "some.txt").write_text("x", encoding="utf-8")
     done = cli(project, "diff", "one", "one", "--corpus", "some.txt", "--language", "lang")
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,17 @@ def test_a_file_that_git_ignores_or_does_not_hold_is_named(project: Project) -> 
     assert "git-ignored" in found["DVC"]["found"]
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("{", "tokenmill.lock: Invalid JSON"), ('{"tokenizr": null}', "tokenmill.lock: tokenizr: Extra")],
+)
+def test_a_lock_that_cannot_be_read_is_wrong(project: Project, content: str, words: str) -> None:
+    (project.root / "tokenmill.lock").write_text(content, encoding="utf-8")
+    found = findings(project, 1)["tokenmill.lock"]
+    assert found["state"] == "wrong"
+    assert words in found["found"]
+
+
 def test_a_remote_that_does_not_answer_is_wrong_and_none_is_a_warning(project: Project) -> None:
     with socket.socket() as unheard:  # bound, and nobody listens: the port stays free meanwhile
         unheard.bind(("127.0.0.1", 0))
@@ -158,11 +170,33 @@ def test_a_folder_that_is_no_repository_is_told_how_to_become_one(project: Proje
     assert findings(project, 1)["git repository"]["mend"] == "git init"
 
 
-@pytest.mark.slow
-def test_a_server_of_prefect_that_does_not_answer_is_wrong(project: Project) -> None:
+@pytest.mark.parametrize("ending", ["", "0000"], ids=["nobody listens", "no such port"])
+def test_a_server_of_prefect_that_does_not_answer_is_wrong(
+    project: Project, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unheard.getsockname()[1]}/api"
-        done = project.run("tokenmill", "doctor", PREFECT_API_URL=url, PREFECT_HOME=str(project.root / ".tokenmill"))
-    assert done.returncode == 1
-    assert f"wrong    Prefect         PREFECT_API_URL: no Prefect server answers at {url}" in done.stdout
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}{ending}/api"
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        found = findings(project, 1)["Prefect"]
+    assert found["state"] == "wrong"
+    assert found["found"].startswith(f"PREFECT_API_URL: no Prefect server answers at {url} (")
+
+
+def test_a_server_that_the_environment_names_is_asked_without_importing_prefect(project: Project) -> None:
+    script = (
+        "import sys, threading\n"
+        "from http.server import BaseHTTPRequestHandler, HTTPServer\n"
+        "from tokenmill.doctor import prefect_server\n"
+        "class Healthy(BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200 if self.path == '/api/health' else 404)\n"
+        "        self.end_headers()\n"
+        "import os\n"
+        "server = HTTPServer(('127.0.0.1', 0), Healthy)\n"
+        "threading.Thread(target=server.serve_forever, daemon=True).start()\n"
+        "os.environ['PREFECT_API_URL'] = f'http://127.0.0.1:{server.server_port}/api'\n"
+        "print(prefect_server().found, 'prefect' in sys.modules)\n"
+    )
+    done = project.run(sys.executable, "-c", script)
+    assert done.stdout.strip().endswith("/api answers False"), done.stderr

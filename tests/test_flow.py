@@ -1,5 +1,6 @@
 """The build as a real Prefect flow, with the embedded server, in a Prefect home of the test's own."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -15,6 +16,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tests.standing import end
+from tokenmill.flows.server import end_orphan
 
 pytestmark = pytest.mark.slow
 
@@ -114,3 +116,16 @@ def test_a_flow_after_a_killed_one_ends_its_server_records_every_unit_and_gives_
     assert (f"build {flow.root.name}", "COMPLETED") in runs(home, "flow_run")
     units = {f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"}
     assert set(runs(home, "task_run")[n_known:]) == {(unit, "COMPLETED") for unit in units}
+
+
+def test_the_record_of_a_server_stays_while_the_build_that_started_it_runs(tmp_path: Path) -> None:
+    record = tmp_path / ".tokenmill/prefect-server.json"
+    record.parent.mkdir()
+    me = psutil.Process()
+    server = {"pid": me.pid, "started": me.create_time(), "owner": me.pid, "owner_started": me.create_time()}
+    record.write_text(json.dumps(server), encoding="utf-8")
+    end_orphan(tmp_path)
+    assert json.loads(record.read_text(encoding="utf-8")) == server
+    record.write_text(json.dumps(server | {"owner_started": 0.0}), encoding="utf-8")
+    end_orphan(tmp_path)  # this process is no server, so it lives on
+    assert not record.exists()

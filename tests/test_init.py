@@ -132,6 +132,16 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert "a file; expected a folder" in done.stderr
 
 
+@pytest.mark.parametrize(("arguments", "folder"), [(("--bare",), "x"), ((), "x/.git")])
+def test_a_folder_of_git_itself_is_refused(tmp_path: Path, arguments: tuple[str, ...], folder: str) -> None:
+    run(tmp_path, "git", "init", "-q", *arguments, "x")
+    before = tree(tmp_path)
+    done = init(tmp_path, folder)
+    assert done.returncode == 2
+    assert "not in its working tree" in done.stderr
+    assert tree(tmp_path) == before
+
+
 def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert init(tmp_path, "new").returncode == 0
     before = tree(tmp_path)
@@ -198,6 +208,15 @@ def test_another_tokenmill_makes_the_stages_stale_whose_code_it_changes(project:
     assert "which is another for encode" in project.build().stderr
     assert path.read_bytes() == ours
     assert cli(project, "status").returncode == 0
+
+
+def test_a_lock_that_is_missing_or_lacks_the_code_is_written_by_the_next_build(project: Project) -> None:
+    path = project.root / "tokenmill.lock"
+    ours = path.read_bytes()
+    for content in (None, '{"tokenizer": null}\n'):
+        path.unlink() if content is None else path.write_text(content, encoding="utf-8")
+        assert "lacked the code of tokenmill; has it now" in cli(project, "build").stderr
+        assert path.read_bytes() == ours
 
 
 @pytest.mark.slow

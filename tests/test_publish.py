@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project, new_project
 from tests.registry import Team, cli, commit, copied, make_team, run
+from tests.standing import Server
 from tests.test_signing import keys
 from tokenmill.files import sha256_directory
 from tokenmill.signing import verify_directory
@@ -140,6 +141,32 @@ def test_a_push_that_fails_sets_no_tag_and_the_next_one_goes_on(team: Team) -> N
     assert "tokenizer@v1.0.0" in tags(team.bare)
 
 
+def test_a_server_of_prefect_that_does_not_answer_is_named_and_not_asked_with_an_inline_engine(team: Team) -> None:
+    nobody = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **nobody)
+    assert done.returncode == 0, done.stderr
+    team.project.set(run__engine="threads")
+    commit(team.project)
+    done = team.project.run("tokenmill", "publish", "dataset@v1.0.0", **nobody)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "tokenmill: error: PREFECT_API_URL: no Prefect server answers at http://127.0.0.1:9/api"
+    )
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+
+
+@pytest.mark.slow
+def test_a_server_shows_what_is_published_and_what_is_refused(team: Team, server: Server) -> None:
+    team.project.set(run__engine="threads")
+    commit(team.project)
+    for code, state in ((0, "COMPLETED"), (2, "FAILED")):
+        done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **server.environment)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert server.flow_run("publish tokenizer@v1.0.0")["state"]["type"] == state
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+
+
 def test_a_tag_that_git_cannot_push_is_not_left_here(team: Team) -> None:
     hook = team.bare / "hooks/pre-receive"
     hook.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
@@ -188,6 +215,16 @@ def test_a_version_that_was_not_pushed_is_not_taken_in_part(team: Team) -> None:
     assert "tokenizer@v1.0.0" in done.stderr
     assert not (other.root / "got").exists()
     assert "Versions of tokenizer: v1.0.0" in cli(other, "fetch", "tokenizer@v3.0.0", "got").stderr
+
+
+def test_a_tag_that_no_publication_set_is_refused(team: Team) -> None:
+    run(team.bare, "git", "tag", "tokenizer@v3.0.0", "HEAD")
+    run(team.project.root, "git", "tag", "-a", "-m", "x", "tokenizer@v4.0.0", "HEAD:params.yaml")
+    for repository, version in ((team.bare, "v3.0.0"), (team.project.root, "v4.0.0")):
+        done = cli(team.project, "fetch", f"tokenizer@{version}", "got", "--from", str(repository))
+        assert done.returncode == 2
+        assert f"tokenizer@{version} is no annotated tag of a commit" in done.stderr
+        assert not (team.project.root / "got").exists()
 
 
 def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:

@@ -89,7 +89,9 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     team.project.set(refresh__drift_max=0.1, refresh__new_scripts_max=0.05, refresh__quarantine_max=0.2)
     team.project.set(source__on_bad_document="quarantine", source__bad_documents_max=1)
     commit(team.project)
-    for _ in range(2):
+    for is_committed in (False, False, True):
+        if is_committed:
+            commit(team.project, "Commit dvc.lock, too, as `git commit -a` does")
         said = refused(team.project)
         assert "bytes per token: 1.0" in said
         assert "Cyrillic 100.0% of the characters" in said
@@ -130,6 +132,36 @@ def test_a_refresh_that_finds_one_at_work_skips_and_says_so(team: Team) -> None:
     assert versions(team) == []
 
 
+@pytest.mark.slow
+def test_of_two_refreshes_started_at_once_one_publishes_and_the_other_skips_or_finds_nothing(
+    team: Team, tmp_path: Path
+) -> None:
+    run(team.project.root, "git", "push", "-q", "-u", "origin", "HEAD")
+    rounds = 2
+    for i in range(rounds):
+        team.project.write(f"new-{i}.jsonl", ["the cat and the new dog"] * (i + 1))
+        logs = [tmp_path / "one.txt", tmp_path / "other.txt"]
+        with (
+            started(team.project, logs[0], "tokenmill", "refresh") as one,
+            started(team.project, logs[1], "tokenmill", "refresh") as other,
+        ):
+            codes = [one.wait(200), other.wait(200)]
+        said = sorted((log.read_text(encoding="utf-8") for log in logs), key=lambda text: "published" in text)
+        assert codes == [0, 0], said
+        assert "refresh: skipped: " in said[0] or "refresh: nothing new" in said[0], said
+        assert f"refresh: published dataset@v0.1.{i}" in said[1], said
+        assert versions(team) == [f"dataset@v0.1.{j}" for j in range(i + 1)]
+    assert run(team.project.root, "git", "status", "--porcelain") == ""
+    other_clone = team.clone("other")
+    for i in range(rounds):
+        done = cli(other_clone, "fetch", f"dataset@v0.1.{i}", f"got-{i}")
+        assert done.returncode == 0, done.stderr
+        manifest = json.loads((other_clone.root / f"got-{i}/manifest.json").read_text(encoding="utf-8"))
+        assert manifest["n_documents"] == 6 + (i + 1) * (i + 2) // 2
+    assert other_clone.run("dvc", "pull", "-q").returncode == 0
+    assert cli(other_clone, "status").returncode == 0
+
+
 def test_a_refresh_without_a_pinned_tokenizer_is_refused(project: Project) -> None:
     assert "would train another tokenizer" in refused(project)
 
@@ -137,6 +169,20 @@ def test_a_refresh_without_a_pinned_tokenizer_is_refused(project: Project) -> No
 def test_changes_that_are_not_its_own_are_not_committed(team: Team) -> None:
     (team.project.root / "note.txt").write_text("x", encoding="utf-8")
     assert "not committed: note.txt" in refused(team.project)
+
+
+def test_a_branch_that_is_behind_its_upstream_is_refused_before_any_work(team: Team) -> None:
+    run(team.project.root, "git", "push", "-q", "-u", "origin", "HEAD")
+    other = team.clone("other")
+    (other.root / "note.txt").write_text("x", encoding="utf-8")
+    commit(other)
+    team.project.write("new.jsonl", ["the cat and the new dog"])
+    said = refused(team.project)
+    assert "the upstream of its branch is 1 commits ahead" in said
+    assert "started" not in said
+    run(team.project.root, "git", "pull", "-q")
+    assert "published dataset@v0.1.0" in refresh(team.project)
+    assert run(team.bare, "git", "rev-parse", "HEAD") == run(team.project.root, "git", "rev-parse", "HEAD")
 
 
 def test_an_import_is_updated_and_a_failed_update_leaves_the_data(team: Team, tmp_path: Path) -> None:
@@ -241,13 +287,19 @@ def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(
     log = tmp_path / "serve.txt"
     with started(drifted, log, "tokenmill", "serve", "--cron", "*/5 * * * * *", **server.environment) as served:
         _until(lambda: "failed" in log.read_text(encoding="utf-8"), served, log)
+        assert versions(team) == []
+        drifted.set(refresh__on_drift="candidate")
+        run(drifted.root, "git", "commit", "-q", "-m", "Decide", "params.yaml")
+        _until(lambda: "tokenmill refresh: drift" in [one["subject"] for one in _Hook.received], served, log)
         served.terminate()
         served.wait(60)
     assert served.returncode == 143
     assert "Traceback" not in log.read_text(encoding="utf-8")
     assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
     assert "Cyrillic" in _Hook.received[0]["body"]
-    assert versions(team) == []
+    drifts = [one["body"] for one in _Hook.received if one["subject"] == "tokenmill refresh: drift"]
+    assert ["Cyrillic" in body for body in drifts] == [True]
+    assert versions(team) == ["dataset@v0.1.0"]
 
 
 @pytest.mark.slow
@@ -294,6 +346,7 @@ def _states(server: Server, deployment: str) -> set[str]:
     [
         (["--cron", "x"], "Expected five fields"),
         (["--cron", "0 2 * * *", "--timezone", "Mars/Base"], "no such time zone"),
+        (["--cron", "0 2 * * *", "--timezone", "Europe"], "no such time zone"),
     ],
 )
 def test_a_schedule_that_is_none_is_refused(team: Team, arguments: list[str], words: str) -> None:

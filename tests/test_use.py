@@ -184,6 +184,9 @@ def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user
     assert "Versions of tokenizer: v1.0.0; stages: prod" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer"})
     assert "name and version" in refused(user)
+    assert cli(team.project, "publish", "dataset@v1.0.0").returncode == 0
+    take(user, **{"from": str(team.bare), "name": "dataset", "version": "v1.0.0"})
+    assert f"dataset@v1.0.0 from {team.bare} is no tokenizer" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0", "nam": "x"})
     assert "unknown key" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
@@ -198,3 +201,17 @@ def test_python_loads_a_version(published: Team) -> None:
         assert loaded.digest == expected.digest
     with pytest.raises(VersionsError, match=r"no tokenizer@v2\.0\.0"):
         Tokenizer.load("tokenizer@v2.0.0", repo=published.bare)
+
+
+def test_the_name_of_a_repository_is_no_option_of_git(team: Team, tmp_path: Path) -> None:
+    run_by_git = tmp_path / "run"
+    done = cli(team.project, "fetch", "tokenizer@v1.0.0", "got", f"--from=--upload-pack=touch {run_by_git};")
+    assert done.returncode == 2
+    assert "git ls-remote" in done.stderr
+    assert not run_by_git.exists()
+
+
+def test_what_git_says_before_its_error_is_told(user: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(user, **{"from": "ssh://nobody@127.0.0.1/team.git", "name": "tokenizer", "version": "v1.0.0"})
+    monkeypatch.setenv("GIT_SSH_COMMAND", "sh -c 'echo no route there >&2; exit 255'")
+    assert "no route there; fatal: Could not read from remote repository." in refused(user)

@@ -3,10 +3,14 @@
 import ast
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.conftest import REPOSITORY, Project
 
@@ -33,6 +37,35 @@ def imported_packages(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.split(".")[0])
     return names
+
+
+def test_a_wheel_asks_for_every_package_that_it_imports() -> None:
+    """The development environment has more than an installed wheel brings with it."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = distributions_of([Requirement(line) for line in project["dependencies"]])
+    sources = [path for room in ("tokenmill", *ROOMS) for path in (REPOSITORY / room).glob("*.py")]
+    imported = set().union(*map(imported_packages, sources)) - sys.stdlib_module_names - {"tokenmill"}
+    distributions = metadata.packages_distributions()
+    assert len(imported) > 10
+    assert [name for name in sorted(imported) if not brought & {*map(canonicalize_name, distributions[name])}] == []
+
+
+def distributions_of(asked: list[Requirement]) -> set[str]:
+    """What comes with these requirements, and with what they ask for in turn."""
+    found: dict[str, set[str]] = {}
+    while asked:
+        one = asked.pop()
+        name, extras = canonicalize_name(one.name), {"", *one.extras}
+        if extras <= found.get(name, set()):
+            continue
+        found[name] = extras | found.get(name, set())
+        needed = map(Requirement, metadata.requires(name) or [])
+        asked += [
+            requirement
+            for requirement in needed
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+        ]
+    return set(found)
 
 
 def add_own_rooms(project: Project) -> None:

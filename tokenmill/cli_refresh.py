@@ -112,7 +112,7 @@ def _times(cron: str, zone: str) -> Iterator[datetime]:
         raise ParamsError(
             f"--cron {cron!r}: {error}. Expected five fields, like 0 2 * * * for every night at two."
         ) from None
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is that of a folder of zones
         raise ParamsError(
             f"--timezone {zone!r}: there is no such time zone; expected one like Europe/Berlin."
         ) from None

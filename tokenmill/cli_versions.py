@@ -72,11 +72,15 @@ def add_commands(commands: Any) -> None:
 
 
 def _publish(asked: argparse.Namespace) -> None:
-    root = find_params().parent
-    if os.environ.get("PREFECT_API_URL"):
+    from tokenmill.params import load_params
+
+    path = find_params()
+    root = path.parent
+    if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
         from tokenmill.flows import server
 
         server.quiet_environment()
+        server.check_standing()
         from tokenmill.flows.publish import publish as publish_flow
 
         publish_flow(asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute()))
@@ -130,18 +134,25 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
 
     source = load_params(find_params()).source
     bad: list[BadDocument] = []
-    first, damaged = "", []
-    for shard in find_shards(Path.cwd(), glob):
+    first, damaged, n_read = "", [], 0
+    try:
+        shards = find_shards(Path.cwd(), glob)
+    except CorpusError:
+        raise CorpusError(f"--corpus {glob!r}: there are no documents, seen from {Path.cwd()}.") from None
+    for shard in shards:
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
         n_bad = len(bad)
         try:
             for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
+                n_read += len(batch.texts)
                 yield Path(shard.name).parent.as_posix(), batch
         except DamagedError as error:
             damaged.append(str(error))
         if bad and not n_bad:
             first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
+    if not n_read and bad and language:
+        raise CorpusError(f"--language {language}, --corpus {glob!r}: no document is good. {first}")
     if bad:
         say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
     if damaged:

@@ -105,7 +105,6 @@ def prefect_server() -> Finding:
         return none
     from tokenmill.flows import server
 
-    server.quiet_environment()
     try:
         url = server.check_standing(_ANSWER_S_MAX)
     except TokenmillError as error:

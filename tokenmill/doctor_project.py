@@ -18,6 +18,7 @@ from tokenmill.doctor import Finding
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.params import Params, load_params
+from tokenmill.pins import read_lock
 from tokenmill.shards import find_shards
 
 _ANSWER_S_MAX = 2.0
@@ -67,7 +68,8 @@ def _repositories(root: Path) -> list[Finding]:
                 dvc_stages(repo),
                 site_cache(before, was_closed, versions.site_cache(root)),
                 remote(repo),
-                *(committed(root, name) for name in ("dvc.lock", LOCK_FILE)),
+                committed(root, "dvc.lock"),
+                pins_file(root),
             ]
     except TokenmillError as error:
         return [Finding("DVC", "wrong", str(error))]
@@ -175,6 +177,15 @@ def committed(root: Path, name: str) -> Finding:
     if not git.git(root, "ls-files", "--", name):
         return Finding(name, "warning", "not in git yet", f"git add {name}, and commit")
     return Finding(name, "ok", "in git")
+
+
+def pins_file(root: Path) -> Finding:
+    """Whether tokenmill.lock can be read, and git holds it."""
+    try:
+        read_lock(root)
+    except TokenmillError as error:
+        return Finding(LOCK_FILE, "wrong", str(error))
+    return committed(root, LOCK_FILE)
 
 
 def left_over(root: Path) -> Finding:

@@ -21,7 +21,8 @@ def git(root: Path, *arguments: str) -> str:
         raise VersionsError("git is missing: install it (Debian: apt-get install git).") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1])
+        last = next((i for i, line in enumerate(lines) if line.startswith(("fatal:", "error:"))), len(lines) - 1)
+        said = "; ".join(line.strip() for line in lines[: last + 1])  # what comes before it often says why
         raise VersionsError(f"git {arguments[0]} in {root}: {said}")
     return done.stdout
 
@@ -72,7 +73,7 @@ def has_upstream(root: Path) -> bool:
 def tags_of(root: Path, repository: str) -> dict[str, str]:
     """The commit of every tag of a repository: a folder, an URL, or the name of a remote of the folder `root`."""
     found: dict[str, str] = {}
-    for line in git(root, "ls-remote", "--tags", repository).splitlines():
+    for line in git(root, "ls-remote", "--tags", "--", repository).splitlines():
         commit, name = line.split("\t")
         if name.endswith("^{}"):  # the commit that an annotated tag is of; it comes after the tag itself
             name = name.removesuffix("^{}")
@@ -81,9 +82,18 @@ def tags_of(root: Path, repository: str) -> dict[str, str]:
 
 
 def tag_message(root: Path, repository: str, tag: str) -> str:
-    """The message of an annotated tag of a repository; `root` is a folder that git may work in, a repository or an empty one."""
+    """The message of an annotated tag of a repository; `root` is a folder that git may work in, a repository or an empty one.
+
+    Raises VersionsError, also for a tag of another kind.
+    """
     if not (root / ".git").exists():
         git(root, "init", "--quiet")
-    git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", repository, f"+{_TAGS}{tag}:{_TAGS}{tag}")
-    _head, _, message = git(root, "cat-file", "tag", f"{_TAGS}{tag}").partition("\n\n")
+    name = f"{_TAGS}{tag}"
+    git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", repository, f"+{name}:{name}")
+    if git(root, "cat-file", "-t", name).strip() != "tag" or commit_of(root, name) is None:
+        raise VersionsError(
+            f"{repository}: {tag} is no annotated tag of a commit, as `tokenmill publish` and `gto register` set. Take another "
+            "version, or delete the tag and publish that version."
+        )
+    _head, _, message = git(root, "cat-file", "tag", name).partition("\n\n")
     return message

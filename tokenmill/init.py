@@ -114,7 +114,8 @@ def _refuse_what_is_there(root: Path, files: list[str]) -> None:
 
 def _make_repositories(root: Path) -> None:
     try:
-        git.git(root, "rev-parse", "--git-dir")
+        if git.git(root, "rev-parse", "--is-inside-work-tree").strip() != "true":
+            raise ParamsError(f"{root}: in a git repository, but not in its working tree. Name a folder of a clone.")
     except VersionsError as error:
         if "not a git repository" not in str(error):
             raise

@@ -47,8 +47,8 @@ def read_lock(root: Path) -> Lock:
         return Lock()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise VersionsError(f"{path}: {place}: {first['msg']}. Restore it from git.") from None
+        place = ": ".join([str(path), *([".".join(map(str, first["loc"]))] if first["loc"] else [])])
+        raise VersionsError(f"{place}: {first['msg']}. Restore it from git.") from None
 
 
 def write_lock(root: Path, lock: Lock) -> None:

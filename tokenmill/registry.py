@@ -148,6 +148,13 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     return said.get(SIGNATURE)
 
 
+def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None = None) -> None:
+    """The same for a version that has to be one of a tokenizer. Raises VersionsError."""
+    fetch_version(version, directory, public_key)
+    if not (directory / "tokenizer.json").is_file():
+        raise VersionsError(f"{version} from {version.repository} is no tokenizer: it has no tokenizer.json.")
+
+
 def read_at(root: Path, revision: str, place: str) -> bytes | None:
     """A file that DVC keeps, as it was at a revision of the project at `root`; None when that did not have it."""
     commit = git.commit_of(root, revision)

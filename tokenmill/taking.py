@@ -12,7 +12,7 @@ from tokenmill.golden_making import make_golden
 from tokenmill.layout import LOCK_FILE
 from tokenmill.params import Tokenizer as Asked
 from tokenmill.pins import Pin, read_pin, words_for, write_pin
-from tokenmill.registry import Reference, Version, fetch_version, find_version
+from tokenmill.registry import Reference, Version, fetch_tokenizer, find_version
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -69,7 +69,7 @@ def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[V
         raise VersionsError(
             f"{version} from {asked.from_}: the tag was moved: {LOCK_FILE} pins the commit {pin.commit}, found {version.commit}."
         )
-    fetch_version(version, directory)
+    fetch_tokenizer(version, directory)
     return version, sha256_directory(directory)
 
 

@@ -118,11 +118,11 @@ class Tokenizer:
     def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> "Tokenizer":
         from tempfile import TemporaryDirectory
 
-        from tokenmill.registry import fetch_version, find_version, parse_reference
+        from tokenmill.registry import fetch_tokenizer, find_version, parse_reference
 
         version = find_version(repo, parse_reference(reference), Path.cwd())
         with TemporaryDirectory(prefix="tokenmill-") as folder:
-            fetch_version(version, Path(folder) / "tokenizer", None if public_key is None else Path(public_key))
+            fetch_tokenizer(version, Path(folder) / "tokenizer", None if public_key is None else Path(public_key))
             return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
     @classmethod
