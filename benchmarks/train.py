@@ -1,10 +1,10 @@
 """make bench-train: counting plus merging, side by side; every tool in a process of its own, the tools taking turns.
 
-Input is what each tool wants: a Parquet file of lines (tokenmill, which streams it), a text file (gigabpe), lines or the text
-in memory (the others). The time is that of counting and merging, reading of files included; the memory is the process's peak.
-The first learned tokens of tokenmill and gigabpe are compared with those of tokenizers before a time is printed, where
-tokenizers takes part. What this does not show: whether rustbpe (another order among equally frequent pairs), bpeasy (tokens no
-longer than it is told) and gigatoken (the text whole, not line by line) learned well.
+Input is what each tool wants: a text file (tokenmill, line by line, and gigabpe), lines or the text in memory (the others). The
+time is that of counting and merging, reading of files included; the memory is the process's peak. The first learned tokens of
+tokenmill and gigabpe are compared with those of tokenizers before a time is printed, where tokenizers takes part. What this does
+not show: whether rustbpe (another order among equally frequent pairs), bpeasy (tokens no longer than it is told) and gigatoken
+(the text whole, not line by line) learned well.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks.corpus import ROOT, ROOT_CORPUS, lines_of
 from benchmarks.run import say_where
@@ -27,7 +26,6 @@ from tokenmill.counts import SCHEMA, write_counts
 
 TOOLS = ("tokenmill", "tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken")
 FAST = ("tokenmill", "gigabpe", "gigatoken")
-_ROWS = 1 << 16
 
 
 def main() -> None:
@@ -129,21 +127,10 @@ def _first(lines: list[str], n_bytes_max: int) -> Iterator[str]:
 
 
 def _write(folder: Path, lines: Iterator[str]) -> int:
-    """The lines as a text file and as Parquet; what comes back is their bytes."""
-    n_bytes = 0
-    schema = pa.schema([("text", pa.string())])
-    with (folder / "text.txt").open("w", encoding="utf-8", newline="") as file, pq.ParquetWriter(
-        folder / "text.parquet", schema, compression="zstd"
-    ) as writer:  # fmt: skip
-        batch: list[str] = []
-        for line in lines:
-            n_bytes += file.write(line) and len(line.encode())
-            batch.append(line)
-            if len(batch) == _ROWS:
-                writer.write_table(pa.table({"text": batch}, schema=schema))
-                batch = []
-        writer.write_table(pa.table({"text": pa.array(batch, pa.string())}, schema=schema))
-    return n_bytes
+    """The lines as a text file; what comes back is their bytes."""
+    with (folder / "text.txt").open("w", encoding="utf-8", newline="") as file:
+        file.writelines(lines)
+    return (folder / "text.txt").stat().st_size
 
 
 def _side_by_side(

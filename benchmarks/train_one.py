@@ -1,6 +1,6 @@
 """One training in a process of its own: python -m benchmarks.train_one TOOL FOLDER VOCAB_SIZE CORES; prints a line of JSON.
 
-FOLDER holds text.parquet and text.txt (the same lines), or counts.parquet. The process binds itself to the cores before any
+FOLDER holds text.txt, or counts.parquet. The process binds itself to the cores before any
 tool is imported. The time is from the input as the tool wants it to its vocabulary; what encodes with that is not in it.
 """
 
@@ -31,14 +31,13 @@ def main() -> None:
 
 
 def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
-    import pyarrow.parquet as pq
-
     from tokenmill import Counter, train_vocab
 
     def work() -> Any:
         counter = Counter("gpt2", threads=cores)
-        for batch in pq.ParquetFile(folder / "text.parquet").iter_batches(1 << 16):
-            counter.update(batch["text"])
+        with (folder / "text.txt").open("rb") as file:
+            while lines := file.readlines(1 << 20):
+                counter.update(lines)
         return train_vocab(counter.finish(), vocab_size, "gpt2", pair_count_min=1, threads=cores)
 
     def answer(tokenizer: Any) -> Any:
