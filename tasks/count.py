@@ -70,7 +70,7 @@ def count(
     except PatternError as error:
         raise PatternError(f"params.yaml: count.pattern: {error}") from None
     root = workshop.root
-    units = workshop.corpus(source).units
+    units = workshop.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     decides = {

@@ -53,6 +53,10 @@ class UnitStore:
         self._root = root / SCRATCH_DIRECTORY / "units"
         self._trust = trust
 
+    def has(self, key: str) -> bool:
+        """Whether there is a unit of this key, be it whole or not."""
+        return (self._folder(key) / _FACTS_FILE).exists()
+
     def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
         """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
         folder = self._folder(key)

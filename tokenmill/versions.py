@@ -11,8 +11,9 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, contextmanager
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -49,7 +50,6 @@ class Stage:
         self._dependencies = {
             Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)
         }
-        self._sights: dict[Path, Sight] = {}
 
     def state(self) -> State:
         """Whether the stage's outputs belong to its dependencies and parameters as they are now.
@@ -97,27 +97,34 @@ class Stage:
             return False
         except FileNotFoundError:  # the run is known, its outputs have left the cache
             return False
-        fresh = _load(self._repo, self._name)
         with self._repo.lock:
-            _save_dependencies(fresh)
-            self._record(fresh)
+            _save_dependencies(self._stage)
+            self._record()
         return True
 
     def sight_of(self, path: Path) -> Sight:
         """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
         dependency, and leaves out what .dvcignore names."""
-        named = path in self._dependencies
-        if not named and path.parent not in self._sights:
-            self._sights[path.parent] = self._sight_of_folder(path.parent)
-        sight = "seen" if named else self._sights[path.parent]
-        return "ignored" if sight == "seen" and self._repo.dvcignore.is_ignored_file(str(path)) else sight
-
-    def _sight_of_folder(self, folder: Path) -> Sight:
-        above = [dependency for dependency in self._dependencies if folder.is_relative_to(dependency)]
+        if str(path) in self._seen:
+            return "seen"
+        above = [dependency for dependency in self._dependencies if path.is_relative_to(dependency)]
         if not above:
             return "outside"
-        n_inside = len(folder.parts) - max(len(dependency.parts) for dependency in above)
-        return "linked" if any(one.is_symlink() for one in [folder, *folder.parents][:n_inside]) else "seen"
+        n_inside = len(path.parent.parts) - max(len(dependency.parts) for dependency in above)
+        if any(one.is_symlink() for one in list(path.parents)[:n_inside]):
+            return "linked"
+        return "ignored" if self._repo.dvcignore.is_ignored_file(str(path)) else "seen"
+
+    @cached_property
+    def _seen(self) -> set[str]:
+        """The files of the dependencies as DVC lists them."""
+        there = [dep for dep in self._stage.deps if not _is_params(dep) and dep.exists]
+        found = [(dep.fs_path, _built(dep)) for dep in there]
+        return {
+            "/".join((path, *key))
+            for path, tree in found
+            for key in ((key for key, _meta, _info in tree) if tree.hash_info.isdir else [()])
+        }
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -134,27 +141,26 @@ class Stage:
             self._record_if_unchanged()
 
     def _record_if_unchanged(self) -> None:
-        fresh = _load(self._repo, self._name)
+        before = [(str(dep), dep.hash_info) for dep in self._stage.deps]
         with self._repo.lock:
-            _save_dependencies(fresh)
-            changed = [
-                str(before)
-                for before, after in zip(self._stage.deps, fresh.deps, strict=True)
-                if before.hash_info != after.hash_info
-            ]
+            _ask_once(self._stage.deps)
+            _save_dependencies(self._stage)
+            now = [dep.hash_info for dep in self._stage.deps]
+            changed = [name for (name, then), info in zip(before, now, strict=True) if then != info]
             if changed:
                 raise VersionsError(
                     f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
                     "Run `tokenmill build` again when the inputs are at rest."
                 )
-            self._record(fresh)
+            self._record()
 
-    def _record(self, stage: Any) -> None:
-        stage.save_outs()
-        stage.md5 = stage.compute_md5()
-        self._repo.stage_cache.save(stage)
-        stage.commit()
-        _dump(stage)
+    def _record(self) -> None:
+        _ask_once(self._stage.outs)
+        self._stage.save_outs()
+        self._stage.md5 = self._stage.compute_md5()
+        self._repo.stage_cache.save(self._stage)
+        self._stage.commit()
+        _dump(self._stage)
 
     @contextmanager
     def _kept_from_others(self) -> Iterator[None]:
@@ -264,13 +270,41 @@ def _started_s(pid: int) -> float | None:
 
 def _dump(stage: Any) -> None:
     """Writes the stage into dvc.lock in one step; DVC itself writes into the file, and a kill would cut it."""
-    from dvc.dvcfile import Lockfile
+    from dvc.stage.serialize import to_lockfile
+    from dvc.utils.serialize import dump_yaml, load_yaml
 
     path = Path(stage.repo.root_dir) / "dvc.lock"
+    content = load_yaml(path) if path.exists() else {}
+    content = {"schema": "2.0"} | content
+    content["stages"] = content.get("stages", {}) | to_lockfile(stage)
     with write_atomic(path) as partial:
-        if path.exists():
-            shutil.copyfile(path, partial)
-        Lockfile(stage.repo, str(partial)).dump(stage)
+        dump_yaml(partial, content)
+
+
+def _ask_once(entries: Iterable[Any]) -> None:
+    """From now on DVC looks at a dependency or output when it is first asked for it; else it would list and hash a folder up to
+    eight times a stage, for a thousand files 30 ms each time."""
+    for entry in entries:
+        look = "read_params" if _is_params(entry) else "_build"
+        setattr(entry, look, _Once(getattr(type(entry), look).__get__(entry)))
+
+
+class _Once:
+    """What a function gave when it was called first, whatever the arguments."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if not hasattr(self, "_found"):
+            self._found = self._function(*args, **named)
+        return self._found
+
+
+def _built(dependency: Any) -> Any:
+    """DVC's object of a dependency: the tree of a folder, with each file's md5, or that of a file."""
+    dry = {"ignore": dependency.dvcignore, "dry_run": True}
+    return dependency._build(dependency.local_cache, dependency.fs_path, dependency.fs, dependency.hash_name, **dry)[2]
 
 
 def _is_params(dependency: Any) -> bool:
@@ -283,11 +317,13 @@ def _load(repo: Any, name: str) -> Any:
     from dvc.stage.exceptions import StageFileDoesNotExistError, StageNotFound
 
     try:
-        return repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
+        stage = repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
     except (StageNotFound, StageFileDoesNotExistError):
         raise VersionsError(
             f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
         ) from None
+    _ask_once([*stage.deps, *stage.outs])
+    return stage
 
 
 def _pipeline(root: Path | str) -> str:
