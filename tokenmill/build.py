@@ -81,6 +81,11 @@ class Build:
         """Those there are when this is first asked for, which is when the first stage begins. Raises CorpusError."""
         return find_shards(self.root, self.params.source.glob)
 
+    @cached_property
+    def known(self) -> versions.Known:
+        """What DVC found at paths since a stage ran last."""
+        return {}
+
     @property
     def spill_directory(self) -> Path | None:
         """Where counters put what is more than they may hold, if it was said."""
@@ -94,7 +99,7 @@ class Build:
         self._inputs  # noqa: B018 — as they are when the first stage begins
         if under_dvc():
             return [self._at_rest(name, run)]
-        with versions.opened(self.root, name) as stage:
+        with versions.opened(self.root, name, self.known) as stage:
             _refuse_unseen_shards(self.shards, stage, name)
             if not self.force:
                 settled = _settle(stage, name)
@@ -181,7 +186,7 @@ def settle_first(build: Build) -> list[StageSummary]:
     """What happened to the stages before the first that has to run."""
     summaries: list[StageSummary] = []
     for stage in () if build.force else build.stages:
-        with versions.opened(build.root, stage) as opened:
+        with versions.opened(build.root, stage, build.known) as opened:
             _refuse_unseen_shards(build.shards, opened, stage)
             settled = _settle(opened, stage)
         if settled is None:

@@ -51,8 +51,9 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     assert commit is not None
     remote = git.remote_of(root)
     is_tagged = _tagged(root, remote, reference, commit, stage)
+    known: versions.Known = {}
     for name in STAGES:
-        with versions.opened(root, name) as opened:
+        with versions.opened(root, name, known) as opened:
             if (state := opened.state()) != "current":
                 raise VersionsError(
                     f"stage {name} is {state}. Run `tokenmill build`, commit dvc.lock, and publish again."

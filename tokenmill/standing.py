@@ -27,9 +27,10 @@ class Standing:
 def standing_of(root: Path) -> list[Standing]:
     """How each stage of the project at `root` stands, in order. Raises VersionsError."""
     found: list[Standing] = []
+    known: versions.Known = {}
     of_other_code = stages_of_other_code(root)
     for name in STAGES:
-        with versions.opened(root, name) as opened:
+        with versions.opened(root, name, known) as opened:
             state, changes = opened.state(), opened.changes()
         if name in of_other_code:
             state = "stale" if state == "current" else state

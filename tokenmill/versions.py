@@ -13,7 +13,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
+Known = dict[tuple[str, ...], Any]
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
 _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
@@ -43,10 +44,11 @@ def quiet_environment() -> None:
 class Stage:
     """One stage of the project's dvc.yaml, as `opened` yields it. All methods raise VersionsError."""
 
-    def __init__(self, repo: Any, name: str) -> None:
+    def __init__(self, repo: Any, name: str, known: Known) -> None:
         self._repo = repo
         self._name = name
-        self._stage = _load(repo, name)
+        self._known = known
+        self._stage = _load(repo, name, known)
         self._dependencies = {
             Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)
         }
@@ -88,9 +90,8 @@ class Stage:
                 try:
                     self._repo.stage_cache.restore(self._stage)
                 except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
-                    fresh = _load(
-                        self._repo, self._name
-                    )  # with the old inputs: DVC has put the new ones into the other
+                    # with the old inputs: DVC has put the new ones into the other
+                    fresh = _load(self._repo, self._name, self._known)
                     fresh.remove_outs(ignore_remove=False, force=False)
                     self._repo.stage_cache.restore(fresh)
         except RunCacheNotFoundError:
@@ -99,6 +100,7 @@ class Stage:
             return False
         with self._repo.lock:
             _save_dependencies(self._stage)
+            self._known.clear()
             self._record()
         return True
 
@@ -142,8 +144,8 @@ class Stage:
 
     def _record_if_unchanged(self) -> None:
         before = [(str(dep), dep.hash_info) for dep in self._stage.deps]
+        self._known.clear()
         with self._repo.lock:
-            _ask_once(self._stage.deps)
             _save_dependencies(self._stage)
             now = [dep.hash_info for dep in self._stage.deps]
             changed = [name for (name, then), info in zip(before, now, strict=True) if then != info]
@@ -155,7 +157,6 @@ class Stage:
             self._record()
 
     def _record(self) -> None:
-        _ask_once(self._stage.outs)
         self._stage.save_outs()
         self._stage.md5 = self._stage.compute_md5()
         self._repo.stage_cache.save(self._stage)
@@ -175,10 +176,13 @@ class Stage:
 
 
 @contextmanager
-def opened(root: Path, stage: str) -> Iterator[Stage]:
-    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block."""
+def opened(root: Path, stage: str, known: Known) -> Iterator[Stage]:
+    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block.
+
+    `known`: what DVC found when it looked at paths; it is added to, and emptied when a stage has run.
+    """
     with repository(root) as repo:
-        yield Stage(repo, stage)
+        yield Stage(repo, stage, known)
 
 
 def initialize(root: Path, is_inside: bool) -> None:
@@ -224,7 +228,7 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
     """Where DVC's cache has the files of a stage's output directories as dvc.lock records them, by their names seen from
     `root`; without those of a directory that the cache does not know. Raises VersionsError."""
     with repository(root) as repo:
-        trees = [(out, out.get_obj()) for out in _load(repo, stage).outs if out.hash_info and out.hash_info.isdir]
+        trees = [(out, out.get_obj()) for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
         return {
             Path(out.fs_path, *key).relative_to(repo.root_dir).as_posix(): Path(out.cache.oid_to_path(info.value))
             for out, tree in trees
@@ -281,24 +285,19 @@ def _dump(stage: Any) -> None:
         dump_yaml(partial, content)
 
 
-def _ask_once(entries: Iterable[Any]) -> None:
-    """From now on DVC looks at a dependency or output when it is first asked for it; else it would list and hash a folder up to
+def _ask_once(entries: Iterable[Any], known: Known) -> None:
+    """Lets DVC look at a dependency or output only when what it found is not known: else it would list and hash a folder up to
     eight times a stage, for a thousand files 30 ms each time."""
     for entry in entries:
         look = "read_params" if _is_params(entry) else "_build"
-        setattr(entry, look, _Once(getattr(type(entry), look).__get__(entry)))
+        key = (entry.fs_path, *getattr(entry, "params", ()))
+        setattr(entry, look, partial(_known_or_found, known, key, getattr(entry, look)))
 
 
-class _Once:
-    """What a function gave when it was called first, whatever the arguments."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        if not hasattr(self, "_found"):
-            self._found = self._function(*args, **named)
-        return self._found
+def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    if key not in known:
+        known[key] = find(*args, **named)
+    return known[key]
 
 
 def _built(dependency: Any) -> Any:
@@ -313,7 +312,7 @@ def _is_params(dependency: Any) -> bool:
     return isinstance(dependency, ParamsDependency)
 
 
-def _load(repo: Any, name: str) -> Any:
+def _load(repo: Any, name: str, known: Known) -> Any:
     from dvc.stage.exceptions import StageFileDoesNotExistError, StageNotFound
 
     try:
@@ -322,7 +321,7 @@ def _load(repo: Any, name: str) -> Any:
         raise VersionsError(
             f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
         ) from None
-    _ask_once([*stage.deps, *stage.outs])
+    _ask_once([*stage.deps, *stage.outs], known)
     return stage
 
 
@@ -359,6 +358,8 @@ def repository(root: Path) -> Iterator[Any]:
             Repo(str(root)) as repo,
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
+            if "checksum_jobs" not in repo.config["core"]:  # DVC itself would take half of the cores
+                repo.fs.hash_jobs = len(os.sched_getaffinity(0))
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
