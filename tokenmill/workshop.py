@@ -82,7 +82,10 @@ class Workshop:
                     self.digests.check_unchanged(piece.shard.path)
                 return Done(self.store.keep(key, partial, facts), facts)
 
-        done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
+        try:
+            done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
+        finally:
+            self.store.flush()
         return [done[keys[unit.name]] for unit in units]
 
     @contextmanager
