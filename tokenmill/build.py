@@ -11,6 +11,7 @@ from tokenmill import _core, leftovers, lock, versions
 from tokenmill.code_pins import pin_code, refuse_other_code
 from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
+from tokenmill.dvc_files import Known
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.memory import Memory, divide, peak_mb, reset_peak
@@ -82,7 +83,7 @@ class Build:
         return find_shards(self.root, self.params.source.glob)
 
     @cached_property
-    def known(self) -> versions.Known:
+    def known(self) -> Known:
         """What DVC found at paths since a stage ran last."""
         return {}
 

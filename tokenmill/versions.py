@@ -11,9 +11,9 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir, contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -21,14 +21,13 @@ from typing import Any, Literal
 import psutil
 
 from tokenmill import leftovers
-from tokenmill.dvc_files import make_strict
+from tokenmill.dvc_files import Known, ask_once, is_params, make_strict
 from tokenmill.errors import VersionsError, room
 from tokenmill.files import naming, read, write_atomic
 from tokenmill.links import has_clones
 
 State = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
-Known = dict[tuple[str, ...], Any]
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
 _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
@@ -50,7 +49,7 @@ class Stage:
         self._known = known
         self._stage = _load(repo, name, known)
         self._dependencies = {
-            Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)
+            Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not is_params(dep)
         }
 
     def state(self) -> State:
@@ -120,7 +119,7 @@ class Stage:
     @cached_property
     def _seen(self) -> set[str]:
         """The files of the dependencies as DVC lists them."""
-        there = [dep for dep in self._stage.deps if not _is_params(dep) and dep.exists]
+        there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
         found = [(dep.fs_path, _built(dep)) for dep in there]
         return {
             "/".join((path, *key))
@@ -285,31 +284,10 @@ def _dump(stage: Any) -> None:
         dump_yaml(partial, content)
 
 
-def _ask_once(entries: Iterable[Any], known: Known) -> None:
-    """Lets DVC look at a dependency or output only when what it found is not known: else it would list and hash a folder up to
-    eight times a stage, for a thousand files 30 ms each time."""
-    for entry in entries:
-        look = "read_params" if _is_params(entry) else "_build"
-        key = (entry.fs_path, *getattr(entry, "params", ()))
-        setattr(entry, look, partial(_known_or_found, known, key, getattr(entry, look)))
-
-
-def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    if key not in known:
-        known[key] = find(*args, **named)
-    return known[key]
-
-
 def _built(dependency: Any) -> Any:
     """DVC's object of a dependency: the tree of a folder, with each file's md5, or that of a file."""
     dry = {"ignore": dependency.dvcignore, "dry_run": True}
     return dependency._build(dependency.local_cache, dependency.fs_path, dependency.fs, dependency.hash_name, **dry)[2]
-
-
-def _is_params(dependency: Any) -> bool:
-    from dvc.dependency.param import ParamsDependency
-
-    return isinstance(dependency, ParamsDependency)
 
 
 def _load(repo: Any, name: str, known: Known) -> Any:
@@ -321,7 +299,7 @@ def _load(repo: Any, name: str, known: Known) -> Any:
         raise VersionsError(
             f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
         ) from None
-    _ask_once([*stage.deps, *stage.outs], known)
+    ask_once([*stage.deps, *stage.outs], known)
     return stage
 
 
