@@ -70,7 +70,7 @@ def count(
     except PatternError as error:
         raise PatternError(f"params.yaml: count.pattern: {error}") from None
     root = workshop.root
-    units = workshop.corpus(source).units
+    units = workshop.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     decides = {
@@ -104,7 +104,8 @@ def count(
         ]
         total = sum_of_runs(runs, scratch, workshop.memory.kept_mib << 20, params.count_min)
         with write_directory(output) as directory:
-            write_batches(total, directory / Path(COUNTS_FILE).name)
+            with write_atomic(directory / Path(COUNTS_FILE).name) as path:
+                write_batches(total, path)
             missed_max = sum(
                 (
                     weight * n
@@ -170,7 +171,7 @@ def count_unit(
             advance(batch.file_bytes / 1e6)
         missed_max = [counter.missed_max for counter in counters]
         for i, counter in enumerate(counters):
-            counter.finish_to(directory / part_name(i))
+            write_batches(counter.batches(), directory / part_name(i))
         return n_documents, text_bytes, missed_max
 
     (n_documents, text_bytes, missed_max), left = sifted(unit, source, memory.limits, counted)

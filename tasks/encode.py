@@ -52,7 +52,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     The directory appears whole, when the last unit is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
-    corpus = workshop.corpus(source)
+    corpus = workshop.corpus
     units = corpus.units
     cache_mb = min(cache_mb_max, workshop.memory.kept_mib)
     tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY, cache_mb_max=cache_mb)
@@ -119,7 +119,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
 
 def _take_over(keys: Set[str], workshop: Workshop) -> None:
     """Takes from the dataset that dvc.lock records what the store lacks: after `dvc pull` in a new clone, that is all of it."""
-    lacking = set() if workshop.anew else {key for key in keys if workshop.store.find(key, EncodeFacts) is None}
+    lacking = set() if workshop.anew else {key for key in keys if not workshop.store.has(key)}
     files = workshop.recorded("encode") if lacking else {}
     if n := take_over(workshop.store, lacking, files, workshop.memory.workers):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")

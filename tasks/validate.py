@@ -71,7 +71,7 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
     start_s = time.monotonic()
     directory = workshop.root / TOKENS_DIRECTORY
     manifest = read_manifest(directory)
-    corpus = workshop.corpus(source)
+    corpus = workshop.corpus
     tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
     golden_engines = check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
     files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
@@ -239,8 +239,9 @@ def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokeni
             f"{next(a or b for a, b in zip_longest(named, found) if a != b)}. Run `tokenmill build --force`."
         )
     _check_inputs(manifest, corpus.sha256)
+    rows_of = {shard.name: shard.rows for shard in manifest.shards}
     for unit in corpus.units:
-        _check_rows(unit, next((shard.rows for shard in manifest.shards if shard.name == unit.output), None))
+        _check_rows(unit, rows_of.get(unit.output))
     n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
     if manifest.n_bad != n_bad:
         raise ValidationError(

@@ -95,7 +95,7 @@ def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> Non
 
 def test_a_unit_whose_input_changed_while_it_was_read_is_not_kept(project: Project) -> None:
     build = build_of(project)
-    units = build.workshop.corpus(build.params.source).units
+    units = build.workshop.corpus.units
 
     def do(unit: Unit, _folder: Path) -> int:
         project.write("a.jsonl", ["other"])

@@ -107,7 +107,7 @@ def test_an_input_that_changes_while_its_stage_runs_is_not_recorded(project: Pro
     from tokenmill.errors import VersionsError
 
     changed = pytest.raises(VersionsError, match="changed while the stage ran")
-    with changed, versions.opened(project.root, "count") as stage, stage.recording():
+    with changed, versions.opened(project.root, "count", {}) as stage, stage.recording():
         (project.root / "data/counts").mkdir(parents=True)
         (project.root / "data/counts/counts.parquet").touch()
         _append(project.root / "data/raw/a.jsonl", _line(id="x", text="more"))

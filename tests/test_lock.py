@@ -59,7 +59,7 @@ def test_dvc_repro_does_not_work_beside_a_build(project: Project) -> None:
 def test_dvc_does_not_touch_what_a_build_is_working_on(project: Project) -> None:
     from tokenmill import versions
 
-    with versions.opened(project.root, "count") as stage, stage.recording():
+    with versions.opened(project.root, "count", {}) as stage, stage.recording():
         repro = project.run("dvc", "repro", "count")
         assert repro.returncode != 0
         assert "is busy" in repro.stderr

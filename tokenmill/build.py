@@ -1,7 +1,7 @@
 """One build of one project: each stage is skipped, brought back, or run and recorded."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,11 +11,12 @@ from tokenmill import _core, leftovers, lock, versions
 from tokenmill.code_pins import pin_code, refuse_other_code
 from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
+from tokenmill.dvc_files import Known
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 from tokenmill.memory import Memory, divide, peak_mb, reset_peak
 from tokenmill.params import Params, load_params
-from tokenmill.shards import find_shards
+from tokenmill.shards import Shard, find_shards
 from tokenmill.sources import sources_hash
 from tokenmill.unit_store import UnitStore
 from tokenmill.units import RunUnits, n_workers
@@ -63,8 +64,28 @@ class Build:
         digests = Digests(self.root, trust=not self.rehash)
         store = UnitStore(self.root, trust=not self.rehash)
         recorded = partial(versions.recorded_files, self.root)
-        timeout_s = self.params.run.unit_timeout_s
-        return Workshop(self.root, self.run_units, self.memory, digests, store, recorded, timeout_s, anew=self.force)
+        return Workshop(
+            self.root,
+            self.params.source,
+            self.shards,
+            self.run_units,
+            self.memory,
+            digests,
+            store,
+            recorded,
+            self.params.run.unit_timeout_s,
+            anew=self.force,
+        )
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        """Those there are when this is first asked for, which is when the first stage begins. Raises CorpusError."""
+        return find_shards(self.root, self.params.source.glob)
+
+    @cached_property
+    def known(self) -> Known:
+        """What DVC found at paths since a stage ran last."""
+        return {}
 
     @property
     def spill_directory(self) -> Path | None:
@@ -79,8 +100,8 @@ class Build:
         self._inputs  # noqa: B018 — as they are when the first stage begins
         if under_dvc():
             return [self._at_rest(name, run)]
-        with versions.opened(self.root, name) as stage:
-            _refuse_unseen_shards(self.root, stage, name, self.params.source.glob)
+        with versions.opened(self.root, name, self.known) as stage:
+            _refuse_unseen_shards(self.shards, stage, name)
             if not self.force:
                 settled = _settle(stage, name)
                 if settled:
@@ -93,20 +114,24 @@ class Build:
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
         """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
-        self._check_inputs(name)
+        self._check_params(name)
         summary = _measured(run, self)
-        self._check_inputs(name)
+        self._check_params(name)
+        self._check_shards(name)
         return summary
 
-    def _check_inputs(self, name: str) -> None:
-        """Raises ParamsError or CorpusError when params.yaml or the shards are not what they were when the build began."""
+    def _check_params(self, name: str) -> None:
+        """Raises ParamsError when params.yaml is not what it was when the build began."""
         how = {"run"}
         if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
             raise ParamsError(
                 f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
                 "build` again."
             )
-        now = _inputs(self.root, self.params)
+
+    def _check_shards(self, name: str) -> None:
+        """Raises CorpusError when the shards are not what they were when the first stage began."""
+        now = _signatures(find_shards(self.root, self.params.source.glob))
         if now != self._inputs:
             changed = sorted({shard for shard, *_ in set(self._inputs) ^ set(now)})
             raise CorpusError(
@@ -116,7 +141,7 @@ class Build:
 
     @cached_property
     def _inputs(self) -> list[tuple[str, int, int, int]]:
-        return _inputs(self.root, self.params)
+        return _signatures(self.shards)
 
 
 def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_units: RunUnits) -> Build:
@@ -162,8 +187,8 @@ def settle_first(build: Build) -> list[StageSummary]:
     """What happened to the stages before the first that has to run."""
     summaries: list[StageSummary] = []
     for stage in () if build.force else build.stages:
-        with versions.opened(build.root, stage) as opened:
-            _refuse_unseen_shards(build.root, opened, stage, build.params.source.glob)
+        with versions.opened(build.root, stage, build.known) as opened:
+            _refuse_unseen_shards(build.shards, opened, stage)
             settled = _settle(opened, stage)
         if settled is None:
             break
@@ -182,9 +207,8 @@ def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
             return StageSummary(name, "restored") if stage.restore() else None
 
 
-def _inputs(root: Path, params: Params) -> list[tuple[str, int, int, int]]:
+def _signatures(shards: Sequence[Shard]) -> list[tuple[str, int, int, int]]:
     """The shards, each with size, time and inode."""
-    shards = find_shards(root, params.source.glob)
     return [
         (shard.name, found.st_size, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
     ]
@@ -230,9 +254,9 @@ def refuse_stale_core() -> None:
         raise TokenmillError("tokenmill._core was compiled from other sources than those in core/. Run `make core`.")
 
 
-def _refuse_unseen_shards(root: Path, stage: versions.Stage, name: str, globs: list[str]) -> None:
+def _refuse_unseen_shards(shards: Sequence[Shard], stage: versions.Stage, name: str) -> None:
     """Raises ParamsError for a shard that DVC would not see change."""
-    for shard in find_shards(root, globs):
+    for shard in shards:
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
         match stage.sight_of(path):
             case "outside":

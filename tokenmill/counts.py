@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.errors import CorpusError, CountsError
-from tokenmill.files import write_atomic
+from tokenmill.files import naming, write_atomic
 from tokenmill.patterns import steps_of
 from tokenmill.runs import SCHEMA, Runs, Sum, damaged, open_parquet, sum_of_runs
 from tokenmill.texts import Texts, text_chunks
@@ -105,7 +105,8 @@ class Counter:
 
     def finish_to(self, path: Path | str) -> None:
         """Writes what `finish` gives as `write_counts` does, without having all of it in memory."""
-        write_batches(self.batches(), path)
+        with write_atomic(Path(path)) as partial:
+            write_batches(self.batches(), partial)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of `finish`, batch for batch; the counter is empty after the last one."""
@@ -147,18 +148,19 @@ def merge(tables: Sequence[pa.Table], weights: Sequence[Weight] | None = None) -
 def write_counts(table: pa.Table, path: Path | str) -> None:
     """Writes sorted counts as Parquet, in one step; equal counts give equal bytes, however they are chunked."""
     check_schema(table, "counts")
-    write_batches(Sum([iter(table.to_batches())]), path)
+    with write_atomic(Path(path)) as partial:
+        write_batches(Sum([iter(table.to_batches())]), partial)
 
 
-def write_batches(batches: Iterable[pa.RecordBatch], path: Path | str) -> None:
-    """Writes the batches of `Counter.batches` or of a Sum as `write_counts` does, holding one at a time.
+def write_batches(batches: Iterable[pa.RecordBatch], path: Path) -> None:
+    """Writes the batches of `Counter.batches` or of a Sum as Parquet, holding one at a time.
 
     Each is a row group: where they end follows from the rows alone, and so do the file's bytes.
     """
     import pyarrow.parquet as pq
 
     options = {"compression": "zstd", "use_dictionary": False, "store_schema": False, "write_statistics": False}
-    with write_atomic(Path(path)) as partial, pq.ParquetWriter(partial, SCHEMA, **options) as writer:
+    with naming(path), pq.ParquetWriter(path, SCHEMA, **options) as writer:
         for batch in batches:
             writer.write_batch(batch, row_group_size=batch.num_rows)
 

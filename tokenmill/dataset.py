@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.corpus import Batch
 from tokenmill.errors import ValidationError
-from tokenmill.files import write_atomic
+from tokenmill.files import naming
 
 
 def id_type(id_max: int) -> pa.DataType:
@@ -40,15 +40,15 @@ def rows(batch: Batch, input_ids: pa.LargeListArray, shape: pa.Schema) -> pa.Rec
 
 
 def write_tokens(path: Path, shape: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Writes a file of the dataset, a row group a batch. It appears whole; the same rows give the same bytes.
+    """Writes a file of the dataset, a row group a batch; the same rows give the same bytes.
 
     The bytes of ids are split into streams (Parquet's BYTE_STREAM_SPLIT), which is written 1.3 to 1.7 times as fast.
     """
     encoding = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
     with (
-        write_atomic(path) as partial,
+        naming(path),
         pq.ParquetWriter(
-            partial,
+            path,
             shape,
             compression="zstd",
             use_dictionary=False,

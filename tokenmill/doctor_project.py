@@ -81,7 +81,7 @@ def dvc_stages(repo: Any) -> Finding:
 
     try:
         for name in STAGES:
-            versions.Stage(repo, name)
+            versions.Stage(repo, name, {})
     except (TokenmillError, DvcException) as error:
         return Finding("DVC", "wrong", f"{error}")
     return Finding("DVC", "ok", f"{dvc.__version__}, with the stages {', '.join(STAGES)}")

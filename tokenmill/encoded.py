@@ -97,7 +97,9 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
 
     wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
     with ThreadPoolExecutor(workers, thread_name_prefix="take over") as pool:
-        return sum(pool.map(take, wanted.values()))
+        n_taken = sum(pool.map(take, wanted.values()))
+    store.flush()
+    return n_taken
 
 
 def _is_whole(path: Path, sha256: str) -> bool:

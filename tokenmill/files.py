@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 _SUFFIX = ".partial"
@@ -80,7 +81,7 @@ def naming(path: Path) -> Iterator[None]:
 
 def partial_path(path: Path) -> Path:
     """A name beside `path` for what is to become it, which says what process writes it."""
-    return path.with_name(f"{path.name}.{os.getpid()}-{_started(os.getpid())}{_SUFFIX}")
+    return path.with_name(f"{path.name}.{_process(os.getpid())}{_SUFFIX}")
 
 
 def is_left_over(partial: Path) -> bool:
@@ -147,6 +148,11 @@ def flush(path: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@cache  # of this process alone
+def _process(pid: int) -> str:
+    return f"{pid}-{_started(pid)}"
 
 
 def _started(pid: int) -> str | None:

@@ -13,6 +13,8 @@ _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks unti
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)
 
+_without_clones: set[int] = set()  # devices that refused one: to be refused costs a file made and removed
+
 
 def link(file: Path, target: Path) -> None:
     """Makes `target`, which must not exist, a file with the bytes of the read-only `file`, read-only too.
@@ -20,8 +22,11 @@ def link(file: Path, target: Path) -> None:
     The two may be one file by two names, so neither is ever written to; a new version replaces it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    if _clone(file, target):
-        return
+    device = file.stat().st_dev
+    if device not in _without_clones:
+        if _clone(file, target):
+            return
+        _without_clones.add(device)
     try:
         os.link(file, target)
     except OSError as error:

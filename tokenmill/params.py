@@ -1,6 +1,7 @@
 """params.yaml as frozen models: read once, checked whole before any work."""
 
 import difflib
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -216,11 +217,10 @@ def load_params(path: Path) -> Params:
 
 
 def _read_yaml(path: Path) -> Any:
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        found = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        found = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ParamsError(f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.") from None
     except UnicodeDecodeError as error:
@@ -232,6 +232,13 @@ def _read_yaml(path: Path) -> Any:
     if not isinstance(found, dict):
         raise ParamsError(f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.")
     return found
+
+
+@lru_cache(maxsize=1)  # a build looks after each stage whether it changed; 30 ms to parse
+def _parsed(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).load(text)
 
 
 def _explain(detail: Any) -> str:

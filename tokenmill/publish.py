@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenmill import git, versions
 from tokenmill.build import STAGES
+from tokenmill.dvc_files import Known
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import md5_file, sha256_directory
 from tokenmill.golden import check_golden
@@ -51,8 +52,9 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     assert commit is not None
     remote = git.remote_of(root)
     is_tagged = _tagged(root, remote, reference, commit, stage)
+    known: Known = {}
     for name in STAGES:
-        with versions.opened(root, name) as opened:
+        with versions.opened(root, name, known) as opened:
             if (state := opened.state()) != "current":
                 raise VersionsError(
                     f"stage {name} is {state}. Run `tokenmill build`, commit dvc.lock, and publish again."

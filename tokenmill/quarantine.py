@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tokenmill.corpus import BadDocument, Batch, read_batches
 from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, DamagedError
-from tokenmill.files import read, write_atomic
+from tokenmill.files import naming, read, write_atomic
 from tokenmill.limits import UNBOUNDED, Limits
 from tokenmill.params import Source
 from tokenmill.shards import Shard
@@ -167,7 +167,8 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
 def write_left(left: Sequence[Left], folder: Path) -> None:
     """Writes what was left out of a unit into its folder; no file where it is nothing."""
     if left:
-        with write_atomic(folder / _LEFT_FILE) as path:
+        path = folder / _LEFT_FILE
+        with naming(path):
             path.write_bytes(msgspec.msgpack.encode(left))
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePath
 
 from tokenmill.errors import CorpusError
@@ -46,62 +46,66 @@ def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
     leads nowhere.
     """
     globs = [glob] if isinstance(glob, str) else glob
-    names = sorted({name for one in globs for name in _matches(root, one)})
+    base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
+    names = sorted({name for one in globs for name in _matches(base, one)})
     return [_shard(root, name) for name in names]
 
 
-def _matches(root: Path, glob: str) -> set[str]:
+# A build asks for the shards after every stage, and there may be many: with a Path for each step it takes six times as long.
+
+
+def _matches(base: str, glob: str) -> set[str]:
+    is_in_loop = cache(_is_in_loop)
+    name_of = cache(partial(_name, base))
     try:
-        found = _paths(root, PurePath(glob).parts)
-        paths = found if PurePath(glob).is_absolute() else (path.relative_to(root) for path in found)
-        base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
-        is_in_loop = cache(_is_in_loop)
-        found_names = {_name(base, str(path)) for path in paths}
-        names = {name for name in found_names if _is_shard(base, name, is_in_loop)}
+        found = [
+            (os.path.join(name_of(folder), last), is_folder)  # noqa: PTH118
+            for folder, last, is_folder in _paths(base, "", PurePath(glob).parts)
+        ]
+        names = {name for name, is_folder in found if not is_folder and _is_shard(base, name, is_in_loop)}
     except OSError as error:
         raise CorpusError(
             f"{error.filename}: cannot be listed: {error.strerror}. Check the folder and its permissions."
         ) from None
     if not names:
-        folder = next((name for name in sorted(found_names) if "**" not in glob and (root / name).is_dir()), None)
-        raise CorpusError(_nothing_matches(root, glob, folder))
+        folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
+        raise CorpusError(_nothing_matches(Path(base), glob, folder))
     return names
 
 
-def _paths(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What the parts of a glob match below a folder. Raises OSError: the glob module passes over what cannot be listed."""
+def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+    """What the parts of a glob match below a folder, seen from `base`: the folder it is in, its name there, and whether it is a
+    folder itself. Raises OSError: the glob module passes over what cannot be listed."""
     part, rest = parts[0], parts[1:]
     if not globbing.has_magic(part):
-        path = folder / part
+        path = Path(base, folder, part)
         if rest and path.is_dir():
-            yield from _paths(path, rest)
+            yield from _paths(base, os.path.join(folder, part), rest)  # noqa: PTH118
         elif not rest and os.path.lexists(path):
-            yield path
+            yield folder, part, path.is_dir()
         return
     if part == "**" and rest:
-        yield from _paths(folder, rest)
-    with os.scandir(folder) as entries:
+        yield from _paths(base, folder, rest)
+    with os.scandir(os.path.join(base, folder)) as entries:  # noqa: PTH118
         found = [entry for entry in entries if part.startswith(".") or not entry.name.startswith(".")]
     for entry in found:
+        is_folder = Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir()
         if part == "**":
             if not rest:
-                yield folder / entry.name
-            if entry.is_dir() and not (entry.is_symlink() and _is_in_loop(str(folder / entry.name))):
-                yield from _paths(folder / entry.name, parts)
+                yield folder, entry.name, is_folder
+            if is_folder and not (entry.is_symlink() and _is_in_loop(entry.path)):
+                yield from _paths(base, os.path.join(folder, entry.name), parts)  # noqa: PTH118
         elif fnmatch.fnmatchcase(entry.name, part):
             if not rest:
-                yield folder / entry.name
-            elif entry.is_dir():
-                yield from _paths(folder / entry.name, rest)
+                yield folder, entry.name, is_folder
+            elif is_folder:
+                yield from _paths(base, os.path.join(folder, entry.name), rest)  # noqa: PTH118
 
 
 def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
-    """Asked of every file at each stage, so in plain strings: with Path it takes four times as long."""
-    path = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
-    folder, last = os.path.split(path)
-    if last.startswith(".") or last.endswith(_LEFT_OUT) or is_in_loop(folder):
-        return False
-    return not os.path.isdir(path)  # noqa: PTH112
+    folder, last = os.path.split(name)
+    hidden = last.startswith(".") or last.endswith(_LEFT_OUT)
+    return not hidden and not is_in_loop(os.path.normpath(os.path.join(base, folder)))  # noqa: PTH118
 
 
 def _is_in_loop(folder: str) -> bool:
@@ -110,11 +114,13 @@ def _is_in_loop(folder: str) -> bool:
     return len(set(real)) < len(real)
 
 
-def _name(base: str, path: str) -> str:
-    """The one name of a path, so that two globs which match the same file agree."""
-    inside = os.path.relpath(os.path.join(base, path), base)  # noqa: PTH118 — Path has no `..` of its own
-    outside = inside.startswith(os.pardir + os.sep)
-    return (os.path.normpath(path) if outside else inside).replace(os.sep, "/")
+def _name(base: str, folder: str) -> str:
+    """The one name of a folder, so that two globs which match the same file agree; that of `base` is empty."""
+    inside = os.path.relpath(os.path.join(base, folder), base)  # noqa: PTH118 — Path has no `..` of its own
+    if inside == os.curdir:
+        return ""
+    outside = inside == os.pardir or inside.startswith(os.pardir + os.sep)
+    return os.path.normpath(folder) if outside else inside
 
 
 def _shard(root: Path, name: str) -> Shard:

@@ -6,6 +6,7 @@ from pathlib import Path
 from tokenmill import versions
 from tokenmill.build import STAGES
 from tokenmill.code_pins import stages_of_other_code
+from tokenmill.dvc_files import Known
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Standing:
 def standing_of(root: Path) -> list[Standing]:
     """How each stage of the project at `root` stands, in order. Raises VersionsError."""
     found: list[Standing] = []
+    known: Known = {}
     of_other_code = stages_of_other_code(root)
     for name in STAGES:
-        with versions.opened(root, name) as opened:
+        with versions.opened(root, name, known) as opened:
             state, changes = opened.state(), opened.changes()
         if name in of_other_code:
             state = "stale" if state == "current" else state

@@ -52,6 +52,11 @@ class UnitStore:
     def __init__(self, root: Path, trust: bool = True) -> None:
         self._root = root / SCRATCH_DIRECTORY / "units"
         self._trust = trust
+        self._unflushed: set[Path] = set()
+
+    def has(self, key: str) -> bool:
+        """Whether there is a unit of this key, be it whole or not."""
+        return (self._folder(key) / _FACTS_FILE).exists()
 
     def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
         """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
@@ -79,7 +84,7 @@ class UnitStore:
 
     @contextmanager
     def new(self, key: str) -> Iterator[Path]:
-        """Yields an empty folder for a unit's files; `keep` makes it the unit. What was left in it otherwise goes."""
+        """Yields an empty folder for a unit's files; `keep` flushes them and makes it the unit. Otherwise what is in it goes."""
         partial = partial_path(self._root / key)
         partial.mkdir(parents=True)
         try:
@@ -88,7 +93,7 @@ class UnitStore:
             shutil.rmtree(partial, ignore_errors=True)
 
     def keep(self, key: str, partial: Path, facts: Any) -> Path:
-        """Makes the files in `partial` the finished unit, in one step and for good; what comes back is its folder."""
+        """Makes the files in `partial` the finished unit, in one step; what comes back is its folder. `flush` makes it last."""
         folder = self._folder(key)
         files = {}
         for path in sorted(partial.iterdir()):
@@ -104,8 +109,14 @@ class UnitStore:
         if folder.exists():  # one that is damaged, or that a forced build makes anew
             shutil.rmtree(folder)
         partial.rename(folder)
-        flush(folder.parent)
+        self._unflushed.add(folder.parent)
         return folder
+
+    def flush(self) -> None:
+        """Returns when the units that were kept would be there after a power cut. Once for all of them: for a small unit, to
+        flush the folder that it is in takes as long as to count it."""
+        while self._unflushed:
+            flush(self._unflushed.pop())
 
     def clean(self, bytes_max: int) -> None:
         """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""

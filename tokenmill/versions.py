@@ -13,6 +13,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from typing import Any, Literal
 import psutil
 
 from tokenmill import leftovers
-from tokenmill.dvc_files import make_strict
+from tokenmill.dvc_files import Known, ask_once, is_params, make_strict
 from tokenmill.errors import VersionsError, room
 from tokenmill.files import naming, read, write_atomic
 from tokenmill.links import has_clones
@@ -42,14 +43,14 @@ def quiet_environment() -> None:
 class Stage:
     """One stage of the project's dvc.yaml, as `opened` yields it. All methods raise VersionsError."""
 
-    def __init__(self, repo: Any, name: str) -> None:
+    def __init__(self, repo: Any, name: str, known: Known) -> None:
         self._repo = repo
         self._name = name
-        self._stage = _load(repo, name)
+        self._known = known
+        self._stage = _load(repo, name, known)
         self._dependencies = {
-            Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not _is_params(dep)
+            Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not is_params(dep)
         }
-        self._sights: dict[Path, Sight] = {}
 
     def state(self) -> State:
         """Whether the stage's outputs belong to its dependencies and parameters as they are now.
@@ -88,36 +89,43 @@ class Stage:
                 try:
                     self._repo.stage_cache.restore(self._stage)
                 except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
-                    fresh = _load(
-                        self._repo, self._name
-                    )  # with the old inputs: DVC has put the new ones into the other
+                    # with the old inputs: DVC has put the new ones into the other
+                    fresh = _load(self._repo, self._name, self._known)
                     fresh.remove_outs(ignore_remove=False, force=False)
                     self._repo.stage_cache.restore(fresh)
         except RunCacheNotFoundError:
             return False
         except FileNotFoundError:  # the run is known, its outputs have left the cache
             return False
-        fresh = _load(self._repo, self._name)
         with self._repo.lock:
-            _save_dependencies(fresh)
-            self._record(fresh)
+            _save_dependencies(self._stage)
+            self._known.clear()
+            self._record()
         return True
 
     def sight_of(self, path: Path) -> Sight:
         """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
         dependency, and leaves out what .dvcignore names."""
-        named = path in self._dependencies
-        if not named and path.parent not in self._sights:
-            self._sights[path.parent] = self._sight_of_folder(path.parent)
-        sight = "seen" if named else self._sights[path.parent]
-        return "ignored" if sight == "seen" and self._repo.dvcignore.is_ignored_file(str(path)) else sight
-
-    def _sight_of_folder(self, folder: Path) -> Sight:
-        above = [dependency for dependency in self._dependencies if folder.is_relative_to(dependency)]
+        if str(path) in self._seen:
+            return "seen"
+        above = [dependency for dependency in self._dependencies if path.is_relative_to(dependency)]
         if not above:
             return "outside"
-        n_inside = len(folder.parts) - max(len(dependency.parts) for dependency in above)
-        return "linked" if any(one.is_symlink() for one in [folder, *folder.parents][:n_inside]) else "seen"
+        n_inside = len(path.parent.parts) - max(len(dependency.parts) for dependency in above)
+        if any(one.is_symlink() for one in list(path.parents)[:n_inside]):
+            return "linked"
+        return "ignored" if self._repo.dvcignore.is_ignored_file(str(path)) else "seen"
+
+    @cached_property
+    def _seen(self) -> set[str]:
+        """The files of the dependencies as DVC lists them."""
+        there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
+        found = [(dep.fs_path, _built(dep)) for dep in there]
+        return {
+            "/".join((path, *key))
+            for path, tree in found
+            for key in ((key for key, _meta, _info in tree) if tree.hash_info.isdir else [()])
+        }
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -134,27 +142,25 @@ class Stage:
             self._record_if_unchanged()
 
     def _record_if_unchanged(self) -> None:
-        fresh = _load(self._repo, self._name)
+        before = [(str(dep), dep.hash_info) for dep in self._stage.deps]
+        self._known.clear()
         with self._repo.lock:
-            _save_dependencies(fresh)
-            changed = [
-                str(before)
-                for before, after in zip(self._stage.deps, fresh.deps, strict=True)
-                if before.hash_info != after.hash_info
-            ]
+            _save_dependencies(self._stage)
+            now = [dep.hash_info for dep in self._stage.deps]
+            changed = [name for (name, then), info in zip(before, now, strict=True) if then != info]
             if changed:
                 raise VersionsError(
                     f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
                     "Run `tokenmill build` again when the inputs are at rest."
                 )
-            self._record(fresh)
+            self._record()
 
-    def _record(self, stage: Any) -> None:
-        stage.save_outs()
-        stage.md5 = stage.compute_md5()
-        self._repo.stage_cache.save(stage)
-        stage.commit()
-        _dump(stage)
+    def _record(self) -> None:
+        self._stage.save_outs()
+        self._stage.md5 = self._stage.compute_md5()
+        self._repo.stage_cache.save(self._stage)
+        self._stage.commit()
+        _dump(self._stage)
 
     @contextmanager
     def _kept_from_others(self) -> Iterator[None]:
@@ -169,10 +175,13 @@ class Stage:
 
 
 @contextmanager
-def opened(root: Path, stage: str) -> Iterator[Stage]:
-    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block."""
+def opened(root: Path, stage: str, known: Known) -> Iterator[Stage]:
+    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block.
+
+    `known`: what DVC found when it looked at paths; it is added to, and emptied when a stage has run.
+    """
     with repository(root) as repo:
-        yield Stage(repo, stage)
+        yield Stage(repo, stage, known)
 
 
 def initialize(root: Path, is_inside: bool) -> None:
@@ -218,7 +227,7 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
     """Where DVC's cache has the files of a stage's output directories as dvc.lock records them, by their names seen from
     `root`; without those of a directory that the cache does not know. Raises VersionsError."""
     with repository(root) as repo:
-        trees = [(out, out.get_obj()) for out in _load(repo, stage).outs if out.hash_info and out.hash_info.isdir]
+        trees = [(out, out.get_obj()) for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
         return {
             Path(out.fs_path, *key).relative_to(repo.root_dir).as_posix(): Path(out.cache.oid_to_path(info.value))
             for out, tree in trees
@@ -264,30 +273,34 @@ def _started_s(pid: int) -> float | None:
 
 def _dump(stage: Any) -> None:
     """Writes the stage into dvc.lock in one step; DVC itself writes into the file, and a kill would cut it."""
-    from dvc.dvcfile import Lockfile
+    from dvc.stage.serialize import to_lockfile
+    from dvc.utils.serialize import dump_yaml, load_yaml
 
     path = Path(stage.repo.root_dir) / "dvc.lock"
+    content = load_yaml(path) if path.exists() else {}
+    content = {"schema": "2.0"} | content
+    content["stages"] = content.get("stages", {}) | to_lockfile(stage)
     with write_atomic(path) as partial:
-        if path.exists():
-            shutil.copyfile(path, partial)
-        Lockfile(stage.repo, str(partial)).dump(stage)
+        dump_yaml(partial, content)
 
 
-def _is_params(dependency: Any) -> bool:
-    from dvc.dependency.param import ParamsDependency
+def _built(dependency: Any) -> Any:
+    """DVC's object of a dependency: the tree of a folder, with each file's md5, or that of a file."""
+    dry = {"ignore": dependency.dvcignore, "dry_run": True}
+    return dependency._build(dependency.local_cache, dependency.fs_path, dependency.fs, dependency.hash_name, **dry)[2]
 
-    return isinstance(dependency, ParamsDependency)
 
-
-def _load(repo: Any, name: str) -> Any:
+def _load(repo: Any, name: str, known: Known) -> Any:
     from dvc.stage.exceptions import StageFileDoesNotExistError, StageNotFound
 
     try:
-        return repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
+        stage = repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
     except (StageNotFound, StageFileDoesNotExistError):
         raise VersionsError(
             f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
         ) from None
+    ask_once([*stage.deps, *stage.outs], known)
+    return stage
 
 
 def _pipeline(root: Path | str) -> str:
@@ -323,6 +336,8 @@ def repository(root: Path) -> Iterator[Any]:
             Repo(str(root)) as repo,
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _keep_bytes_once(repo)
+            if "checksum_jobs" not in repo.config["core"]:  # DVC itself would take half of the cores
+                repo.fs.hash_jobs = len(os.sched_getaffinity(0))
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,22 @@ from tokenmill.digests import Digests
 from tokenmill.errors import UnitTimeoutError
 from tokenmill.memory import Memory
 from tokenmill.params import Source
-from tokenmill.shards import SUFFIXES, find_shards
+from tokenmill.shards import SUFFIXES, Shard
 from tokenmill.unit_store import UnitStore
 from tokenmill.units import Done, F, RunUnits
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """The unit store, the remembered digests, the workers of one build and what they hold. `recorded`: the files that a stage
-    made when it ran last, where they are now, by their names seen from `root`; `unit_timeout_s`: what one unit may take;
-    `anew`: do finished units again, too."""
+    """The documents, the unit store, the remembered digests, the workers of one build and what they hold.
+
+    `recorded`: the files that a stage made when it ran last, where they are now, by their names seen from `root`;
+    `unit_timeout_s`: what one unit may take; `anew`: do finished units again, too.
+    """
 
     root: Path
+    source: Source
+    shards: Sequence[Shard]
     run_units: RunUnits
     memory: Memory
     digests: Digests
@@ -33,10 +38,11 @@ class Workshop:
     unit_timeout_s: float | None
     anew: bool
 
-    def corpus(self, source: Source) -> Corpus:
-        """The units of the documents there are now. Raises CorpusError."""
-        shards = find_shards(self.root, source.glob)
-        return cut(shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.workers)
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The units of the documents as they were when this was first asked for. Raises CorpusError."""
+        source = self.source
+        return cut(self.shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.workers)
 
     def finish(
         self,
@@ -76,7 +82,10 @@ class Workshop:
                     self.digests.check_unchanged(piece.shard.path)
                 return Done(self.store.keep(key, partial, facts), facts)
 
-        done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
+        try:
+            done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
+        finally:
+            self.store.flush()
         return [done[keys[unit.name]] for unit in units]
 
     @contextmanager
