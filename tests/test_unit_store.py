@@ -55,6 +55,21 @@ def test_rehash_finds_what_the_times_hide(tmp_path: Path) -> None:
     assert UnitStore(tmp_path, trust=False).find(key, int) is None
 
 
+def test_a_unit_made_again_with_the_same_bytes_stays_the_same_files(tmp_path: Path) -> None:
+    store, key = UnitStore(tmp_path), unit_key(a=1)
+    path = put(store, key, b"bytes") / "f"
+    link(path, tmp_path / "output")
+    inode = path.stat().st_ino
+    assert put(store, key, b"bytes") == path.parent
+    assert path.stat().st_ino == inode
+    put(store, key, b"other")
+    assert (path.read_bytes(), (tmp_path / "output").read_bytes()) == (b"other", b"bytes")
+    path.chmod(0o644)
+    path.write_bytes(b"wrong")
+    put(store, key, b"other")
+    assert path.read_bytes() == b"other"
+
+
 def test_a_copied_store_is_read_once_and_trusted_then(tmp_path: Path) -> None:
     key = unit_key(a=1)
     path = put(UnitStore(tmp_path), key) / "f"

@@ -60,11 +60,22 @@ class UnitStore:
 
     def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
         """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
+        kept = self._whole(key, self._trust)
+        if kept is None:
+            return None
+        try:
+            facts = msgspec.json.decode(kept.facts, type=kind)
+        except msgspec.DecodeError:
+            return None
+        os.utime(self._folder(key))  # when it was last used
+        return self._folder(key), facts
+
+    def _whole(self, key: str, trust: bool) -> _Kept | None:
+        """What is known of a unit that is there as it was put there. `trust`: files of the known size and times are not read."""
         folder = self._folder(key)
         try:
             kept = msgspec.json.decode(read(folder / _FACTS_FILE), type=_Kept)
-            facts = msgspec.json.decode(kept.facts, type=kind)
-            found = {name: self._look(folder / name, file) for name, file in kept.files.items()}
+            found = {name: _look(folder / name, file, trust) for name, file in kept.files.items()}
         except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
             return None
         if any(found[name].sha256 != file.sha256 for name, file in kept.files.items()):
@@ -75,12 +86,7 @@ class UnitStore:
                 partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
             flush(partial)
             partial.replace(folder / _FACTS_FILE)
-        os.utime(folder)  # when it was last used
-        return folder, facts
-
-    def _look(self, path: Path, known: _File) -> _File:
-        now = _file(path, known.sha256)
-        return now if self._trust and now == known else _file(path, sha256_file(path))
+        return kept
 
     @contextmanager
     def new(self, key: str) -> Iterator[Path]:
@@ -101,12 +107,14 @@ class UnitStore:
             flush(path)
             files[path.name] = _file(path, sha256_file(path))
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
+        if (earlier := self._whole(key, trust=False)) and _is_same(earlier, kept):
+            return folder  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)
         flush(partial)
         make_folder(folder.parent)
-        if folder.exists():  # one that is damaged, or that a forced build makes anew
+        if folder.exists():  # one that is damaged, or that a forced build made with other bytes
             shutil.rmtree(folder)
         partial.rename(folder)
         self._unflushed.add(folder.parent)
@@ -131,6 +139,17 @@ class UnitStore:
 
     def _folder(self, key: str) -> Path:
         return self._root / key[:2] / key
+
+
+def _look(path: Path, known: _File, trust: bool) -> _File:
+    now = _file(path, known.sha256)
+    return now if trust and now == known else _file(path, sha256_file(path))
+
+
+def _is_same(one: _Kept, other: _Kept) -> bool:
+    """Whether two units have the same facts and the same bytes, wherever their files are."""
+    digests = [{name: file.sha256 for name, file in kept.files.items()} for kept in (one, other)]
+    return bytes(one.facts) == bytes(other.facts) and digests[0] == digests[1]
 
 
 def _file(path: Path, sha256: str) -> _File:
