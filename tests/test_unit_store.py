@@ -83,6 +83,15 @@ def test_a_copied_store_is_read_once_and_trusted_then(tmp_path: Path) -> None:
     assert (path.parent / "facts.json").read_bytes() == after
 
 
+def test_a_unit_of_a_copied_store_can_be_made_again(tmp_path: Path) -> None:
+    store, key = UnitStore(tmp_path), unit_key(a=1)
+    path = put(store, key, b"bytes") / "f"
+    path.rename(tmp_path / "old")
+    path.write_bytes(b"bytes")
+    put(store, key, b"bytes")
+    assert store.find(key, int) is not None
+
+
 def test_the_units_used_longest_ago_go_first_and_shared_bytes_are_free(tmp_path: Path) -> None:
     store = UnitStore(tmp_path)
     keys = [unit_key(i=i) for i in range(4)]

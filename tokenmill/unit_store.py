@@ -7,7 +7,7 @@ project state asks. Files in the store are read-only; an output is another name 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,25 +60,14 @@ class UnitStore:
 
     def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
         """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
-        kept = self._whole(key, self._trust)
-        if kept is None:
+        folder = self._folder(key)
+        whole = self._whole(key, self._trust)
+        if whole is None:
             return None
+        kept, found = whole
         try:
             facts = msgspec.json.decode(kept.facts, type=kind)
         except msgspec.DecodeError:
-            return None
-        os.utime(self._folder(key))  # when it was last used
-        return self._folder(key), facts
-
-    def _whole(self, key: str, trust: bool) -> _Kept | None:
-        """What is known of a unit that is there as it was put there. `trust`: files of the known size and times are not read."""
-        folder = self._folder(key)
-        try:
-            kept = msgspec.json.decode(read(folder / _FACTS_FILE), type=_Kept)
-            found = {name: _look(folder / name, file, trust) for name, file in kept.files.items()}
-        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
-            return None
-        if any(found[name].sha256 != file.sha256 for name, file in kept.files.items()):
             return None
         if found != kept.files:  # the store was copied from elsewhere
             partial = partial_path(self._root / key)  # not in the unit's folder: a killed build's would stay there
@@ -86,7 +75,21 @@ class UnitStore:
                 partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
             flush(partial)
             partial.replace(folder / _FACTS_FILE)
-        return kept
+        os.utime(folder)  # when it was last used
+        return folder, facts
+
+    def _whole(self, key: str, trust: bool) -> tuple[_Kept, dict[str, _File]] | None:
+        """What is known of a unit that is there as it was put there, and its files as they are now, which may be copies.
+
+        `trust`: files of the known size and times are not read.
+        """
+        folder = self._folder(key)
+        try:
+            kept = msgspec.json.decode(read(folder / _FACTS_FILE), type=_Kept)
+            found = {name: _look(folder / name, file, trust) for name, file in kept.files.items()}
+        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            return None
+        return (kept, found) if _digests(found) == _digests(kept.files) else None
 
     @contextmanager
     def new(self, key: str) -> Iterator[Path]:
@@ -107,7 +110,7 @@ class UnitStore:
             flush(path)
             files[path.name] = _file(path, sha256_file(path))
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
-        if (earlier := self._whole(key, trust=False)) and _is_same(earlier, kept):
+        if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
             return folder  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
@@ -148,8 +151,11 @@ def _look(path: Path, known: _File, trust: bool) -> _File:
 
 def _is_same(one: _Kept, other: _Kept) -> bool:
     """Whether two units have the same facts and the same bytes, wherever their files are."""
-    digests = [{name: file.sha256 for name, file in kept.files.items()} for kept in (one, other)]
-    return bytes(one.facts) == bytes(other.facts) and digests[0] == digests[1]
+    return bytes(one.facts) == bytes(other.facts) and _digests(one.files) == _digests(other.files)
+
+
+def _digests(files: Mapping[str, _File]) -> dict[str, str]:
+    return {name: file.sha256 for name, file in files.items()}
 
 
 def _file(path: Path, sha256: str) -> _File:
