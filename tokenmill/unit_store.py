@@ -81,7 +81,8 @@ class UnitStore:
         if any(found[name].sha256 != file.sha256 for name, file in kept.files.items()):
             return None
         if found != kept.files:  # the store was copied from elsewhere
-            partial = partial_path(self._root / key)  # not in the unit's folder: a killed build's would stay there
+            # Not in the unit's folder, where a killed build's would stay, and not by the name of the folder of `new`.
+            partial = partial_path(self._root / f"{key}.{_FACTS_FILE}")
             with naming(partial):
                 partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
             flush(partial)
@@ -108,6 +109,7 @@ class UnitStore:
             files[path.name] = _file(path, sha256_file(path))
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
         if (earlier := self._whole(key, trust=False)) and _is_same(earlier, kept):
+            os.utime(folder)
             return folder  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
