@@ -105,12 +105,13 @@ def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, 
 def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
     folder, last = os.path.split(name)
     hidden = last.startswith(".") or last.endswith(_LEFT_OUT)
-    return not hidden and not is_in_loop(os.path.normpath(os.path.join(base, folder)))  # noqa: PTH118
+    return not hidden and not is_in_loop(os.path.join(base, folder))  # noqa: PTH118
 
 
 def _is_in_loop(folder: str) -> bool:
     """Whether a link in `folder` leads back to a folder that it came through: `**` finds a file there forty times."""
-    real = [os.path.realpath(one) for one in (Path(folder), *Path(folder).parents)]
+    path = Path(os.path.normpath(folder))  # with `..` in it, a folder would be among those above it
+    real = [os.path.realpath(one) for one in (path, *path.parents)]
     return len(set(real)) < len(real)
 
 
