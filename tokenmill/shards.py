@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path, PurePath
 
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, NoShardsError
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
 
@@ -42,8 +42,8 @@ def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
     """The files that the globs match, each once, sorted by name.
 
     `**` stands for any depth of folders. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
-    CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a link that
-    leads nowhere.
+    NoShardsError for a glob that matches no file, CorpusError for a folder that cannot be listed, a file of unknown kind, and
+    a link that leads nowhere.
     """
     globs = [glob] if isinstance(glob, str) else glob
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
@@ -69,7 +69,7 @@ def _matches(base: str, glob: str) -> set[str]:
         ) from None
     if not names:
         folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
-        raise CorpusError(_nothing_matches(Path(base), glob, folder))
+        raise NoShardsError(_nothing_matches(Path(base), glob, folder))
     return names
 
 
