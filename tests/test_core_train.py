@@ -1,6 +1,7 @@
 """The core's training against the naive oracle and tokenizers' BpeTrainer."""
 
 import json
+import random
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,6 +123,13 @@ def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str
 def test_many_places_of_one_pair_are_merged_by_threads_alike() -> None:
     counts = {f"ab{number}abab".encode(): number % 5 + 1 for number in range(60_000)}
     assert learned(counts, 30, threads=3)[1].equals(learned(counts, 30)[1])
+
+
+def test_merges_are_those_of_tokenizers_when_most_places_of_the_index_are_stale() -> None:
+    """So many merges in so long a text leave more than a million places behind, and what still stands is copied together."""
+    draw = random.Random(0)
+    counts = {"".join(draw.choices("ab", k=20)): 1 for _ in range(35_000)}
+    assert learned(encoded(counts), 300, threads=3)[0] == by_tokenizers(counts, 300)
 
 
 def test_the_tokens_of_the_text_are_told() -> None:

@@ -171,7 +171,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             self.pairs.change(&joint, &found, keep, &mut touched)?;
             self.n_placed -= found.iter().map(|part| part.n_places).sum::<u64>() as usize;
             self.push(&joint, &found, &touched);
-            self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id));
+            self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id), || stop.check())?;
             merges.push(Merge { left, right, token, count });
             progress.n_tokens.store(self.tokens.n_learned(), Ordering::Relaxed);
             progress.n_merges.store(merges.len() as u64, Ordering::Relaxed);
