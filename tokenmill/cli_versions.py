@@ -129,17 +129,13 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     """The documents that a glob matches, seen from this folder, with the folder each is in; read as params.yaml says, with the
     column `language` as ids. What cannot be read is left out, and told at the end."""
     from tokenmill.corpus import BadDocument, find_shards, read_batches
-    from tokenmill.errors import CorpusError, DamagedError, NoShardsError
+    from tokenmill.errors import CorpusError, DamagedError
     from tokenmill.params import load_params
 
     source = load_params(find_params()).source
     bad: list[BadDocument] = []
     first, damaged, n_read = "", [], 0
-    try:
-        shards = find_shards(Path.cwd(), glob)
-    except NoShardsError:
-        raise CorpusError(f"--corpus {glob!r}: there are no documents, seen from {Path.cwd()}.") from None
-    for shard in shards:
+    for shard in find_shards(Path.cwd(), glob, "--corpus"):
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
         n_bad = len(bad)

@@ -3,7 +3,6 @@
     TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
-    │   ├── NoShardsError        a glob that matches no file
     │   ├── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
     │   ├── PassingError         a file that could not be read this time, as a disk or a network failed: it is tried again
     │   └── SpecialTokenError    a special token's text inside a document, where that is to be refused
@@ -39,10 +38,6 @@ class ParamsError(TokenmillError):
 
 class CorpusError(TokenmillError):
     """An input file cannot be read as documents."""
-
-
-class NoShardsError(CorpusError):
-    """A glob matches no file."""
 
 
 class DamagedError(CorpusError):
