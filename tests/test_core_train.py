@@ -197,6 +197,26 @@ def test_a_forbidden_token_is_not_made() -> None:
     assert learned({b"abc": 2}, 9, forbidden=[b"ab"])[0] == [(b"b", b"c"), (b"a", b"bc")]
 
 
+@pytest.mark.parametrize("score", reference_scores.SCORES)
+def test_a_forbidden_pair_may_arise_again(score: str) -> None:
+    """Its left token is made of two pairs, so the forbidden pair arises where it was not before it came up."""
+    first = BYTES.to_pylist()
+    ab, bc = len(first), len(first) + 1
+    ids = {one: place for place, one in enumerate([*first, b"ab", b"bc"])}
+    a, c, e, x, y = (ids[bytes([byte])] for byte in b"acexy")
+    words = [[ab, c], [a, bc], [ab, c, x], [a, bc, x], [a, bc, e], [ab, c, x, y]]
+    table = pa.table(
+        _core.train(
+            pa.array(words, pa.large_list(pa.uint32())), pa.array([30, 3, 100, 1, 4, 4], pa.uint64()),
+            pa.array(list(ids), pa.binary()), 256, 9, score, 1, None, [b"abcx"], 1, None, None, None,
+        )[0]
+    )  # fmt: skip
+    pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
+    abc = dict(zip(pairs, table["token"].to_pylist(), strict=True))[ab, c]
+    assert (x, y) in pairs
+    assert (abc, x) not in pairs
+
+
 def test_no_counts_give_no_merges() -> None:
     assert learned({}, 9)[1].num_rows == 0
     assert learned({b"a": 9, b"": 3}, 9)[1].num_rows == 0

@@ -151,12 +151,12 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         while self.tokens.n_learned() < self.goal.n_tokens_max {
             let Some((key, count)) = self.next_pair() else { break };
             stop.check()?;
-            self.pairs.take(key, &mut positions);
             let (left, right) = ids_of(key);
             self.tokens.join(left, right, &mut bytes);
             if self.goal.forbidden.contains(&bytes) {
-                continue;
+                continue; // it stays in the index: its places are still there to be broken
             }
+            self.pairs.take(key, &mut positions);
             let token = self.tokens.id_of(&bytes)?;
             let joint = Joint {
                 left,
