@@ -198,7 +198,7 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
     """
     glob_of: dict[str, str] = {}
     for glob in weights:
-        for shard in find_shards(root, glob):
+        for shard in find_shards(root, glob, "count.weights"):
             if shard.name in glob_of:
                 raise ParamsError(
                     f"count.weights: {shard.name} is matched by {glob_of[shard.name]!r} and by {glob!r}; "

@@ -57,6 +57,14 @@ def test_parameters_that_changed_since_the_build_began_stop_it_before_a_stage(pr
         build.stage("count", stage_that(lambda _: None, project))
 
 
+def test_a_shard_that_grew_after_it_was_found_stops_the_build(project: Project) -> None:
+    build = build_of(project)
+    assert build.shards
+    project.write("a.jsonl", ["other"])
+    with pytest.raises(CorpusError, match="changed while the build ran"):
+        build.stage("count", stage_that(lambda _: None, project))
+
+
 def test_how_a_build_runs_may_change_meanwhile(project: Project) -> None:
     build = build_of(project)
     done = build.stage("count", stage_that(lambda project: project.set(run__workers=1), project))

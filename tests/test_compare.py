@@ -108,7 +108,10 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     )
     done = cli(project, "diff", "one", "one", "--corpus", "none/*")
     assert done.returncode == 2
-    assert "--corpus 'none/*': there are no documents" in done.stderr
+    assert f"--corpus: expected files that match 'none/*'; found none in {project.root}/none" in done.stderr
+    done = cli(project, "diff", "one", "one", "--corpus", "params.yaml")
+    assert done.returncode == 2
+    assert "params.yaml: not a kind of file that can be read" in done.stderr
     (project.root / "some.txt").write_text("x", encoding="utf-8")
     done = cli(project, "diff", "one", "one", "--corpus", "some.txt", "--language", "lang")
     assert done.returncode == 2

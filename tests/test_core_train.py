@@ -1,6 +1,7 @@
 """The core's training against the naive oracle and tokenizers' BpeTrainer."""
 
 import json
+import random
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -124,6 +125,13 @@ def test_many_places_of_one_pair_are_merged_by_threads_alike() -> None:
     assert learned(counts, 30, threads=3)[1].equals(learned(counts, 30)[1])
 
 
+def test_merges_are_those_of_tokenizers_when_most_places_of_the_index_are_stale() -> None:
+    """So many merges in so long a text leave more than a million places behind, and what still stands is copied together."""
+    draw = random.Random(0)
+    counts = {"".join(draw.choices("ab", k=20)): 1 for _ in range(35_000)}
+    assert learned(encoded(counts), 300, threads=3)[0] == by_tokenizers(counts, 300)
+
+
 def test_the_tokens_of_the_text_are_told() -> None:
     pretokens, numbers = pa.array([b"aaa", b"b", b"ab"], pa.binary()), pa.array([2, 5, 1], pa.uint64())
     told = [
@@ -187,6 +195,26 @@ def test_a_count_above_31_bits_wins_as_it_should() -> None:
 
 def test_a_forbidden_token_is_not_made() -> None:
     assert learned({b"abc": 2}, 9, forbidden=[b"ab"])[0] == [(b"b", b"c"), (b"a", b"bc")]
+
+
+@pytest.mark.parametrize("score", reference_scores.SCORES)
+def test_a_forbidden_pair_may_arise_again(score: str) -> None:
+    """Its left token is made of two pairs, so the forbidden pair arises where it was not before it came up."""
+    first = BYTES.to_pylist()
+    ab, bc = len(first), len(first) + 1
+    ids = {one: place for place, one in enumerate([*first, b"ab", b"bc"])}
+    a, c, e, x, y = (ids[bytes([byte])] for byte in b"acexy")
+    words = [[ab, c], [a, bc], [ab, c, x], [a, bc, x], [a, bc, e], [ab, c, x, y]]
+    table = pa.table(
+        _core.train(
+            pa.array(words, pa.large_list(pa.uint32())), pa.array([30, 3, 100, 1, 4, 4], pa.uint64()),
+            pa.array(list(ids), pa.binary()), 256, 9, score, 1, None, [b"abcx"], 1, None, None, None,
+        )[0]
+    )  # fmt: skip
+    pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))
+    abc = dict(zip(pairs, table["token"].to_pylist(), strict=True))[ab, c]
+    assert (x, y) in pairs
+    assert (abc, x) not in pairs
 
 
 def test_no_counts_give_no_merges() -> None:

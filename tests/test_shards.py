@@ -60,6 +60,7 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     (tmp_path / "data/lake").symlink_to(tmp_path / "lake")
     (tmp_path / "data/loop").symlink_to(tmp_path / "data")
     assert names(tmp_path, "data/**/*") == ["data/b.txt", "data/lake/a.txt"]
+    assert names(tmp_path / "lake", "../data/**/*") == ["../data/b.txt", "../data/lake/a.txt"]
 
 
 def test_a_link_that_leads_nowhere_is_an_error_not_a_missing_shard(tmp_path: Path) -> None:

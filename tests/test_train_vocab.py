@@ -251,3 +251,12 @@ def test_the_key_of_a_checkpoint_is_that_of_the_rows_however_chunked() -> None:
     halves = pa.concat_tables([counts.slice(0, 100), counts.slice(100)])
     assert key_of(halves, 1) == key_of(counts, 1) != key_of(counts, 2)
     assert len({key_of(counts, 1), key_of(counts.slice(1), 1), key_of(counts.slice(0, 100), 1)}) == 3
+
+
+def test_the_key_of_a_checkpoint_is_that_of_the_merges_however_kept(tmp_path: Path) -> None:
+    counts = counted(TEXT)
+    learned = train_vocab(counts, pattern="gpt2", vocab_size=300)
+    learned.save(tmp_path)
+    read = Tokenizer.load(tmp_path)
+    assert key_of(counts, learned._model.merges) == key_of(counts, read._model.merges)
+    assert key_of(counts, learned._model.merges) != key_of(counts, read._model.merges[1:])

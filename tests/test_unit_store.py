@@ -83,13 +83,16 @@ def test_a_copied_store_is_read_once_and_trusted_then(tmp_path: Path) -> None:
     assert (path.parent / "facts.json").read_bytes() == after
 
 
-def test_a_unit_of_a_copied_store_can_be_made_again(tmp_path: Path) -> None:
-    store, key = UnitStore(tmp_path), unit_key(a=1)
-    path = put(store, key, b"bytes") / "f"
+def test_a_unit_of_a_copied_store_can_be_made_again_and_was_used_then(tmp_path: Path) -> None:
+    key = unit_key(a=1)
+    path = put(UnitStore(tmp_path), key) / "f"
     path.rename(tmp_path / "old")
     path.write_bytes(b"bytes")
-    put(store, key, b"bytes")
-    assert store.find(key, int) is not None
+    inode = path.stat().st_ino
+    os.utime(path.parent, (1, 1))
+    put(UnitStore(tmp_path), key)
+    assert path.stat().st_ino == inode
+    assert path.parent.stat().st_mtime > 1
 
 
 def test_the_units_used_longest_ago_go_first_and_shared_bytes_are_free(tmp_path: Path) -> None:

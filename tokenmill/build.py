@@ -208,9 +208,9 @@ def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
 
 
 def _signatures(shards: Sequence[Shard]) -> list[tuple[str, int, int, int]]:
-    """The shards, each with size, time and inode."""
+    """The shards, each with the size it was found with, time and inode."""
     return [
-        (shard.name, found.st_size, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
+        (shard.name, shard.n_bytes, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
     ]
 
 

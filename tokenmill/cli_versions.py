@@ -135,11 +135,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     source = load_params(find_params()).source
     bad: list[BadDocument] = []
     first, damaged, n_read = "", [], 0
-    try:
-        shards = find_shards(Path.cwd(), glob)
-    except CorpusError:
-        raise CorpusError(f"--corpus {glob!r}: there are no documents, seen from {Path.cwd()}.") from None
-    for shard in shards:
+    for shard in find_shards(Path.cwd(), glob, "--corpus"):
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
         n_bad = len(bad)

@@ -36,7 +36,7 @@ def ask_once(entries: Iterable[Any], known: Known) -> None:
     eight times a stage, for a thousand files 30 ms each time."""
     for entry in entries:
         look = "read_params" if is_params(entry) else "_build"
-        key = (entry.fs_path, *getattr(entry, "params", ()))
+        key = (look, entry.fs_path, *getattr(entry, "params", ()))
         setattr(entry, look, partial(_known_or_found, known, key, getattr(entry, look)))
 
 

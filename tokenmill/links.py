@@ -13,7 +13,7 @@ _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks unti
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)
 
-_without_clones: set[int] = set()  # devices that refused one: to be refused costs a file made and removed
+_without_clones: set[tuple[int, int]] = set()  # from device, to device: to be refused costs a file made and removed
 
 
 def link(file: Path, target: Path) -> None:
@@ -22,11 +22,11 @@ def link(file: Path, target: Path) -> None:
     The two may be one file by two names, so neither is ever written to; a new version replaces it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    device = file.stat().st_dev
-    if device not in _without_clones:
+    devices = (file.stat().st_dev, target.parent.stat().st_dev)
+    if devices not in _without_clones:
         if _clone(file, target):
             return
-        _without_clones.add(device)
+        _without_clones.add(devices)
     try:
         os.link(file, target)
     except OSError as error:

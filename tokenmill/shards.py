@@ -38,8 +38,8 @@ class Part:
     first_line: int
 
 
-def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
-    """The files that the globs match, each once, sorted by name.
+def find_shards(root: Path, glob: str | Sequence[str], asked: str = "source.glob") -> list[Shard]:
+    """The files that the globs match, each once, sorted by name. `asked`: where the globs were given, for errors.
 
     `**` stands for any depth of folders. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
     CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a link that
@@ -47,14 +47,14 @@ def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
     """
     globs = [glob] if isinstance(glob, str) else glob
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
-    names = sorted({name for one in globs for name in _matches(base, one)})
-    return [_shard(root, name) for name in names]
+    names = sorted({name for one in globs for name in _matches(base, one, asked)})
+    return [_shard(root, name, asked) for name in names]
 
 
 # A build asks for the shards after every stage, and there may be many: with a Path for each step it takes six times as long.
 
 
-def _matches(base: str, glob: str) -> set[str]:
+def _matches(base: str, glob: str, asked: str) -> set[str]:
     is_in_loop = cache(_is_in_loop)
     name_of = cache(partial(_name, base))
     try:
@@ -69,7 +69,7 @@ def _matches(base: str, glob: str) -> set[str]:
         ) from None
     if not names:
         folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
-        raise CorpusError(_nothing_matches(Path(base), glob, folder))
+        raise CorpusError(_nothing_matches(Path(base), glob, asked, folder))
     return names
 
 
@@ -105,12 +105,13 @@ def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, 
 def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
     folder, last = os.path.split(name)
     hidden = last.startswith(".") or last.endswith(_LEFT_OUT)
-    return not hidden and not is_in_loop(os.path.normpath(os.path.join(base, folder)))  # noqa: PTH118
+    return not hidden and not is_in_loop(os.path.join(base, folder))  # noqa: PTH118
 
 
 def _is_in_loop(folder: str) -> bool:
     """Whether a link in `folder` leads back to a folder that it came through: `**` finds a file there forty times."""
-    real = [os.path.realpath(one) for one in (Path(folder), *Path(folder).parents)]
+    path = Path(os.path.normpath(folder))  # with `..` in it, a folder would be among those above it
+    real = [os.path.realpath(one) for one in (path, *path.parents)]
     return len(set(real)) < len(real)
 
 
@@ -123,14 +124,14 @@ def _name(base: str, folder: str) -> str:
     return os.path.normpath(folder) if outside else inside
 
 
-def _shard(root: Path, name: str) -> Shard:
+def _shard(root: Path, name: str, asked: str) -> Shard:
     path = root / name
     if not name.isascii() and name != name.encode(errors="ignore").decode():
         raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
     if not name.endswith(SUFFIXES):
         raise CorpusError(
             f"{name}: not a kind of file that can be read; expected a name that ends with {', '.join(SUFFIXES)}. "
-            "Convert it, move it elsewhere, or make source.glob in params.yaml narrower."
+            f"Convert it, move it elsewhere, or make {asked} narrower."
         )
     try:
         found = path.stat()
@@ -144,7 +145,7 @@ def _shard(root: Path, name: str) -> Shard:
         ) from None
 
 
-def _nothing_matches(root: Path, glob: str, matched_folder: str | None) -> str:
+def _nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> str:
     parts = Path(glob).parts
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
     folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
@@ -152,13 +153,13 @@ def _nothing_matches(root: Path, glob: str, matched_folder: str | None) -> str:
     missing = "" if exists == folder else ", which is not there"
     if matched_folder is not None:
         return (
-            f"source.glob: expected files that match {glob!r}; found the folder {matched_folder}. "
+            f"{asked}: expected files that match {glob!r}; found the folder {matched_folder}. "
             f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
         )
     return (
-        f"source.glob: expected files that match {glob!r}; found none in {folder}{missing}. "
+        f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
         f"{exists} holds {_listing(exists)}. "
-        f"Put files ({', '.join(SUFFIXES)}) there, or correct source.glob in params.yaml."
+        f"Put files ({', '.join(SUFFIXES)}) there, or correct {asked}."
     )
 
 

@@ -111,6 +111,7 @@ class UnitStore:
             files[path.name] = _file(path, sha256_file(path))
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
         if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
+            os.utime(folder)
             return folder  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))

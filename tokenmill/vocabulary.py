@@ -47,6 +47,9 @@ class Merges(Sequence[Merge]):
     def __iter__(self) -> Iterator[Merge]:
         return map(Merge._make, self.rows.tolist())
 
+    def __repr__(self) -> str:
+        return repr(list(self))  # the key of a checkpoint is made of it
+
     @classmethod
     def of(cls, merges: Sequence[Merge]) -> "Merges":
         """The same merges in columns."""

@@ -189,8 +189,8 @@ impl Pairs {
         touched.clear();
         let mut before = std::mem::take(&mut self.before);
         let mut after = std::mem::take(&mut self.after);
-        before.gather(parts, |found| &found.before);
-        after.gather(parts, |found| &found.after);
+        before.fill(parts, |found| &found.before);
+        after.fill(parts, |found| &found.after);
         let keys_before = |id| (key_of(id, joint.token), key_of(id, joint.left));
         let keys_after = |id| (key_of(joint.token, id), key_of(joint.right, id));
         self.prefetch_first(&before.all, keys_before);
@@ -256,12 +256,19 @@ impl Pairs {
 
     /// Copies the positions that are still right together, when most are not. `n_tokens`: tokens in the text now, of which
     /// each begins at most one pair.
-    pub fn compact(&mut self, words: &Words, n_tokens: usize, cells_of: impl Fn(u32) -> usize) {
+    pub fn compact(
+        &mut self,
+        words: &Words,
+        n_tokens: usize,
+        cells_of: impl Fn(u32) -> usize,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
         if self.positions.len() < 2 * n_tokens + STALE_MIN {
-            return;
+            return Ok(());
         }
         let mut positions: Vec<u32> = Vec::with_capacity(n_tokens);
         for (key, pair) in self.map.iter_mut() {
+            check()?;
             let (left, right) = ids_of(key);
             let start = positions.len();
             let stands = |position| words.has(position, left, right, cells_of(left));
@@ -277,6 +284,7 @@ impl Pairs {
         }
         self.more = Vec::new();
         self.positions = positions;
+        Ok(())
     }
 }
 
@@ -324,7 +332,8 @@ impl Group {
 }
 
 impl Groups {
-    fn gather(&mut self, parts: &[Found], side: impl Fn(&Found) -> &[Neighbour]) {
+    /// The neighbours of one side by token, in the place of the last merge's.
+    fn fill(&mut self, parts: &[Found], side: impl Fn(&Found) -> &[Neighbour]) {
         for group in &self.all {
             self.places[group.id as usize] = 0;
         }

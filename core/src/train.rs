@@ -151,12 +151,12 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         while self.tokens.n_learned() < self.goal.n_tokens_max {
             let Some((key, count)) = self.next_pair() else { break };
             stop.check()?;
-            self.pairs.take(key, &mut positions);
             let (left, right) = ids_of(key);
             self.tokens.join(left, right, &mut bytes);
             if self.goal.forbidden.contains(&bytes) {
-                continue;
+                continue; // it stays in the index: its places are still there to be broken
             }
+            self.pairs.take(key, &mut positions);
             let token = self.tokens.id_of(&bytes)?;
             let joint = Joint {
                 left,
@@ -171,7 +171,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             self.pairs.change(&joint, &found, keep, &mut touched)?;
             self.n_placed -= found.iter().map(|part| part.n_places).sum::<u64>() as usize;
             self.push(&joint, &found, &touched);
-            self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id));
+            self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id), || stop.check())?;
             merges.push(Merge { left, right, token, count });
             progress.n_tokens.store(self.tokens.n_learned(), Ordering::Relaxed);
             progress.n_merges.store(merges.len() as u64, Ordering::Relaxed);

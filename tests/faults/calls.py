@@ -114,8 +114,8 @@ def unclear(ended: Ended, paths: Sequence[str], root: Path) -> str | None:
 
 
 def order(known: Scenarios, short: bool, seed: int) -> Row:
-    """Each file and folder that a build publishes is flushed before it gets its name, and the folder it is in afterwards; one
-    that could not be flushed is not flushed again, nor published."""
+    """Each file and folder that a build publishes is flushed before it gets its name, and the folder it is in afterwards, before
+    dvc.lock says so; one that could not be flushed is not flushed again, nor published."""
     row = Row("fsync order")
     scenario = known["tiny"]
     root = str(scenario.project.root)
@@ -143,6 +143,8 @@ def order_problem(calls: Sequence[Call], root: str) -> str | None:
             source = paths[0].removeprefix(root)
             if left := {one for one in written if one == source or one.startswith(f"{source}/")}:
                 return f"renamed to {path} before fsync of {sorted(left)[0]}"
+            if path == "/dvc.lock" and (left := {one for one in written if ".partial" not in one}):
+                return f"recorded before fsync of {sorted(left)[0]}"
         from_dvc = (
             paths[0].endswith(".tmp") or "/.dvc/cache/" in paths[0]
         )  # the same bytes once more, linked to its cache
