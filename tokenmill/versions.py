@@ -377,6 +377,12 @@ def _keep_bytes_once(repo: Any) -> None:
 
 
 def _innermost(error: BaseException) -> str:
+    from dvc.utils.strictyaml import YAMLSyntaxError, YAMLValidationError
+
+    place, end = "", ""
+    if isinstance(error, YAMLSyntaxError | YAMLValidationError):
+        place = f"{error.relpath}: " if isinstance(error, YAMLSyntaxError) else f"{error.path}: "
+        end = f"{getattr(error, 'hint', '')}. Correct the file, or restore it from git."
     while error.__cause__ is not None:
         error = error.__cause__
-    return str(error) or type(error).__name__
+    return f"{place}{' '.join(str(error).split()) or type(error).__name__}{end}"
