@@ -68,7 +68,7 @@ def count(
             steps_of(params.pattern)
         )  # a regex that other libraries read otherwise is refused before any work
     except PatternError as error:
-        raise PatternError(f"params.yaml: count.pattern: {error}") from None
+        raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = workshop.root
     units = workshop.corpus(source).units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
@@ -197,7 +197,7 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
     """
     glob_of: dict[str, str] = {}
     for glob in weights:
-        for shard in find_shards(root, glob):
+        for shard in find_shards(root, glob, "count.weights in params.yaml"):
             if shard.name in glob_of:
                 raise ParamsError(
                     f"count.weights: {shard.name} is matched by {glob_of[shard.name]!r} and by {glob!r}; "

@@ -173,7 +173,8 @@ def _changes(
 ) -> dict[str, Any]:
     """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids."""
     n_documents = n_changed = 0
-    for shard in find_shards(root, extended.old_glob) if extended.old_glob else ():
+    key = "train_vocab.extend.old_glob in params.yaml"
+    for shard in find_shards(root, extended.old_glob, key) if extended.old_glob else ():
         columns = (source.text_column, source.id_column, source.text_separator)
         for batch in read_batches(shard, *columns, limits=memory.limits):
             n_documents += len(batch.texts)

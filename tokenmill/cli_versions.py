@@ -131,7 +131,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     source = load_params(find_params()).source
     bad: list[BadDocument] = []
     first, damaged = "", []
-    for shard in find_shards(Path.cwd(), glob):
+    for shard in find_shards(Path.cwd(), glob, "--corpus"):
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
         n_bad = len(bad)

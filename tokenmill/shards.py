@@ -38,19 +38,20 @@ class Part:
     first_line: int
 
 
-def find_shards(root: Path, glob: str | Sequence[str]) -> list[Shard]:
+def find_shards(root: Path, glob: str | Sequence[str], key: str = "source.glob in params.yaml") -> list[Shard]:
     """The files that the globs match, each once, sorted by name.
 
-    `**` stands for any depth of folders. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
+    `**` stands for any depth of folders. `key`: where the globs stand, for messages.
+    Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
     CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a link that
     leads nowhere.
     """
     globs = [glob] if isinstance(glob, str) else glob
-    names = sorted({name for one in globs for name in _matches(root, one)})
-    return [_shard(root, name) for name in names]
+    names = sorted({name for one in globs for name in _matches(root, one, key)})
+    return [_shard(root, name, key) for name in names]
 
 
-def _matches(root: Path, glob: str) -> set[str]:
+def _matches(root: Path, glob: str, key: str) -> set[str]:
     try:
         found = _paths(root, PurePath(glob).parts)
         paths = found if PurePath(glob).is_absolute() else (path.relative_to(root) for path in found)
@@ -64,7 +65,7 @@ def _matches(root: Path, glob: str) -> set[str]:
         ) from None
     if not names:
         folder = next((name for name in sorted(found_names) if "**" not in glob and (root / name).is_dir()), None)
-        raise CorpusError(_nothing_matches(root, glob, folder))
+        raise CorpusError(_nothing_matches(root, glob, key, folder))
     return names
 
 
@@ -117,14 +118,14 @@ def _name(base: str, path: str) -> str:
     return (os.path.normpath(path) if outside else inside).replace(os.sep, "/")
 
 
-def _shard(root: Path, name: str) -> Shard:
+def _shard(root: Path, name: str, key: str) -> Shard:
     path = root / name
     if not name.isascii() and name != name.encode(errors="ignore").decode():
         raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
     if not name.endswith(SUFFIXES):
         raise CorpusError(
             f"{name}: not a kind of file that can be read; expected a name that ends with {', '.join(SUFFIXES)}. "
-            "Convert it, move it elsewhere, or make source.glob in params.yaml narrower."
+            f"Convert it, move it elsewhere, or make {key} narrower."
         )
     try:
         found = path.stat()
@@ -138,7 +139,7 @@ def _shard(root: Path, name: str) -> Shard:
         ) from None
 
 
-def _nothing_matches(root: Path, glob: str, matched_folder: str | None) -> str:
+def _nothing_matches(root: Path, glob: str, key: str, matched_folder: str | None) -> str:
     parts = Path(glob).parts
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
     folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
@@ -146,13 +147,13 @@ def _nothing_matches(root: Path, glob: str, matched_folder: str | None) -> str:
     missing = "" if exists == folder else ", which is not there"
     if matched_folder is not None:
         return (
-            f"source.glob: expected files that match {glob!r}; found the folder {matched_folder}. "
+            f"{key}: expected files that match {glob!r}; found the folder {matched_folder}. "
             f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
         )
     return (
-        f"source.glob: expected files that match {glob!r}; found none in {folder}{missing}. "
+        f"{key}: expected files that match {glob!r}; found none in {folder}{missing}. "
         f"{exists} holds {_listing(exists)}. "
-        f"Put files ({', '.join(SUFFIXES)}) there, or correct source.glob in params.yaml."
+        f"Put files ({', '.join(SUFFIXES)}) there, or correct the glob."
     )
 
 

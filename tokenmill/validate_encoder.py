@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokenizer = Tokenizer.load(asked.tokenizer, pattern=asked.pattern)
         reference = reference_of(tokenizer, asked.special)
         names = [f"{glob.escape(name)}/**/*" if Path(name).is_dir() else glob.escape(name) for name in asked.files]
-        documents = documents_of(find_shards(Path(), names), asked.text_column, asked.text_separator)
+        documents = documents_of(find_shards(Path(), names, "the files"), asked.text_column, asked.text_separator)
         compared = Compared()
         difference = first_difference(tokenizer, reference, documents, asked.special, compared)
     except TokenmillError as error:
