@@ -121,7 +121,7 @@ def of_the_machine(error: OSError) -> str:
     place = error.filename or "a file"
     why = os.strerror(error.errno) if error.errno else str(error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return f"{place}: {why}. Mend that and build again."
+        return f"{place}: {why}. Mend that and try again."
     return (
         f"{place}: {why}: {room(place)}. Make room and build again: what is finished is kept, and the last recorded version "
         "stays in DVC's cache."

@@ -125,7 +125,7 @@ def _shard(root: Path, name: str, key: str) -> Shard:
     if not name.endswith(SUFFIXES):
         raise CorpusError(
             f"{name}: not a kind of file that can be read; expected a name that ends with {', '.join(SUFFIXES)}. "
-            f"Convert it, move it elsewhere, or make {key} narrower."
+            f"Convert it, move it elsewhere, or have {key} leave it out."
         )
     try:
         found = path.stat()
