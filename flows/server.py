@@ -8,11 +8,12 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import psutil
 
@@ -26,16 +27,24 @@ T = TypeVar("T")
 _RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
 _SETTLE_S_MAX = 15.0
 _LEAVE_S = 5.0
+_EXIT_FAILED = 2
 _ANSWER_S_MAX = 10.0
 _PAGE_RUNS = 200  # what a server gives at once
 
 _n_task_runs = 0
+_outcomes: list[Any] = []
+_to_the_end = contextlib.ExitStack()  # of the process
 
 
 def expect(n_task_runs: int) -> None:
     """So many task runs more are on their way to the server."""
     global _n_task_runs
     _n_task_runs += n_task_runs
+
+
+def keep(outcome: object) -> None:
+    """What the flow's work gave or raised: `run` hands it on when no server is there to be told of the end."""
+    _outcomes.append(outcome)
 
 
 def quiet_environment() -> None:
@@ -80,6 +89,19 @@ def _url_of_settings() -> str | None:
     return url
 
 
+def is_gone() -> bool:
+    """Whether the server that stands by itself no longer answers. Prefect then tries each call once: with its own five tries
+    again, a call takes more than a minute."""
+    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    try:
+        check_standing(_LEAVE_S)
+    except TokenmillError:
+        _to_the_end.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+        return True
+    return False
+
+
 def remember_embedded(root: Path) -> None:
     """Notes which embedded server this process started, if it did."""
     me = psutil.Process()
@@ -115,18 +137,38 @@ def end_orphan(root: Path) -> None:
 
 def run(flow: Callable[[], T]) -> T:
     """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
-    was cancelled on the server."""
+    was cancelled on the server. A server that goes away meanwhile changes neither."""
+    import httpx
     from prefect.exceptions import CancelledRun
 
+    _outcomes.clear()
     try:
         done = flow()
     except CancelledRun:
         raise Terminated from None
+    except httpx.HTTPError as error:
+        return cast("T", _without_server(error))
     except TokenmillError:
         _settle()
         raise
     _settle()
     return done
+
+
+def _without_server(error: Exception) -> object:
+    """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
+    if not _outcomes:
+        raise TokenmillError(
+            f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
+            "run.engine: inline in params.yaml."
+        ) from None
+    say("Prefect's server went away, so it does not show how this build ended")
+    outcome = _outcomes[-1]
+    failed = isinstance(outcome, Exception)
+    _leave_in_time(_EXIT_FAILED if failed else 0)
+    if failed:
+        raise outcome from None
+    return outcome
 
 
 def _settle() -> None:
@@ -159,15 +201,20 @@ def leave_in_time(code: int) -> None:
     Ctrl-C in a terminal also ends the embedded server, and Prefect would try for minutes to tell it of the interruption.
     The build has cleaned up behind itself by now. Without an embedded server Prefect is left to end as it does.
     """
+    if not os.environ.get("PREFECT_API_URL"):
+        _leave_in_time(code, "tokenmill: interrupted. Run `tokenmill build` to go on.")
+
+
+def _leave_in_time(code: int, words: str | None = None) -> None:
     children = [child for child in psutil.Process().children() if _is_server(child)]
-    if os.environ.get("PREFECT_API_URL"):
-        return
 
     def leave() -> None:
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.terminate()
-        say("tokenmill: interrupted. Run `tokenmill build` to go on.")
+        if words is not None:
+            say(words)
+        sys.stdout.flush()
         os._exit(code)
 
     timer = threading.Timer(_LEAVE_S, leave)

@@ -22,6 +22,7 @@ from prefect.states import Cancelled
 from tokenmill import console
 from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
 from tokenmill.console import Progress, say
+from tokenmill.errors import TokenmillError
 from tokenmill.flows import server
 
 T = TypeVar("T")
@@ -43,6 +44,12 @@ def watched(root: Path, work: Callable[[], T]) -> T | State[None]:
     watch.start()
     try:
         done = work()
+        server.keep(done)
+        server.is_gone()
+    except (TokenmillError, OSError) as error:
+        server.keep(error)
+        server.is_gone()
+        raise
     except (KeyboardInterrupt, TerminationSignal) as stopped:
         if cancelled.is_set():
             return Cancelled(message="stopped as asked; what is finished is kept for the next build")

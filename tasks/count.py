@@ -68,7 +68,7 @@ def count(
             steps_of(params.pattern)
         )  # a regex that other libraries read otherwise is refused before any work
     except PatternError as error:
-        raise PatternError(f"params.yaml: count.pattern: {error}") from None
+        raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = workshop.root
     units = workshop.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])

@@ -34,6 +34,21 @@ CALLS = {
 }
 
 
+def test_ctrl_c_while_modules_are_imported_is_one_line() -> None:
+    interrupted = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "tokenmill.cli":
+            raise KeyboardInterrupt
+from tokenmill.__main__ import program
+sys.meta_path.insert(0, Interrupted())
+sys.exit(program())
+"""
+    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "tokenmill: interrupted.\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_ends_the_call_with_keyboard_interrupt(call: str) -> None:

@@ -51,11 +51,11 @@ def test_an_inline_build_and_one_with_nothing_to_do_do_not_import_prefect(projec
 
 
 @contextmanager
-def building(project: Project, home: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def building(project: Project, home: dict[str, str], n_documents: int = 8) -> Iterator[subprocess.Popen[bytes]]:
     """A build that would be at work for some seconds more, and whose flow runs; it is ended with the block."""
     words = " ".join(f"w{i}" for i in range(200_000))
     for name in "cdefgh":
-        project.write(f"{name}.jsonl", [words] * 8)
+        project.write(f"{name}.jsonl", [words] * n_documents)
     project.set(run__engine="threads", run__workers=1)
     environment = {**os.environ, **home, "PYTHONPATH": str(REPOSITORY)}
     command = [str(Path(sys.executable).parent / "tokenmill"), "build"]

@@ -91,6 +91,13 @@ def test_the_sample_is_the_same_each_time_and_from_every_shard(tmp_path: Path) -
     assert all(text.startswith(name.split("/")[1][0]) for name, text in sample.items())
 
 
+def test_the_sample_names_the_row_and_passes_over_bad_documents(tmp_path: Path) -> None:
+    source = SOURCE.model_copy(update={"on_bad_document": "quarantine"})
+    (tmp_path / "all.jsonl").write_text("no JSON\n", encoding="utf-8")
+    (tmp_path / "some.jsonl").write_text('no JSON\n{"text": "the mill"}\n', encoding="utf-8")
+    assert sample_texts(find_shards(tmp_path, "*.jsonl"), source) == {"corpus/some.jsonl/1": "the mill"}
+
+
 def test_first_difference_is_none_where_ids_are_equal(tmp_path: Path) -> None:
     tokenizer = made(tmp_path)
     vectors = make_golden(tmp_path, tokenizer, {}).vectors

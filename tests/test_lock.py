@@ -63,6 +63,10 @@ def test_dvc_does_not_touch_what_a_build_is_working_on(project: Project) -> None
         repro = project.run("dvc", "repro", "count")
         assert repro.returncode != 0
         assert "is busy" in repro.stderr
+        status = project.run("tokenmill", "status")
+        assert status.returncode == 2
+        assert f"process {os.getpid()} (" in status.stderr
+        assert len(status.stderr.splitlines()) == 1
         (project.root / "data/counts").mkdir(parents=True)
 
 

@@ -152,6 +152,6 @@ def test_a_build_stays_under_its_limit_and_names_it(project: Project) -> None:
     project.set(run__memory_mb_max=416)
     done = project.run(sys.executable, "-c", _MEASURED, "tokenmill", "build", "--only", "count")
     assert done.returncode == 2
-    assert "416 MB are enough for 1 workers of 2" in done.stderr
+    assert "416 MB are enough for 1 of 2 workers" in done.stderr
     assert "d.jsonl, line 2: the document is longer than 4,194,304 bytes" in done.stderr
     assert int(done.stdout.splitlines()[-1]) <= 416

@@ -28,12 +28,12 @@ def test_the_delivered_params_are_valid() -> None:
     ("old", "new", "place", "allowed"),
     [
         ("vocab_size: 16384", "vocab_sise: 16384", "train_vocab.vocab_sise", "Did you mean vocab_size?"),
-        ("vocab_size: 16384", 'vocab_size: "16k"', "train_vocab.vocab_size: found '16k'", "integer"),
+        ("vocab_size: 16384", 'vocab_size: "16k"', "train_vocab.vocab_size: found '16k'", "a whole number"),
         ("vocab_size: 16384", "vocab_size: 256", "train_vocab.vocab_size: found 256", "257 or more"),
-        ("vocab_size: 16384", "vocab_size: true", "train_vocab.vocab_size: found True", "integer"),
+        ("vocab_size: 16384", "vocab_size: true", "train_vocab.vocab_size: found true", "a whole number"),
         ("engine: threads", "engine: thread", "run.engine: found 'thread'", "'threads' or 'inline'"),
         ("[parquet]", "[bin]", "encode.formats.0: found 'bin'", "'parquet'"),
-        ("[parquet]", "[]", "encode.formats: found []", "at least 1 item"),
+        ("[parquet]", "[]", "encode.formats: found []", "1 or more of them"),
         (
             'end_of_document: "<|endoftext|>"',
             "end_of_document: <eos>",
@@ -42,6 +42,9 @@ def test_the_delivered_params_are_valid() -> None:
         ),
         ('["<|endoftext|>"]', '["<|endoftext|>", "<|endoftext|>"]', "train_vocab.special_tokens", "every token once"),
         ("  pattern: gpt2", "  patern: gpt2", "count.pattern: missing", "add it"),
+        ("glob: data/raw/**/*", "glob: null", "source.glob: found null", "a glob, or a list of globs"),
+        ("approximate: null", "approximate: {err: 0.1}", "count.approximate.err: unknown key", "allowed: error."),
+        ("store_gb_max: 50", "store_gb_max: .inf", "run.store_gb_max: found inf", "a finite number"),
         ("run: ", "runs: ", "runs: unknown key", "Did you mean run?"),
         ("  pattern: gpt2", "  pattern: [", "line ", "not valid YAML"),
     ],
@@ -55,6 +58,21 @@ def test_a_wrong_value_names_file_section_key_found_and_allowed(
     assert str(path) in str(error.value)
     assert place in str(error.value)
     assert allowed in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *[
+            ("bad_documents_max: 0.001", f"bad_documents_max: {value}")
+            for value in ("-1", "1.5", ".nan", "true", "many")
+        ],
+        *[("weights: {}", f"weights: {{data/*: {value}}}") for value in ("-1", ".inf", "1/0", "null")],
+    ],
+)
+def test_a_value_of_two_kinds_is_refused_in_one_line(tmp_path: Path, old: str, new: str) -> None:
+    with pytest.raises(ParamsError, match=r"(?s)^[^\n]*: found [^\n]*; allowed: a [^\n]*\.$"):
+        load_params(changed(tmp_path, old, new))
 
 
 def test_all_wrong_values_are_told_at_once(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_a_wrong_line_of_a_tiktoken_file_is_named(tmp_path: Path, content: bytes
 def test_a_tiktoken_file_needs_a_pattern_and_ids_that_do_not_clash(tmp_path: Path) -> None:
     path = tmp_path / "a.tiktoken"
     path.write_bytes(b"YQ== 0\nYg== 1\n")
-    with pytest.raises(TokenizerError, match="Give pattern="):
+    with pytest.raises(TokenizerError, match="Give pattern= "):
         Tokenizer.load(path)
     with pytest.raises(PatternError):
         Tokenizer.load(path, "gpt3")

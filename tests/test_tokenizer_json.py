@@ -342,8 +342,16 @@ def test_a_wrong_file_is_one_tokenizer_error_that_names_it(
         (WRONG["key twice"], "model: the key 'type' is there twice"),
         (WRONG["token twice"], "model.vocab: the key 'a' is there twice"),
         (WRONG["id far beyond the others"], "model.vocab: token 'zzz' has id 4000000000"),
+        (WRONG["unknown model"], "model.type: expected one of BPE, Unigram, WordLevel, WordPiece; found 'Magic'"),
+        (
+            WRONG["split of nothing"],
+            "pretokenizers[0].pattern: expected an object with Regex or an object with String; found nothing",
+        ),
         (WRONG["truncation to text"], "truncation.max_length: expected an integer; found '3'"),
-        (WRONG["template's part is text"], "post_processor.single[0]: expected an object or an object; found 'A'"),
+        (
+            WRONG["template's part is text"],
+            "post_processor.single[0]: expected an object with SpecialToken or an object with Sequence; found 'A'",
+        ),
         (WRONG["split by a number"], "pre_tokenizer.pretokenizers[0].pattern.Regex: expected a text; found 7"),
         (WRONG["add_prefix_space is text"], "pre_tokenizer.add_prefix_space: expected true or false; found 'false'"),
         (WRONG["a regex without end"], "a regex of the pre_tokenizer or normalizer ('(a+)+$') backtracks without end"),

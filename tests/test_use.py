@@ -1,6 +1,7 @@
 """A project takes a published tokenizer, the pinned one and no other, in the place of training its own."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,18 @@ def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     user.set(encode__end_of_document="<eos>")
     assert "one of the tokenizer's special tokens ['<|endoftext|>']" in refused(user)
+    take(user, **{"from": str(user.root / "nowhere"), "name": "tokenizer", "version": "v1.0.0"})
+    assert f"{user.root / 'nowhere'}: git ls-remote" in refused(user)
+
+
+def test_a_directory_whose_golden_vectors_are_of_another_tokenizer_is_named(team: Team, user: Project) -> None:
+    directory = user.root / "copied"
+    shutil.copytree(team.project.root / "data/tokenizer", directory)
+    golden = json.loads((directory / "golden.json").read_text(encoding="ascii"))
+    (directory / "golden.json").unlink()
+    (directory / "golden.json").write_text(json.dumps({**golden, "tokenizer_digest": "0" * 64}), encoding="ascii")
+    take(user, **{"from": "copied"})
+    assert "error: copied/golden.json: made for the tokenizer 000" in refused(user)
 
 
 def test_python_loads_a_version(published: Team) -> None:

@@ -72,6 +72,14 @@ def test_a_byte_without_a_token_is_counted_apart(tmp_path: Path, capsys: pytest.
 
 def test_a_user_error_is_one_line(tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"other": "a"}\n', encoding="utf-8")
-    for arguments in ([tokenizer, str(tmp_path / "a.jsonl")], [str(tmp_path), "x.txt"], [tokenizer, "none.txt"]):
+    for arguments, said in (
+        ([tokenizer, str(tmp_path / "a.jsonl")], "Set --text-column to one of them"),
+        ([str(tmp_path), "x.txt"], "tokenizer.json"),
+        ([tokenizer, "none.txt"], "the files: expected files that match 'none.txt'"),
+    ):
         assert main(arguments) == 2
-        assert capsys.readouterr().err.startswith("validate_encoder: error: ")
+        printed = capsys.readouterr().err
+        assert printed.startswith("validate_encoder: error: ")
+        assert said in printed
+    with pytest.raises(SystemExit, match="2"):
+        main([tokenizer, str(tmp_path / "a.jsonl"), "--text-separator", ""])

@@ -1,11 +1,13 @@
 """What a build shows on a standing Prefect server, and that it ends when it is cancelled there."""
 
 import signal
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import Project
-from tests.standing import Server
+from tests.standing import Server, standing_server
 from tests.test_flow import building, said
 
 pytestmark = pytest.mark.slow
@@ -72,6 +74,19 @@ def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(proje
         (project.root / f"data/raw/{name}.jsonl").unlink()
     project.set(run__engine="inline")
     project.build()
+
+
+def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path) -> None:
+    (home := tmp_path / "home").mkdir()
+    with ExitStack() as standing:
+        server = standing.enter_context(standing_server(home))
+        with building(project, server.environment, n_documents=3) as process:
+            standing.close()  # ends the server
+            assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
+    words = said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in words
+    assert "Prefect's server went away" in words
+    assert project.run("tokenmill", "status").returncode == 0
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -22,9 +22,13 @@ def program() -> int:
     """Runs the command of this process; what comes back is the exit code, see `tokenmill.cli.main`."""
     gc.set_threshold(_GARBAGE_EVERY)
     sys.meta_path.insert(0, _WithoutPandas())
-    from tokenmill.cli import main
+    try:
+        from tokenmill.cli import main
 
-    return main()
+        return main()
+    except KeyboardInterrupt:  # while modules are imported; later main() itself says so
+        print("tokenmill: interrupted.", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

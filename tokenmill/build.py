@@ -161,7 +161,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
         asked = n_workers(build.params.run.workers)
         if build.workers < asked:
             say(
-                f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} workers of {asked}"
+                f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"
             )
     except ParamsError as error:
         raise ParamsError(f"{path}: {error}") from None
@@ -263,7 +263,7 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: versions.Stage, name: 
                 folder = Path(shard.name).parent
                 raise ParamsError(
                     f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                    f"not see it change. Put {folder} in the place of data/raw in the deps of {', '.join(STAGES)}."
+                    f"not see it change. Put {folder} into the deps of {', '.join(STAGES)}, in the place of the one there."
                 )
             case "linked":
                 raise ParamsError(

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import tokenmill
-from tokenmill.errors import TokenizerError
+from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.files import read, sha256_file, write_atomic
 from tokenmill.golden import Golden
 from tokenmill.params import TrainVocab
@@ -136,9 +136,7 @@ def read_card(directory: Path) -> Card:
     except FileNotFoundError:
         raise TokenizerError(f"{path}: missing; the tokenizer was not made or taken by `tokenmill build`.") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise TokenizerError(f"{path}: {place}: {first['msg']}. Fetch or build the tokenizer again.") from None
+        raise TokenizerError(f"{path}: {first_finding(error)}. Fetch or build the tokenizer again.") from None
 
 
 def readme_of(card: Card) -> str:

@@ -24,6 +24,10 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError as ModelError
 
 _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
@@ -117,11 +121,18 @@ def of_the_machine(error: OSError) -> str:
     place = error.filename or "a file"
     why = os.strerror(error.errno) if error.errno else str(error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return f"{place}: {why}. Mend that and build again."
+        return f"{place}: {why}. Mend that and try again."
     return (
         f"{place}: {why}: {room(place)}. Make room and build again: what is finished is kept, and the last recorded version "
         "stays in DVC's cache."
     )
+
+
+def first_finding(error: "ModelError") -> str:
+    """Where a file differs from its model, and how, in words for a message."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def room(place: str) -> str:

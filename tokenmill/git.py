@@ -73,7 +73,11 @@ def has_upstream(root: Path) -> bool:
 def tags_of(root: Path, repository: str) -> dict[str, str]:
     """The commit of every tag of a repository: a folder, an URL, or the name of a remote of the folder `root`."""
     found: dict[str, str] = {}
-    for line in git(root, "ls-remote", "--tags", "--", repository).splitlines():
+    try:
+        listed = git(root, "ls-remote", "--tags", "--", repository)
+    except VersionsError as error:
+        raise VersionsError(f"{repository}: {error}. Check the address, the network and your access.") from None
+    for line in listed.splitlines():
         commit, name = line.split("\t")
         if name.endswith("^{}"):  # the commit that an annotated tag is of; it comes after the tag itself
             name = name.removesuffix("^{}")

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import tokenmill
-from tokenmill.errors import TokenizerError
+from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.files import read, write_atomic
 from tokenmill.tokenizer import Tokenizer
 
@@ -131,9 +131,7 @@ def _read(path: Path) -> Golden:
     try:
         return Golden.model_validate_json(read(path))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise TokenizerError(f"{path}: {place}: {first['msg']}. Fetch or build the tokenizer again.") from None
+        raise TokenizerError(f"{path}: {first_finding(error)}. Fetch or build the tokenizer again.") from None
 
 
 def _release(engine: str) -> str:

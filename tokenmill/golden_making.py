@@ -26,10 +26,10 @@ def sample_texts(shards: Sequence[Shard], source: Source, limits: Limits = UNBOU
     drawn = sorted(shards, key=lambda shard: _hash(shard.name))[:_N_SAMPLES]
     texts = {}
     for shard in sorted(drawn, key=lambda shard: shard.name):
-        batch = next(good_batches(shard, source, limits), None)
+        batch = next((one for one in good_batches(shard, source, limits) if len(one.texts)), None)
         if batch is not None:
-            row = int(_hash(f"{shard.name} row"), 16) % len(batch.texts)
-            texts[f"corpus/{shard.name}/{row}"] = batch.texts[row].as_py()[:_SAMPLE_CHARACTERS_MAX]
+            i = int(_hash(f"{shard.name} row"), 16) % len(batch.texts)
+            texts[f"corpus/{shard.name}/{batch.rows()[i]}"] = batch.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
     return texts
 
 

@@ -73,6 +73,6 @@ def _write(path: Path, file: FileIO, text: str) -> None:
 def _holder(file: FileIO) -> str:
     try:
         found = json.loads(file.read())
-        return f"process {found['pid']} on {found['host']}, since {found['since']},"
+        return f"process {found['pid']} on {found['host']} (since {found['since']})"
     except ValueError:  # it has just begun, or is about to end
         return "another process"

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 import tokenmill
 from tokenmill import _core
 from tokenmill.errors import ValidationError as DatasetError
+from tokenmill.errors import first_finding
 from tokenmill.files import read, write_atomic
 from tokenmill.special_tokens import SpecialTokensInText
 
@@ -120,10 +121,8 @@ def parse_manifest(content: bytes, place: str) -> Manifest:
         if form == FORMAT_VERSION:
             return Manifest.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise DatasetError(
-            f"{place}: {where}: {first['msg']}. Delete the dataset's folder and run `tokenmill build`."
+            f"{place}: {first_finding(error)}. Delete the dataset's folder and run `tokenmill build`."
         ) from None
     age = "an older" if form < FORMAT_VERSION else "a newer"
     raise DatasetError(

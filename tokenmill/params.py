@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tokenmill.errors import ParamsError
 from tokenmill.special_tokens import SpecialTokensInText
@@ -15,14 +15,34 @@ N_BYTES = 256  # tokens every vocabulary starts from, one a byte
 
 
 def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        return value
+    raise ValueError(f"found {_shown(value)}; allowed: a glob, or a list of globs")
+
+
+def _share_or_number(value: object) -> object:
+    is_share = isinstance(value, float) and 0 <= value < 1
+    if not is_share and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError(f"found {_shown(value)}; allowed: a share from 0 to below 1, or a whole number")
+    return value
+
+
+def _rational(weights: object) -> object:
+    for glob, weight in weights.items() if isinstance(weights, dict) else ():
+        try:
+            weight_of(weight)
+        except ValueError as error:
+            raise ValueError(f"{glob!r}: {error}") from None
+    return weights or {}
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list), Field(min_length=1)]
+Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
 
 
 class Source(_Section):
@@ -35,7 +55,7 @@ class Source(_Section):
     unit_bytes_min: int = Field(ge=0)
     unit_bytes_max: int = Field(ge=1)
     on_bad_document: Literal["fail", "quarantine"]
-    bad_documents_max: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, lt=1)]
+    bad_documents_max: Annotated[int | float, BeforeValidator(_share_or_number)]
     on_bad_shard: Literal["fail", "quarantine"]
 
     def reading(self) -> dict[str, str | None]:
@@ -62,18 +82,8 @@ class Count(_Section):
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
-    weights: Annotated[dict[str, int | str], BeforeValidator(lambda value: value or {})]
+    weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
     approximate: Approximate | None
-
-    @field_validator("weights")
-    @classmethod
-    def _rational(cls, weights: dict[str, int | str]) -> dict[str, int | str]:
-        for glob, weight in weights.items():
-            try:
-                weight_of(weight)
-            except ValueError as error:
-                raise ValueError(f"{glob!r}: {error}") from None
-        return weights
 
 
 class Extend(_Section):
@@ -177,7 +187,7 @@ class Run(_Section):
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)
     cache_mb_max: int = Field(ge=1)
-    store_gb_max: float = Field(ge=0)
+    store_gb_max: float = Field(ge=0, allow_inf_nan=False)
 
 
 class Params(_Section):
@@ -243,8 +253,7 @@ def _parsed(text: str) -> Any:
 
 def _explain(detail: Any) -> str:
     """One line for one of pydantic's findings."""
-    place = ".".join(str(part) for part in detail["loc"])
-    found = f"found {detail['input']!r:.80}"
+    place, limits = ".".join(str(part) for part in detail["loc"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             allowed = _keys(_section_of(detail["loc"]))
@@ -252,25 +261,50 @@ def _explain(detail: Any) -> str:
             hint = f" Did you mean {close[0]}?" if close else ""
             return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
         case "missing":
-            return f"{place}: missing; add it (the README says what each key means)."
-        case "model_type" | "dict_type":
-            return f"{place}: {found}; allowed: a section with keys."
+            return f"{place}: missing; add it (the params.yaml of a new project has it, with its meaning)."
         case "value_error":
-            prefix = f"{place}." if place else ""
-            return f"{prefix}{detail['ctx']['error']}."
+            message = str(limits["error"])
+            between = (": " if message.startswith("found") else ".") if place else ""
+            return f"{place}{between}{message}."
+        case kind if kind in _ALLOWED:
+            allowed_values = _ALLOWED[kind].format(**limits)
         case _:
-            allowed_values = detail["msg"].removeprefix("Input should be ").removeprefix("Value should have ")
-            return f"{place}: {found}; allowed: {allowed_values}."
+            allowed_values = detail["msg"].removeprefix("Input should be ")
+    return f"{place}: found {_shown(detail['input'])}; allowed: {allowed_values}."
+
+
+_ALLOWED = {  # by pydantic's type of error
+    "model_type": "a section with keys",
+    "dict_type": "a section with keys",
+    "list_type": "a list, like [a, b]",
+    "string_type": "a text (in quotes where YAML reads another type)",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number, written with digits alone",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "too_short": "{min_length} or more of them",
+    "string_too_short": "a text that is not empty",
+    "string_pattern_mismatch": "what the regex {pattern} matches",
+}
+
+
+def _shown(value: object) -> str:
+    """A value as YAML writes it."""
+    by_identity = {None: "null", True: "true", False: "false"}
+    return by_identity[value] if value is None or isinstance(value, bool) else f"{value!r:.80}"
 
 
 def _section_of(location: tuple[str | int, ...]) -> type[BaseModel]:
-    if len(location) == 1:
-        return Params
-    by_name = {field.alias or name: field.annotation for name, field in Params.model_fields.items()}
-    section = by_name[str(location[0])]
-    if not isinstance(section, type):  # Tokenizer | None
-        section = next(one for one in get_args(section) if one is not type(None))
-    assert isinstance(section, type) and issubclass(section, BaseModel)
+    """The section that a key is in."""
+    section: type[BaseModel] = Params
+    for part in location[:-1]:
+        by_name = {field.alias or name: field.annotation for name, field in section.model_fields.items()}
+        kinds = (by_name[str(part)], *get_args(by_name[str(part)]))  # a section, or a section | None
+        section = next(one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel))
     return section
 
 

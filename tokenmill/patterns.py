@@ -35,11 +35,13 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     """
     if pattern is None:
         return ()
+    if not isinstance(pattern, str):
+        raise PatternError(f"pattern: expected a name, a regex, or None for no split; found {pattern!r:.60}.")
     named = _core.patterns()
     if pattern in named:
         return tuple(named[pattern])
     if _NAME.fullmatch(pattern):
-        close = difflib.get_close_matches(pattern, named, n=1)
+        close = difflib.get_close_matches(pattern.lower(), named, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise PatternError(f"pattern: there is none called {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
     if not pattern:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tokenmill.errors import VersionsError
+from tokenmill.errors import VersionsError, first_finding
 from tokenmill.files import read, write_atomic
 from tokenmill.layout import LOCK_FILE
 from tokenmill.params import Tokenizer as Asked
@@ -46,9 +46,7 @@ def read_lock(root: Path) -> Lock:
     except FileNotFoundError:
         return Lock()
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ": ".join([str(path), *([".".join(map(str, first["loc"]))] if first["loc"] else [])])
-        raise VersionsError(f"{place}: {first['msg']}. Restore it from git.") from None
+        raise VersionsError(f"{path}: {first_finding(error)}. Restore it from git.") from None
 
 
 def write_lock(root: Path, lock: Lock) -> None:

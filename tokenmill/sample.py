@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokenmill.errors import of_the_machine
 from tokenmill.files import write_atomic
 from tokenmill.shards import SUFFIXES
 
@@ -40,8 +41,12 @@ class Document(NamedTuple):
 def main() -> None:
     """The command line: `python -m tokenmill.sample DIR`."""
     parser = argparse.ArgumentParser(prog="python -m tokenmill.sample", description="Gathers sample documents.")
-    parser.add_argument("directory", type=Path, metavar="DIR")
-    print(make_sample(parser.parse_args().directory))
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the folder to write them into")
+    asked = parser.parse_args()
+    try:
+        print(make_sample(asked.directory))
+    except OSError as error:
+        parser.exit(2, f"sample: error: {of_the_machine(error)}\n")
 
 
 def make_sample(directory: Path) -> str:

@@ -109,7 +109,7 @@ def _check(value: Any, shape: Any, place: str, path: str) -> None:
             if name in value:
                 _check(value[name], inner, place, _inside(path, name))
             elif name == key:
-                wrong(f"{place}{_inside(path, name)}", _said(inner), "nothing")
+                wrong(f"{place}{_inside(path, name)}", _said(inner), None)
 
 
 def _may_fit(value: Any, one: Any) -> bool:
@@ -143,7 +143,10 @@ def _said(shape: Any) -> str:
         return "a list or an object"
     if isinstance(shape, list):
         return f"a list of {len(shape)}"
-    return "an object" if isinstance(shape, dict) else json.dumps(shape)
+    if isinstance(shape, dict):
+        needed = [key for key in shape if not key.endswith("?")]
+        return f"an object with {', '.join(needed)}" if needed else "an object"
+    return json.dumps(shape)
 
 
 def wrong(place: str, expected: str, found: object) -> NoReturn:
@@ -151,7 +154,9 @@ def wrong(place: str, expected: str, found: object) -> NoReturn:
 
 
 def shown(value: object) -> str:
-    """A value in few characters, however deep it is."""
+    """A value in few characters, however deep it is; null and what is not there are nothing."""
+    if value is None:
+        return "nothing"
     if isinstance(value, dict):
         return f"an object of {len(value)}"
     return f"a list of {len(value)}" if isinstance(value, list) else repr(value)[:_SHOWN]

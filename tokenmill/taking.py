@@ -1,6 +1,8 @@
 """Taking a tokenizer that was made elsewhere, the very one that is pinned."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,8 +26,7 @@ def pin_if_new(root: Path, asked: Asked) -> Pin:
 
 def pin_anew(root: Path, asked: Asked) -> Pin:
     """Looks up what params.yaml asks for, as it is now, and writes tokenmill.lock. Raises VersionsError, TokenizerError."""
-    with TemporaryDirectory(prefix="tokenmill-") as folder:
-        directory = Path(folder) / "tokenizer"
+    with _folder_for(asked) as directory:
         version, files_sha256 = _take(root, asked, None, directory)
         digest = Tokenizer.load(directory).digest
     pin = Pin(
@@ -41,8 +42,7 @@ def pin_anew(root: Path, asked: Asked) -> Pin:
 
 def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
     """Brings the pinned tokenizer into `directory`, in the place of what is there. Raises VersionsError when it is another."""
-    with TemporaryDirectory(prefix="tokenmill-") as folder:
-        taken = Path(folder) / "tokenizer"
+    with _folder_for(pin.asked) as taken:
         _version, files_sha256 = _take(root, pin.asked, pin, taken)
         tokenizer = Tokenizer.load(taken)
         for what, found, expected in (
@@ -58,6 +58,17 @@ def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
         with write_directory(directory) as partial:
             _copy(taken, partial)
     return tokenizer
+
+
+@contextmanager
+def _folder_for(asked: Asked) -> Iterator[Path]:
+    """A place for its files; what is wrong with them is told of where they are from."""
+    with TemporaryDirectory(prefix="tokenmill-") as folder:
+        directory = Path(folder) / "tokenizer"
+        try:
+            yield directory
+        except TokenizerError as error:
+            raise TokenizerError(str(error).replace(str(directory), words_for(asked))) from None
 
 
 def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:

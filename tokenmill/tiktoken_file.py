@@ -51,6 +51,10 @@ def model_of(
 
     Raises TokenizerError for special tokens that clash.
     """
+    if not isinstance(special_tokens, Mapping):
+        raise TokenizerError(
+            f"{place}: special tokens: expected ids by text, as {{text: id}}; found {special_tokens!r:.60}."
+        )
     ids = set(ranks.values())
     for text, id in special_tokens.items():
         check_id(id, f"special token {text!r:.60}")

@@ -108,7 +108,7 @@ class Tokenizer:
         if pattern is None:
             names = ", ".join(patterns.names())
             raise TokenizerError(
-                f"{file}: a .tiktoken file does not say how text is split. Give pattern=: {names}, or a regex."
+                f"{file}: a .tiktoken file does not say how text is split. Give pattern= (--pattern): {names}, or a regex."
             )
         steps = patterns.steps_of(pattern)
         ranks = tiktoken_file.read_ranks(content, str(file))
@@ -397,7 +397,10 @@ def _plain_ids(ids: Ids) -> Any:
     if isinstance(ids, list):
         return ids
     if not hasattr(ids, "__arrow_c_array__"):
-        ids = pa.array(ids, None if hasattr(ids, "__array__") else pa.uint32())
+        try:
+            ids = pa.array(ids, None if hasattr(ids, "__array__") else pa.uint32())
+        except (pa.ArrowInvalid, TypeError):
+            raise TypeError(f"ids: expected a list or an array of integers; found {ids!r:.60}.") from None
     array = pa.array(ids)
     if array.type in (pa.uint16(), pa.uint32()):
         return array

@@ -40,6 +40,7 @@ _INNER = {
     "post_processor": "processors",
     "decoder": "decoders",
 }
+_MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 _BPE = {
     "dropout?": (None, float, int),
     "unk_token?": (None, str),
@@ -61,8 +62,8 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
     model = document.get("model")
     if not isinstance(model, dict):
         wrong(f"{place}: model", "an object", model)
-    if not isinstance(model.setdefault("type", "BPE"), str):
-        wrong(f"{place}: model.type", "a text", model["type"])
+    if model.setdefault("type", "BPE") not in _MODELS:
+        wrong(f"{place}: model.type", f"one of {', '.join(_MODELS)}", model["type"])
     vocab = model.get("vocab")
     if not isinstance(vocab, dict | list):
         wrong(f"{place}: model.vocab", "an object, or a list for Unigram", vocab)

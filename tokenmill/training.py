@@ -289,9 +289,9 @@ def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
     smallest = len(start.tokens) + len(start.added)
     what = "bytes" if len(start.tokens) == _N_BYTES else "old tokens"
     for vocab_size in vocab_sizes:
-        if not smallest <= vocab_size <= ID_MAX:
+        if not hasattr(vocab_size, "__index__") or not smallest <= vocab_size <= ID_MAX:
             raise ParamsError(
-                f"vocab_size: found {vocab_size}; allowed: {smallest} ({len(start.tokens)} {what} + {len(start.added)} special "
+                f"vocab_size: found {vocab_size!r}; allowed: {smallest} ({len(start.tokens)} {what} + {len(start.added)} special "
                 f"tokens) to {ID_MAX}."
             )
     if goal.pair_count_min < 1:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tokenmill.corpus import Batch, Shard, find_shards, read_batches
-from tokenmill.errors import CorpusError, TokenizerError, TokenmillError
+from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizers_engine import as_tokenizer_error
@@ -158,7 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compared = Compared()
         difference = first_difference(tokenizer, reference, documents, asked.special, compared)
     except TokenmillError as error:
-        print(f"validate_encoder: error: {error}", file=sys.stderr)
+        said = str(error).replace("source.text_column in params.yaml", "--text-column")
+        print(f"validate_encoder: error: {said}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except OSError as error:
+        print(f"validate_encoder: error: {of_the_machine(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
     if difference is not None:
         print(_show(difference, tokenizer))
@@ -188,14 +192,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
     parser.add_argument(
-        "--text-column", help=f"the column of the text (default: the first there is of {', '.join(_COLUMNS)})"
+        "--text-column",
+        type=_not_empty,
+        help=f"the column of the text (default: the first there is of {', '.join(_COLUMNS)})",
     )
-    parser.add_argument("--text-separator", help="what separates the documents of a .txt file")
+    parser.add_argument("--text-separator", type=_not_empty, help="what separates the documents of a .txt file")
     policies = [one for one in get_args(SpecialTokensInText) if one != "reject"]
     parser.add_argument(
         "--special", choices=policies, default="as_text", help="special tokens in text (default: as_text)"
     )
     return parser
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a text that is not empty")
+    return text
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ the stage's paths and records the result itself.
 import json
 import logging
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -323,6 +324,7 @@ def repository(root: Path) -> Iterator[Any]:
     quiet_environment()
     import diskcache  # type: ignore[import-untyped]
     from dvc.exceptions import DvcException, NotDvcRepoError
+    from dvc.lock import LockError
     from dvc.repo import Repo
 
     make_strict()
@@ -341,6 +343,12 @@ def repository(root: Path) -> Iterator[Any]:
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
+    except LockError as error:
+        holders = re.findall(r"\(PID (\d+)\): (.*)", str(error))
+        named = " and ".join(f"process {pid} ({command})" for pid, command in sorted(set(holders)))
+        raise VersionsError(
+            f"{root}: {named or 'another process of DVC'} is at work on the project's files. Run this again when it has ended."
+        ) from error
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
     except (sqlite3.Error, diskcache.Timeout) as error:
@@ -392,6 +400,12 @@ def _keep_bytes_once(repo: Any) -> None:
 
 
 def _innermost(error: BaseException) -> str:
+    from dvc.utils.strictyaml import YAMLSyntaxError, YAMLValidationError
+
+    place, end = "", ""
+    if isinstance(error, YAMLSyntaxError | YAMLValidationError):
+        place = f"{error.relpath}: " if isinstance(error, YAMLSyntaxError) else f"{error.path}: "
+        end = f"{getattr(error, 'hint', '')}. Correct the file, or restore it from git."
     while error.__cause__ is not None:
         error = error.__cause__
-    return str(error) or type(error).__name__
+    return f"{place}{' '.join(str(error).split()) or type(error).__name__}{end}"
