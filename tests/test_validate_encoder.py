@@ -75,7 +75,7 @@ def test_a_user_error_is_one_line(tmp_path: Path, tokenizer: str, capsys: pytest
     for arguments, said in (
         ([tokenizer, str(tmp_path / "a.jsonl")], "Set --text-column to one of them"),
         ([str(tmp_path), "x.txt"], "tokenizer.json"),
-        ([tokenizer, "none.txt"], "the files: expected files that match 'none.txt'"),
+        ([tokenizer, "none.txt"], "FILES: expected files that match 'none.txt'"),
     ):
         assert main(arguments) == 2
         printed = capsys.readouterr().err
