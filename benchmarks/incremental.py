@@ -88,7 +88,7 @@ def make_project(root: Path, n_shards: int, shard_bytes: int, engine: str, group
 
 
 def shards(n_shards: int, shard_bytes: int) -> Iterator[bytes]:
-    """JSON lines of about so many bytes a shard; in each pass over the text another letter is changed."""
+    """JSON lines of about so many bytes a shard; in each pass over the text other letters are changed."""
     lines = [msgspec.json.encode({"id": str(i), "text": text}) + b"\n" for i, text in enumerate(documents(_TEXT_BYTES))]
     at = 0
     for _ in range(n_shards):
@@ -99,8 +99,10 @@ def shards(n_shards: int, shard_bytes: int) -> Iterator[bytes]:
             taken.append(line)
             n_bytes += len(line)
             at += 1
-        old, new = divmod(at // len(lines), len(_LETTERS))
-        yield b"".join(taken).replace(_LETTERS[old : old + 1], _LETTERS[new : new + 1])
+        # The number of the pass, digit by digit: by how much the first four letters are moved on.
+        n = len(_LETTERS)
+        moved = bytes(_LETTERS[(i + at // len(lines) // n**i) % n] for i in range(4))
+        yield b"".join(taken).translate(bytes.maketrans(_LETTERS[:4], moved))
 
 
 @dataclass(frozen=True)
