@@ -129,6 +129,11 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
     assert "damaged or truncated" in str(row["reason"])
     assert report(project)["shards_damaged"] == 1
     assert pl.read_parquet(project.root / "data/tokens/*.parquet").height == 6
+    for name in ("a", "b"):
+        (project.root / f"data/raw/{name}.jsonl").unlink()
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "no document is left, since shards are damaged:\n  data/raw/c.jsonl.gz: the file is damaged" in done.stderr
 
 
 def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from tokenmill import _core, leftovers, lock, versions
@@ -160,7 +160,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
     try:
         asked = n_workers(build.params.run.workers)
         if build.workers < asked:
-            say(
+            _say_once(
                 f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"
             )
     except ParamsError as error:
@@ -168,6 +168,11 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_un
     (refuse_other_code if under_dvc() else pin_code)(build.root)
     _pin_tokenizer(build)
     return build
+
+
+@cache  # the flow starts the build of its process again
+def _say_once(text: str) -> None:
+    say(text)
 
 
 @contextmanager

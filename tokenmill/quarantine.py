@@ -146,7 +146,14 @@ def piece_bad(unit: Unit, left: Sequence[Left]) -> list[int | None]:
 
 
 def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int, source: Source) -> int:
-    """How many documents were left out, beside `n_documents` that were not. Raises CorpusError when they are too many."""
+    """How many documents were left out, beside `n_documents` that were not. Raises CorpusError when they are too many,
+    or damaged shards leave none."""
+    if not n_documents and any(one.n_pieces for one in left):
+        damaged = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is None]
+        shown = [f"  {unit.pieces[one.piece].shard.name}: {one.reason}" for unit, one in damaged[:_N_SHOWN]]
+        raise CorpusError(
+            "\n".join(["no document is left, since shards are damaged:", *shown, "Mend or replace them."])
+        )
     allowed = source.bad_documents_max
     n_bad = sum(one.n_documents for one in left)
     if n_bad <= (allowed if isinstance(allowed, int) else allowed * (n_bad + n_documents)):
