@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenmill import git, versions
+from tokenmill import dvc_repository, git
 from tokenmill.build import Build
 from tokenmill.cards import read_card
 from tokenmill.compare import compare, text_of
@@ -86,7 +86,7 @@ def bring(root: Path) -> None:
     """
     from dvc.exceptions import DvcException
 
-    with versions.repository(root) as repo:
+    with dvc_repository.repository(root) as repo:
         for stage in list(repo.index.stages):
             if stage.is_import:
                 try:

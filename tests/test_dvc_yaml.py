@@ -16,6 +16,7 @@ HOW = {
     for name in (
         "console",
         "dvc_files",
+        "dvc_repository",
         "errors",
         "git",
         "leftovers",

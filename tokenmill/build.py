@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
-from tokenmill import _core, leftovers, lock, versions
+from tokenmill import _core, dvc_repository, leftovers, lock, versions
 from tokenmill.code_pins import pin_code, refuse_other_code
 from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
@@ -182,7 +182,7 @@ def alone(root: Path, wait: bool) -> Iterator[None]:
     def clean() -> None:
         leftovers.remove_own(root)
         if not under_dvc():
-            versions.mend(root)
+            dvc_repository.mend(root)
 
     with lock.alone(root, wait, clean):
         yield

@@ -14,10 +14,10 @@ import tokenmill
 from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
+from tokenmill.dvc_repository import quiet_environment
 from tokenmill.errors import Terminated, TokenmillError, of_the_machine
 from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE
-from tokenmill.versions import quiet_environment
 
 if TYPE_CHECKING:
     from tokenmill.build import Build

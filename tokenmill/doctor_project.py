@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dvc.exceptions import DvcException
 
-from tokenmill import git, leftovers, versions
+from tokenmill import dvc_repository, git, leftovers, versions
 from tokenmill.build import STAGES
 from tokenmill.doctor import Finding
 from tokenmill.errors import TokenmillError
@@ -61,12 +61,12 @@ def _repositories(root: Path) -> list[Finding]:
     except TokenmillError as error:
         return [Finding("git repository", "wrong", str(error), "git init")]
     try:
-        before = versions.site_cache(root)
+        before = dvc_repository.site_cache(root)
         was_closed = _is_closed(before)
-        with versions.repository(root) as repo:
+        with dvc_repository.repository(root) as repo:
             return [
                 dvc_stages(repo),
-                site_cache(before, was_closed, versions.site_cache(root)),
+                site_cache(before, was_closed, dvc_repository.site_cache(root)),
                 remote(repo),
                 committed(root, "dvc.lock"),
                 pins_file(root),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenmill
-from tokenmill import git, versions
+from tokenmill import dvc_repository, git
 from tokenmill.build import STAGES
 from tokenmill.code import code_digest
 from tokenmill.errors import ParamsError, VersionsError
@@ -121,8 +121,8 @@ def _make_repositories(root: Path) -> None:
             raise
         git.git(root, "init", "--quiet")
     if not (root / ".dvc").is_dir():
-        versions.initialize(root, is_inside=bool(git.git(root, "rev-parse", "--show-prefix").strip()))
-    versions.keep_site_cache_private(root)
+        dvc_repository.initialize(root, is_inside=bool(git.git(root, "rev-parse", "--show-prefix").strip()))
+    dvc_repository.keep_site_cache_private(root)
 
 
 def _add_lines(path: Path, lines: tuple[str, ...]) -> bool:

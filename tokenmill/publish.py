@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenmill import git, versions
+from tokenmill import dvc_repository, git, versions
 from tokenmill.build import STAGES
 from tokenmill.dvc_files import Known
 from tokenmill.errors import ParamsError, VersionsError
@@ -71,7 +71,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
     What is pushed is read first, and afterwards looked for on the other side: DVC takes a file of its cache for what its
     name says, even one whose bytes were changed. Raises VersionsError.
     """
-    with versions.repository(publication.root) as repo:
+    with dvc_repository.repository(publication.root) as repo:
         objects = _objects(repo, publication)
         try:
             n_pushed: int = repo.push(remote=dvc_remote)
@@ -138,7 +138,7 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
 
 
 def _artifact(root: Path, name: str) -> Path:
-    with versions.repository(root) as repo:
+    with dvc_repository.repository(root) as repo:
         artifacts: dict[str, Any] = repo.artifacts.read().get("dvc.yaml", {})
     if name not in artifacts:
         raise ParamsError(f"dvc.yaml: artifacts: there is no {name!r}; it has: {', '.join(artifacts) or 'none'}.")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill import git
+from tokenmill.dvc_repository import quiet_environment
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import md5_file, sha256_directory, write_directory
 from tokenmill.remotes import remote_errors
 from tokenmill.signing import verify_directory
-from tokenmill.versions import quiet_environment
 
 _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
 FILES = "files: sha256 "  # the lines of a version's tag that say what its files are
