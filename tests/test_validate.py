@@ -114,7 +114,7 @@ def test_a_file_that_the_manifest_does_not_name_is_found(project: Project) -> No
         (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 3: an older tokenmill"),
         (b'{"format_version": 4}', "format_version: found 4, expected 3: a newer tokenmill"),
         (b'{"n_documents": 2}', "format_version: Field required"),
-        (b"PAR1", "the file: Invalid JSON"),
+        (b"PAR1", "Invalid JSON"),
     ],
 )
 def test_a_manifest_of_another_format_is_one_clear_error(content: bytes, expected: str) -> None:
