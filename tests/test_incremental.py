@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Project
 
-N_CHANGES = int(os.environ.get("TOKENMILL_TEST_CHANGES", "3"))
+N_CHANGES = int(os.environ.get("TOKENMILL_TEST_CHANGES", "2"))
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "naïve", "東京", "🙂", "<|endoftext|>", "  ", "1234"]
 
 

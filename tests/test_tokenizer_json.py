@@ -29,7 +29,7 @@ LAST = {**GPT2, "use_regex": False}
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 VOCAB = DOCUMENT["model"]["vocab"]
 NEXT_ID = len(VOCAB)
-N_EDITS = 6  # of each published one; 1,000 take some minutes
+N_EDITS = 3  # of each published one; 1,000 take some minutes
 
 
 def changed(*path: Any, to: Any) -> dict[str, Any]:
