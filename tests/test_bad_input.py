@@ -1,6 +1,8 @@
 """What a user gets who brings something that cannot be built: one message, and nothing half-written."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,3 +114,22 @@ def test_an_input_that_changes_while_its_stage_runs_is_not_recorded(project: Pro
         (project.root / "data/counts/counts.parquet").touch()
         _append(project.root / "data/raw/a.jsonl", _line(id="x", text="more"))
     assert not (project.root / "dvc.lock").exists()
+
+
+def test_what_a_signal_cut_while_it_was_made_is_no_traceback() -> None:
+    script = """
+import sys
+from types import SimpleNamespace
+from tokenmill import cli
+
+class Half:
+    def __init__(self):
+        raise KeyboardInterrupt
+    def __del__(self):
+        self.missing
+
+cli._parser = lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=lambda _: Half()))
+sys.exit(cli.main([]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "tokenmill: interrupted. Run `tokenmill build` to go on.\n")

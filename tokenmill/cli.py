@@ -42,12 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tokenmill: error: {of_the_machine(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
+        _pass_over_halves()
         print("tokenmill: interrupted. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_INTERRUPTED
     except Terminated:
+        _pass_over_halves()
         print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
         return EXIT_TERMINATED
     return code
+
+
+def _pass_over_halves() -> None:
+    """An object of a library that a signal cut while it was made cannot close itself; Python would print that as an error."""
+    sys.unraisablehook = lambda _: None
 
 
 def _check(asked: argparse.Namespace) -> int:
