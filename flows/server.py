@@ -89,9 +89,9 @@ def _url_of_settings() -> str | None:
     return url
 
 
-def is_gone() -> bool:
-    """Whether the server that stands by itself no longer answers. Prefect then tries each call once: with its own five tries
-    again, a call takes more than a minute."""
+def give_up_if_gone() -> bool:
+    """Has Prefect try each call only once when the server that stands by itself no longer answers, and says whether it does
+    not: with five tries more, as by default, a call takes more than a minute."""
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     try:

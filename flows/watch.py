@@ -45,10 +45,10 @@ def watched(root: Path, work: Callable[[], T]) -> T | State[None]:
     try:
         done = work()
         server.keep(done)
-        server.is_gone()
+        server.give_up_if_gone()
     except (TokenmillError, OSError) as error:
         server.keep(error)
-        server.is_gone()
+        server.give_up_if_gone()
         raise
     except (KeyboardInterrupt, TerminationSignal) as stopped:
         if cancelled.is_set():

@@ -150,8 +150,8 @@ def _refuse_what_is_behind(root: Path) -> None:
         git.git(root, "fetch", "--quiet")
         if n := int(git.git(root, "rev-list", "--count", "HEAD..@{upstream}")):
             raise VersionsError(
-                f"{root}: the upstream of its branch is {n} commits ahead, so what a refresh commits could not be pushed. Run `git "
-                "pull`, and refresh again."
+                f"{root}: its branch is behind its upstream (commits: {n}), so what a refresh commits could not be pushed. Run "
+                "`git pull`, and refresh again."
             )
 
 

@@ -178,7 +178,7 @@ def test_a_branch_that_is_behind_its_upstream_is_refused_before_any_work(team: T
     commit(other)
     team.project.write("new.jsonl", ["the cat and the new dog"])
     said = refused(team.project)
-    assert "the upstream of its branch is 1 commits ahead" in said
+    assert "its branch is behind its upstream (commits: 1)" in said
     assert "started" not in said
     run(team.project.root, "git", "pull", "-q")
     assert "published dataset@v0.1.0" in refresh(team.project)

@@ -13,7 +13,7 @@ from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
 from tokenmill.dvc_files import Known
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
-from tokenmill.layout import LOCK_FILE, PARAMS_FILE
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.memory import Memory, divide, peak_mb, reset_peak
 from tokenmill.params import Params, load_params
 from tokenmill.shards import Shard, find_shards
@@ -26,8 +26,6 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 _N_CHANGED_SHOWN = 5
-
-STAGES = ("count", "train-vocab", "encode", "validate")
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,10 @@ class Build:
             anew=self.force,
         )
 
-    @cached_property
+    @property
     def shards(self) -> list[Shard]:
         """Those there are when this is first asked for, which is when the first stage begins. Raises CorpusError."""
-        return find_shards(self.root, self.params.source.glob)
+        return self._inputs[0]
 
     @cached_property
     def known(self) -> Known:
@@ -97,7 +95,6 @@ class Build:
         """Sees to it that a stage's outputs are those of its inputs; what comes back is what was done, if anything."""
         if name not in self.stages:
             return []
-        self._inputs  # noqa: B018 — as they are when the first stage begins
         if under_dvc():
             return [self._at_rest(name, run)]
         with versions.opened(self.root, name, self.known) as stage:
@@ -131,17 +128,21 @@ class Build:
 
     def _check_shards(self, name: str) -> None:
         """Raises CorpusError when the shards are not what they were when the first stage began."""
-        now = _signatures(find_shards(self.root, self.params.source.glob))
-        if now != self._inputs:
-            changed = sorted({shard for shard, *_ in set(self._inputs) ^ set(now)})
+        (_, before), (_, now) = self._inputs, self._look()
+        if now != before:
+            changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
             raise CorpusError(
                 f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage {name}. Run "
                 "`tokenmill build` again when the inputs are at rest."
             )
 
     @cached_property
-    def _inputs(self) -> list[tuple[str, int, int, int]]:
-        return _signatures(self.shards)
+    def _inputs(self) -> tuple[list[Shard], list[tuple[str, int, int, int]]]:
+        return self._look()
+
+    def _look(self) -> tuple[list[Shard], list[tuple[str, int, int, int]]]:
+        shards = find_shards(self.root, self.params.source.glob)
+        return shards, _signatures(shards)
 
 
 def start(params_path: Path, only: str | None, force: bool, rehash: bool, run_units: RunUnits) -> Build:

@@ -7,10 +7,10 @@ import tokenmill
 from tokenmill.code import code_digest
 from tokenmill.console import say
 from tokenmill.errors import VersionsError
-from tokenmill.layout import LOCK_FILE
+from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.pins import read_lock, write_lock
 
-_DEPENDENCY = re.compile(r"\bcode\.(count|train-vocab|encode|validate)\b")
+_DEPENDENCY = re.compile(rf"\bcode\.({'|'.join(STAGES)})\b")
 
 
 def stages_of_other_code(root: Path) -> list[str]:

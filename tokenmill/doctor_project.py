@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 from dvc.exceptions import DvcException
 
 from tokenmill import dvc_repository, git, leftovers, versions
-from tokenmill.build import STAGES
 from tokenmill.doctor import Finding
 from tokenmill.errors import TokenmillError
-from tokenmill.layout import LOCK_FILE, PARAMS_FILE
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.params import Params, load_params
 from tokenmill.pins import read_lock
 from tokenmill.shards import find_shards

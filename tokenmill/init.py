@@ -7,7 +7,6 @@ from typing import Any
 
 import tokenmill
 from tokenmill import dvc_repository, git
-from tokenmill.build import STAGES
 from tokenmill.code import code_digest
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import write_atomic
@@ -19,6 +18,7 @@ from tokenmill.layout import (
     RAW_DIRECTORY,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
+    STAGES,
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
 )

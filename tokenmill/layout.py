@@ -1,5 +1,6 @@
-"""Where a project has its parameters and a build leaves what it makes, seen from the project's folder."""
+"""A project's names: its stages, and its files and folders, seen from the project's folder."""
 
+STAGES = ("count", "train-vocab", "encode", "validate")
 PARAMS_FILE = "params.yaml"
 LOCK_FILE = "tokenmill.lock"
 RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise

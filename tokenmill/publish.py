@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill import dvc_repository, git, versions
-from tokenmill.build import STAGES
 from tokenmill.dvc_files import Known
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.files import md5_file, sha256_directory
 from tokenmill.golden import check_golden
-from tokenmill.layout import REPORT_FILE, TOKENIZER_DIRECTORY
+from tokenmill.layout import REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.registry import FILES, SIGNATURE, Reference, assigned_commit, directory_md5, order_of, versions_in
 from tokenmill.remotes import remote_errors
 from tokenmill.signing import sign_directory

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill import versions
-from tokenmill.build import STAGES
 from tokenmill.code_pins import stages_of_other_code
 from tokenmill.dvc_files import Known
+from tokenmill.layout import STAGES
 
 
 @dataclass(frozen=True)

@@ -65,11 +65,12 @@ pub fn count(
     let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: Map::default() };
     let mut pairs: Vec<(u64, u64, u32)> = Vec::new();
     let mut n_seen = 0_u32;
-    words.pairs(cells.clone(), cells_of, |_, left, right, count| {
+    let mut check_now_and_then = || {
         n_seen = n_seen.wrapping_add(1);
-        if n_seen.is_multiple_of(1 << 16) {
-            check()?;
-        }
+        if n_seen.is_multiple_of(1 << 16) { check() } else { Ok(()) }
+    };
+    words.pairs(cells.clone(), cells_of, |_, left, right, count| {
+        check_now_and_then()?;
         let slot = slots.of(left, right);
         if *slot == NONE {
             *slot = pairs.len() as u32;
@@ -92,6 +93,7 @@ pub fn count(
     }
     let mut positions = vec![0; n_positions as usize];
     words.pairs(cells, cells_of, |position, left, right, _| {
+        check_now_and_then()?;
         let cursor = &mut cursors[*slots.of(left, right) as usize];
         if *cursor != NONE {
             positions[*cursor as usize] = position;
