@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tokenmill.dvc_files import Known, ask_once, is_params
 from tokenmill.dvc_repository import repository
-from tokenmill.errors import VersionsError
+from tokenmill.errors import VersionsError, room
 from tokenmill.files import write_atomic
 
 State = Literal["current", "frozen", "stale"]
@@ -136,10 +136,19 @@ class Stage:
             self._record()
 
     def _record(self) -> None:
+        from dvc.exceptions import ConfirmRemoveError
+
         self._stage.save_outs()
         self._stage.md5 = self._stage.compute_md5()
         self._repo.stage_cache.save(self._stage)
-        self._stage.commit()
+        try:
+            self._stage.commit()
+        except ConfirmRemoveError:  # it passes over a file that it could not copy, and then stumbles over it
+            cache = self._repo.cache.local.path
+            raise VersionsError(
+                f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. See whether "
+                "the disk is full or failing, and build again."
+            ) from None
         _dump(self._stage)
 
     @contextmanager

@@ -29,8 +29,9 @@ def errors(known: Scenarios, short: bool, seed: int) -> Row:
     scenario = known["tiny"]
     randoms = random.Random(seed)
     tries = [(place, error) for place in places(scenario, randoms) for error in ERRORS]
-    if short:
-        tries = randoms.sample(tries, 6)
+    if short:  # and one of which DVC tells its log alone
+        untold = next((one for one in tries if one[0].kind == "ioctl" and "/.dvc/cache/" in one[0].part), tries[0])
+        tries = [untold, *randoms.sample(tries, 5)]
     told = Told(row, len(tries))
     for place, error in tries:
         row.take(*fail(scenario, place, error))
