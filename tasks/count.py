@@ -2,12 +2,13 @@
 
 import json
 import math
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,6 +32,8 @@ from tokenmill.weights import weight_of
 from tokenmill.workshop import Workshop, content
 
 _ONE = Fraction(1)
+_SUM_STAGE = "count-sum"
+_SUMMED_AT_ONCE_MAX = 64
 
 
 class CountFacts(msgspec.Struct, frozen=True):
@@ -96,12 +99,13 @@ def count(
         facts = [one for _, one in done]
         n_documents = sum(one.n_documents for one in facts)
         check_limit(units, [one.left for one in facts], n_documents, source)
-        runs = [
-            Run.of_parquet(folder / part_name(i), weight)
+        parts = [
+            Part(keys[unit.name], folder / part_name(i), weight)
             for unit, (folder, _) in zip(units, done, strict=True)
             for i, weight in enumerate(by_weight[unit.name])
             if weight
         ]
+        runs = [Run.of_parquet(part.path, part.weight) for part in sums_of(parts, workshop, scratch)]
         total = sum_of_runs(runs, scratch, workshop.memory.kept_mib << 20, params.count_min)
         with write_directory(output) as directory:
             with write_atomic(directory / Path(COUNTS_FILE).name) as path:
@@ -130,6 +134,58 @@ def count(
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )
+
+
+class Part(NamedTuple):
+    """Counts in a file, what decides them, and what they are multiplied by."""
+
+    key: str
+    path: Path
+    weight: Fraction
+
+
+class SumFacts(msgspec.Struct, frozen=True):
+    """What is known of counts that were added up."""
+
+    n_parts: int
+    n_left_out: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.n_parts:,} files of counts"
+
+
+def sums_of(parts: Sequence[Part], workshop: Workshop, scratch: Path) -> Sequence[Part]:
+    """Parts that have the same sum, and are few enough to be added up at once.
+
+    Many are added up in groups first, by the beginning of their keys, and the unit store keeps each group's sum: a part that
+    changes then costs the sums of two groups, instead of reading all parts again.
+    """
+    n_digits = 0
+    while len(parts) > _SUMMED_AT_ONCE_MAX * 16**n_digits:
+        n_digits += 1
+    if not n_digits:
+        return parts
+    groups: dict[tuple[Fraction, str], list[Part]] = {}
+    for part in sorted(parts):
+        groups.setdefault((part.weight, part.key[:n_digits]), []).append(part)
+    by_name = {f"{digits} × {weight}": group for (weight, digits), group in groups.items()}
+    keys = {
+        name: unit_key(stage=_SUM_STAGE, parts=[(part.key, part.path.name) for part in group])
+        for name, group in by_name.items()
+    }
+
+    def do(unit: Unit, directory: Path) -> SumFacts:
+        runs = [Run.of_parquet(part.path) for part in by_name[unit.name]]
+        with tempfile.TemporaryDirectory(dir=scratch) as own:
+            write_batches(sum_of_runs(runs, Path(own), workshop.memory.kept_mib << 20), directory / part_name(0))
+        return SumFacts(len(runs))
+
+    units = [Unit(name, "", ()) for name in by_name]
+    done = workshop.finish(_SUM_STAGE, do, units, keys, SumFacts)
+    return [
+        Part(keys[unit.name], folder / part_name(0), weight)
+        for unit, (folder, _), (weight, _) in zip(units, done, groups, strict=True)
+    ]
 
 
 def count_nothing(root: Path) -> StageSummary:

@@ -1,5 +1,7 @@
 """Two builds at once: one works, the other says so or waits; and nothing that a killed one leaves stands in the way."""
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -11,6 +13,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.files import partial_path
+from tokenmill.lock import alone
 
 HOLD = """
 import sys, time
@@ -33,6 +36,15 @@ def holder(project: Project, seconds: float = 60) -> Iterator[subprocess.Popen[s
             yield process
         finally:
             process.kill()
+
+
+def test_a_disk_that_gives_no_locks_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))  # as NFS without its lock service does
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match=r"\.tokenmill/lock"), alone(project.root, False, lambda: None):
+        pass
 
 
 def test_a_second_build_says_who_is_at_work_and_waits_if_told_to(project: Project) -> None:

@@ -33,8 +33,9 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
     path.parent.mkdir(exist_ok=True)
     # Not inherited by children: Prefect's server outlives a killed build and would hold the lock for it.
     with FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+") as file:
-        _take(file, root, wait)
-        may_have_left = bool(file.read())
+        with naming(path):
+            _take(file, root, wait)
+            may_have_left = bool(file.read())
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         _write(path, file, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
         if may_have_left:
