@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tests.test_incremental import said
 from tokenmill import Counter
 from tokenmill.counts import merge, read_counts
 
@@ -53,8 +54,34 @@ def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) 
     assert report(project)["weights"] == {"data/raw/a*": "3/2", "data/raw/b.*": "3"}
 
 
+def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_of_them(project: Project) -> None:
+    for shard in DOCUMENTS:
+        (project.root / "data/raw" / shard).unlink()
+    texts = {f"{i:02}.jsonl": [f"the {i}th cat and {i % 7} of the others"] * (1 + i % 3) for i in range(70)}
+    for shard, documents in texts.items():
+        project.write(shard, documents)
+    project.set(source__unit_bytes_min=0, count__weights={"data/raw/1*": "3/2"})
+
+    def expected() -> dict[bytes, int]:
+        one, other = Counter("gpt2"), Counter("gpt2")
+        for shard, documents in texts.items():
+            (other if shard.startswith("1") else one).update(documents)
+        return dict(zip(*merge([one.finish(), other.finish()], [1, "3/2"]).to_pydict().values(), strict=True))
+
+    project.build("--only", "count")
+    assert counted(project) == expected()
+    texts["40.jsonl"] = ["a new text of a new cat"]
+    project.write("40.jsonl", texts["40.jsonl"])
+    done = project.build("--only", "count")
+    assert counted(project) == expected()
+    assert said(done.stderr, "count") == "1 of 70"
+    n_again, n_groups = map(int, said(done.stderr, "count-sum").split(" of "))
+    assert n_again <= 2
+    assert n_groups > 10
+
+
 @pytest.mark.parametrize(
-    ("weights", "said"),
+    ("weights", "message"),
     [
         ({"data/raw/*": 2, "data/raw/a*": 3}, "allowed: one glob for a shard"),
         ({"data/raw/none*": 2}, "count.weights: expected files that match 'data/raw/none*'"),
@@ -62,11 +89,13 @@ def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) 
         ({"data/raw/*": "-1"}, "allowed: a whole number"),
     ],
 )
-def test_wrong_weights_are_refused_with_what_is_allowed(project: Project, weights: dict[str, Any], said: str) -> None:
+def test_wrong_weights_are_refused_with_what_is_allowed(
+    project: Project, weights: dict[str, Any], message: str
+) -> None:
     project.set(count__weights=weights)
     done = project.run("tokenmill", "build", "--only", "count")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
