@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +108,18 @@ def make_project(root: Path) -> Project:
     project.set(train_vocab__vocab_size=272, source__unit_bytes_min=0, run__engine="inline", run__workers=2)
     for shard, documents in DOCUMENTS.items():
         project.write(shard, documents)
-    for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
-        done = project.run(*command)
-        assert done.returncode == 0, done.stderr
+    shutil.copytree(_repository().name, root, dirs_exist_ok=True)
     return project
+
+
+@cache
+def _repository() -> tempfile.TemporaryDirectory[str]:
+    """A folder under git and DVC, with nothing in it: to make one takes a second, to copy it none."""
+    folder = tempfile.TemporaryDirectory(prefix="tokenmill-repository-")
+    for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
+        done = Project(Path(folder.name)).run(*command)
+        assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ The dvc.lock that results is the one `dvc repro` writes. Under `dvc repro` (DVC_
 locks on the stage's paths and records the result itself.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,7 +180,7 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
     with repository(root) as repo:
         trees = [(out, out.get_obj()) for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
         return {
-            Path(out.fs_path, *key).relative_to(repo.root_dir).as_posix(): Path(out.cache.oid_to_path(info.value))
+            "/".join((os.path.relpath(out.fs_path, repo.root_dir), *key)): Path(out.cache.oid_to_path(info.value))
             for out, tree in trees
             if tree is not None
             for key, _meta, info in tree
