@@ -52,8 +52,8 @@ class Counter:
         spill: Callable[[int, Any], None] | None = None,
         width: int | None = None,
     ) -> None: ...
-    def update(self, texts: ArrowArray) -> None:
-        """Adds every text of the array. Raises CorpusError, and then nothing is added; PatternError (when a regex gives up),
+    def update(self, texts: Any) -> None:
+        """Adds every text of a list of str or bytes or of an Arrow array. Raises CorpusError, and then nothing is added; PatternError (when a regex gives up),
         CountsError, or what `spill` raises, and then the counter is of no more use."""
     def memory_bytes(self) -> int:
         """What the tables of counts hold now."""

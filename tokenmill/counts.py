@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _SLICE_BYTES = 1 << 26  # text given to the core at a time
+_SLICE_TEXTS = 1 << 16  # and texts of a list
 
 
 class Counter:
@@ -80,7 +82,7 @@ class Counter:
         that is longer than `memory_mb_max` allows, OSError when a run cannot be written: then the counter is of no more use.
         """
         n_texts = 0
-        for piece in _slices(text_chunks(texts)):
+        for piece in _slices(texts):
             try:
                 self._counter.update(piece)
             except CorpusError as error:
@@ -228,8 +230,13 @@ def _check_rows(table: pa.Table, place: str) -> None:
         )
 
 
-def _slices(chunks: Sequence[pa.Array]) -> Iterator[pa.Array]:
-    for chunk in chunks:
+def _slices(texts: Texts) -> Iterator[Any]:
+    """The texts, not so many at a time that what the core notes of each would be much; those of a list as they are."""
+    if isinstance(texts, list | tuple):
+        for start in range(0, len(texts), _SLICE_TEXTS):
+            yield list(texts[start : start + _SLICE_TEXTS])
+        return
+    for chunk in text_chunks(texts):
         n_rows = max(1, len(chunk) * _SLICE_BYTES // max(chunk.nbytes, 1))
         for start in range(0, len(chunk), n_rows):
             yield chunk.slice(start, n_rows)

@@ -2,7 +2,7 @@
 
 use super::arrays::{batch_of, bytes_column};
 use super::calls::{long, run};
-use super::texts::{binary_of, n_bytes_of, texts_of};
+use super::texts::Texts;
 use crate::count::{Counts, Drain};
 use crate::guard::{self, CoreError, guarded};
 use crate::lossy::Lossy;
@@ -15,7 +15,7 @@ use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3_arrow::{PyArray, PyRecordBatch};
+use pyo3_arrow::PyRecordBatch;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,12 +63,14 @@ impl Counter {
         })
     }
 
-    fn update(&self, py: Python<'_>, texts: PyArray) -> PyResult<()> {
-        let array = binary_of(texts.array())?;
+    fn update(&self, texts: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = texts.py();
+        let texts = Texts::new(texts)?;
+        let texts = texts.slices()?;
         let raised = Mutex::new(None);
         let spill = |drain: Drain| self.spill(drain, &raised);
-        let done = run(py, n_bytes_of(&array), |stop| {
-            let (texts, before) = texts_of(&array)?;
+        let done = run(py, texts.n_bytes_of_all(), |stop| {
+            let (texts, before) = texts.checked()?;
             match &mut *locked(&self.counting) {
                 Counting::Exact(counts) => {
                     counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], &spill, stop)

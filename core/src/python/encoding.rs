@@ -150,8 +150,7 @@ impl PyEncoder {
         let py = texts.py();
         let texts = Texts::new(texts)?;
         let texts = texts.slices()?;
-        let n_bytes = (0..texts.len()).map(|i| texts.n_bytes(i)).sum();
-        run(py, n_bytes, |stop| {
+        run(py, texts.n_bytes_of_all(), |stop| {
             self.0.encode_batch(texts.len(), |i| texts.get(i), |i| texts.n_bytes(i), wanted, threads, stop)
         })
     }

@@ -38,18 +38,6 @@ pub(super) fn slices(array: &ArrayRef) -> Vec<&[u8]> {
     if *array.data_type() == DataType::Binary { of(array.as_binary::<i32>()) } else { of(array.as_binary::<i64>()) }
 }
 
-/// The texts of an array, and the bytes before each of them (and in all).
-pub(super) fn texts_of(array: &ArrayRef) -> guard::Result<(Vec<&str>, Vec<usize>)> {
-    let mut before = vec![0];
-    let mut texts = Vec::with_capacity(array.len());
-    for (i, bytes) in slices(array).into_iter().enumerate() {
-        let text = text_of(bytes, i)?;
-        before.push(before[i] + text.len());
-        texts.push(text);
-    }
-    Ok((texts, before))
-}
-
 /// Text `i`. Arrow's strings are checked as well: who made them may not have.
 pub(super) fn text_of(bytes: &[u8], i: usize) -> guard::Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| {
@@ -137,6 +125,22 @@ impl<'t> TextSlices<'t> {
             Self::Checked(texts) => texts[i].len(),
             Self::Unchecked(texts) => texts[i].len(),
         }
+    }
+
+    pub(super) fn n_bytes_of_all(&self) -> usize {
+        (0..self.len()).map(|i| self.n_bytes(i)).sum()
+    }
+
+    /// All of them, and the bytes before each (and in all).
+    pub(super) fn checked(&self) -> guard::Result<(Vec<&'t str>, Vec<usize>)> {
+        let mut before = vec![0];
+        let mut texts = Vec::with_capacity(self.len());
+        for i in 0..self.len() {
+            let text = self.get(i)?;
+            before.push(before[i] + text.len());
+            texts.push(text);
+        }
+        Ok((texts, before))
     }
 
     pub(super) fn get(&self, i: usize) -> guard::Result<&'t str> {
