@@ -20,7 +20,8 @@ GPT2 = _core.patterns()["gpt2"]
 ORDER = _core.byte_order()
 BYTES = pa.array([bytes([byte]) for byte in ORDER], pa.binary())
 Pair = tuple[bytes, bytes]
-COUNTS = st.dictionaries(st.text(alphabet="aab ", min_size=1, max_size=10), st.integers(1, 5), min_size=1, max_size=6)
+NUMBERS = st.integers(1, 5) | st.sampled_from([20, 60])
+COUNTS = st.dictionaries(st.text(alphabet="aab ", min_size=1, max_size=10), NUMBERS, min_size=1, max_size=6)
 
 
 def learned(

@@ -98,10 +98,6 @@ impl<V: Copy + Default> Map<V> {
         self.entries.iter().filter(|entry| entry.mark != FREE).map(|entry| (entry.mark - 1, &entry.value))
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut V)> {
-        self.entries.iter_mut().filter(|entry| entry.mark != FREE).map(|entry| (entry.mark - 1, &mut entry.value))
-    }
-
     /// Where a key's entry is, or the free one where it would be.
     #[inline]
     fn find(&self, key: u64) -> usize {

@@ -3,8 +3,9 @@
 //! Invariants: a pair's count is the number of places where it stands now, overlaps included ("aaa" has "aa" twice),
 //! times the counts of their pre-tokens; its positions name every such place, and maybe places where it no longer stands,
 //! so a position is checked on use. Positions stand in one array, which only grows, but for a pair with a single one, which
-//! holds it itself; when more than half of the array must be stale, all are checked and copied together.
-//! Cost: O(1) a change, O(positions) a compaction, which a doubling of them pays for; 4 bytes a position, 32 an entry.
+//! holds it itself; when more than a third of the array must be stale, all are checked and moved together. Pairs that count less
+//! than `floor` may be left out: most pairs are rare, and never merged. One that is left out counts `absent_max` at most.
+//! Cost: O(1) a change, O(positions) a compaction, which their growth by half pays for; 4 bytes a position, 32 an entry.
 
 use crate::guard::{CoreError, Result};
 use crate::map::Map;
@@ -25,6 +26,13 @@ const AHEAD: usize = 8;
 struct Span {
     start: u64,
     n: u32,
+}
+
+impl Span {
+    /// How many positions stand in the array.
+    fn n_held(self) -> usize {
+        if self.n == 1 { 0 } else { self.n as usize }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,6 +56,8 @@ pub struct Pairs {
     more: Vec<(Span, u32)>,
     before: Groups,
     after: Groups,
+    floor: u64,
+    absent_max: u64,
 }
 
 pub fn ids_of(key: u64) -> (u32, u32) {
@@ -127,8 +137,9 @@ impl Slots {
 
 impl Pairs {
     /// The pairs counted in all parts of the cells, the parts in order.
-    pub fn new(parts: Vec<Counted>) -> Self {
-        let mut all = Self::default();
+    pub fn new(parts: Vec<Counted>, floor: u64) -> Self {
+        let is_all = parts.len() == 1; // else a part's count may be too low
+        let mut all = Self { floor, absent_max: floor - 1, ..Self::default() };
         for Counted { pairs, mut positions } in parts {
             let offset = all.positions.len() as u64;
             let mut start = 0;
@@ -137,7 +148,9 @@ impl Pairs {
                     1 => Span { start: u64::from(positions[start as usize]), n: 1 },
                     n => Span { start: offset + u64::from(start), n },
                 };
-                all.add(key, count, span);
+                if count >= floor || !is_all {
+                    all.add(key, count, span);
+                }
                 start = end;
             }
             if all.positions.is_empty() {
@@ -151,6 +164,15 @@ impl Pairs {
 
     pub fn n_pairs(&self) -> usize {
         self.map.len()
+    }
+
+    /// What a pair that is not here counts at most.
+    pub fn absent_max(&self) -> u64 {
+        self.absent_max
+    }
+
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 
     pub fn count(&self, key: u64) -> Option<u64> {
@@ -180,10 +202,12 @@ impl Pairs {
     }
 
     /// Notes what a merge changed: the pairs that its new token makes with its neighbours, of those that `keep` names, and
-    /// the pairs that they made before. `touched`: the keys of the pairs that count more now.
+    /// the pairs that they made before. `is_new`: the token was not there before this merge, so each of its pairs is made now, all
+    /// of it. `touched`: the keys of the pairs that count more now.
     pub fn change(
         &mut self,
         joint: &Joint,
+        is_new: bool,
         parts: &[Found],
         keep: impl Fn(u32, u32) -> bool,
         touched: &mut Vec<u64>,
@@ -197,8 +221,17 @@ impl Pairs {
         let keys_after = |id| (key_of(joint.token, id), key_of(joint.right, id));
         self.prefetch_first(&before.all, keys_before);
         self.prefetch_first(&after.all, keys_after);
-        before.place(&mut self.positions, |id| keep(id, joint.token), parts, |found| &found.before);
-        after.place(&mut self.positions, |id| keep(joint.token, id), parts, |found| &found.after);
+        let Self { map, positions, floor, absent_max, .. } = self;
+        let mut keep = |left: u32, right: u32, count: u64| {
+            let is_kept = keep(left, right);
+            let is_in = count >= *floor && is_new || *floor == 1 || !is_new && map.get(key_of(left, right)).is_some();
+            if is_kept && !is_in && !is_new {
+                *absent_max = (*absent_max).saturating_add(count); // what of it was left out before is not known
+            }
+            is_kept && is_in
+        };
+        before.place(positions, |group| keep(group.id, joint.token, group.count), parts, |found| &found.before);
+        after.place(positions, |group| keep(joint.token, group.id, group.count), parts, |found| &found.after);
         self.make(&before.all, keys_before, touched);
         self.make(&after.all, keys_after, touched);
         // Only now: of two merges side by side the second breaks what the first has made.
@@ -250,13 +283,13 @@ impl Pairs {
         pair.count = pair.count.checked_sub(count).ok_or_else(|| {
             CoreError::Internal("a pair was removed more often than it was counted; please report it.".into())
         })?;
-        if pair.count == 0 {
+        if pair.count < self.floor {
             self.map.remove(key);
         }
         Ok(())
     }
 
-    /// Copies the positions that are still right together, when most are not. `n_tokens`: tokens in the text now, of which
+    /// Moves the positions that are still right together, when many are not. `n_tokens`: tokens in the text now, of which
     /// each begins at most one pair.
     pub fn compact(
         &mut self,
@@ -265,28 +298,60 @@ impl Pairs {
         cells_of: impl Fn(u32) -> usize,
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        if self.positions.len() < 2 * n_tokens + STALE_MIN {
+        if self.positions.len() < n_tokens + n_tokens / 2 + STALE_MIN {
             return Ok(());
         }
-        let mut positions: Vec<u32> = Vec::with_capacity(n_tokens);
-        for (key, pair) in self.map.iter_mut() {
-            check()?;
+        let Self { map, positions, more, .. } = self;
+        let stands = |key, position| {
             let (left, right) = ids_of(key);
-            let start = positions.len();
-            let stands = |position| words.has(position, left, right, cells_of(left));
-            gather(pair, &self.positions, &self.more, stands, &mut positions);
-            pair.span = match positions[start..] {
-                [only] => {
-                    positions.pop();
-                    Span { start: u64::from(only), n: 1 }
-                }
-                _ => Span { start: start as u64, n: (positions.len() - start) as u32 },
-            };
-            pair.next = NONE;
+            words.has(position, left, right, cells_of(left))
+        };
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        let mut in_pieces: Vec<(u64, Vec<u32>)> = Vec::new();
+        for (key, pair) in map.iter() {
+            if pair.next != NONE {
+                let mut gathered = Vec::new();
+                gather(pair, positions, more, |position| stands(key, position), &mut gathered);
+                in_pieces.push((key, gathered));
+            } else if pair.span.n > 1 {
+                spans.push((pair.span.start, key));
+            }
         }
-        self.more = Vec::new();
-        self.positions = positions;
+        // From left to right what is written never passes what is still to be read.
+        spans.sort_unstable();
+        let mut end = 0;
+        for (start, key) in spans {
+            check()?;
+            let Some(pair) = map.get_mut(key) else { continue };
+            let first = end;
+            for at in start as usize..start as usize + pair.span.n as usize {
+                let position = positions[at];
+                if stands(key, position) {
+                    positions[end] = position;
+                    end += 1;
+                }
+            }
+            pair.span = span_of(&positions[first..end], first);
+            end = first + pair.span.n_held();
+        }
+        positions.truncate(end);
+        for (key, gathered) in in_pieces {
+            let Some(pair) = map.get_mut(key) else { continue };
+            pair.span = span_of(&gathered, positions.len());
+            pair.next = NONE;
+            positions.extend_from_slice(&gathered[..pair.span.n_held()]);
+        }
+        positions.shrink_to_fit();
+        *more = Vec::new();
         Ok(())
+    }
+}
+
+/// The span of positions that stand from `start` on, or of the only one.
+fn span_of(positions: &[u32], start: usize) -> Span {
+    match *positions {
+        [only] => Span { start: u64::from(only), n: 1 },
+        _ => Span { start: start as u64, n: positions.len() as u32 },
     }
 }
 
@@ -361,14 +426,14 @@ impl Groups {
     fn place(
         &mut self,
         positions: &mut Vec<u32>,
-        keep: impl Fn(u32) -> bool,
+        mut keep: impl FnMut(&Group) -> bool,
         parts: &[Found],
         side: impl Fn(&Found) -> &[Neighbour],
     ) {
         let start = positions.len();
         let mut n = start;
         for group in &mut self.all {
-            group.is_kept = keep(group.id);
+            group.is_kept = keep(group);
             if group.is_kept && group.n > 1 {
                 group.end = n as u64;
                 n += group.n as usize;
@@ -385,5 +450,27 @@ impl Groups {
                 group.end += 1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_token_made_again_leaves_out_is_added_to_what_an_absent_pair_may_count() {
+        let mut pairs = Pairs::new(vec![], 10);
+        let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
+        let mut change = |is_new, count| {
+            let before = vec![Neighbour { id: 1, position: 3, count }];
+            let found = [Found { before, ..Found::default() }];
+            pairs.change(&joint, is_new, &found, |_, _| true, &mut Vec::new()).unwrap();
+            (pairs.count(key_of(1, 7)), pairs.absent_max())
+        };
+        assert_eq!(change(true, 4), (None, 9));
+        assert_eq!(change(false, 4), (None, 13));
+        assert_eq!(change(false, 2), (None, 15));
+        assert_eq!(change(true, 10), (Some(10), 15));
+        assert_eq!(change(false, 2), (Some(12), 15));
     }
 }

@@ -30,6 +30,8 @@ pub trait Scoring: Sync {
     type Value: Ord + Copy + Send;
     /// Whether a score changes with the counts of its sides: it may then rise while the pair itself becomes rarer.
     const BY_SIDES: bool;
+    /// Whether it is the count alone: pairs of low counts then come last, and need no place in the index before.
+    const BY_COUNT: bool = false;
     fn value(count: u64, left: Side, right: Side) -> Self::Value;
 
     /// The score as a small integer, for scores that are one and only fall.
@@ -43,6 +45,7 @@ pub struct ByCount;
 impl Scoring for ByCount {
     type Value = u64;
     const BY_SIDES: bool = false;
+    const BY_COUNT: bool = true;
     #[inline]
     fn value(count: u64, _: Side, _: Side) -> u64 {
         count

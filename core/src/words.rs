@@ -66,6 +66,7 @@ pub struct Words {
     large_counts: Vec<u64>,
     /// The boundaries before the long pre-tokens, which come last.
     long: Vec<u32>,
+    n_by_bits: NByBits,
 }
 
 /// Gathers pre-tokens.
@@ -76,12 +77,22 @@ pub struct WordsBuilder {
     long_starts: Vec<usize>,
     large_counts: Vec<u64>,
     total: u128,
+    n_by_bits: NByBits,
+}
+
+/// How many pre-tokens have a count of so many bits, from 1 bit on.
+struct NByBits([u64; 64]);
+
+impl Default for NByBits {
+    fn default() -> Self {
+        Self([0; 64])
+    }
 }
 
 impl WordsBuilder {
-    /// Room for so many cells more.
+    /// Room for so many cells, and the boundary at their end.
     pub fn reserve(&mut self, n_cells: usize) {
-        self.short.reserve(n_cells);
+        self.short.reserve_exact(n_cells + 1);
     }
 
     /// Adds a pre-token as the ids of its tokens; `cells_of` tells how many bytes a token has.
@@ -112,6 +123,7 @@ impl WordsBuilder {
             }
         }
         self.total += u128::from(count) * (cells.len() - start) as u128;
+        self.n_by_bits.0[count.ilog2() as usize] += 1;
         Ok(())
     }
 
@@ -130,7 +142,7 @@ impl WordsBuilder {
         if u64::try_from(self.total).is_err() {
             return Err(too_large("more than 2^64 bytes of text in all"));
         }
-        let Self { short: mut cells, long, long_starts, large_counts, .. } = self;
+        let Self { short: mut cells, long, long_starts, large_counts, n_by_bits, .. } = self;
         let n_short = cells.len();
         cells.reserve_exact(long.len() + 1);
         cells.extend_from_slice(&long);
@@ -139,7 +151,7 @@ impl WordsBuilder {
             return Err(too_large("more than 2^32 bytes of distinct pre-tokens"));
         }
         let long = long_starts.into_iter().map(|start| (n_short + start) as u32).collect();
-        Ok(Words { cells, large_counts, long })
+        Ok(Words { cells, large_counts, long, n_by_bits })
     }
 }
 
@@ -161,6 +173,16 @@ impl Words {
         self.cells.len()
     }
 
+    /// What the n-th most frequent pre-token counts, or half of it and more; 0: there are fewer.
+    pub fn count_of_nth(&self, n: u64) -> u64 {
+        let mut n_more = 0;
+        let bits = (0..64).rev().find(|&bits| {
+            n_more += self.n_by_bits.0[bits];
+            n_more >= n
+        });
+        bits.map_or(0, |bits| 1 << bits)
+    }
+
     /// All cells, cut at the boundaries before some positions (ascending).
     pub fn ranges(&self, cuts: &[u32]) -> Vec<Range<usize>> {
         let mut ends: Vec<usize> = cuts.iter().map(|&position| self.boundary_before(position as usize)).collect();
@@ -173,7 +195,7 @@ impl Words {
     /// The same, to be merged each by a thread of its own.
     pub fn parts(&mut self, cuts: &[u32]) -> Vec<Part<'_>> {
         let ranges = self.ranges(cuts);
-        let Self { cells, large_counts, long } = self;
+        let Self { cells, large_counts, long, .. } = self;
         let mut rest = &mut cells[..];
         let part = |range: Range<usize>| {
             let (cells, after) = std::mem::take(&mut rest).split_at_mut(range.len());

@@ -82,6 +82,7 @@ pub(super) fn train<'py>(
     let work = |stop: &Stop| {
         let tokens: Vec<Vec<u8>> = slices(&tokens).into_iter().map(<[u8]>::to_vec).collect();
         let mut words = WordsBuilder::default();
+        words.reserve(pretokens.iter().map(n_cells_of).sum());
         let mut numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values().iter().copied());
         for chunk in &pretokens {
             add_words(&mut words, chunk, &tokens, &mut numbers)?;
@@ -134,12 +135,21 @@ fn add_words(
     let mut id_of = [0_u32; 256];
     byte_order().iter().zip(0..).for_each(|(&byte, id)| id_of[byte as usize] = id);
     let binary = binary_of(chunk).map_err(|error| CoreError::Counts(error.to_string()))?;
-    let pretokens = slices(&binary);
-    words.reserve(pretokens.iter().map(|pretoken| pretoken.len() + 1).sum());
-    pretokens
+    slices(&binary)
         .into_iter()
         .zip(counts)
         .try_for_each(|(pretoken, count)| words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1))
+}
+
+/// The cells that a chunk of pre-tokens takes at most, where they are bytes.
+fn n_cells_of(chunk: &ArrayRef) -> usize {
+    let of = |first: usize, last: usize| last - first + chunk.len();
+    if let Some(binary) = chunk.as_binary_opt::<i32>() {
+        return of(binary.value_offsets()[0] as usize, binary.value_offsets()[chunk.len()] as usize);
+    }
+    chunk
+        .as_binary_opt::<i64>()
+        .map_or(0, |binary| of(binary.value_offsets()[0] as usize, binary.value_offsets()[chunk.len()] as usize))
 }
 
 fn merges_batch(merges: &[Merge]) -> guard::Result<RecordBatch> {
