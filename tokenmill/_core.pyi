@@ -53,8 +53,8 @@ class Counter:
         width: int | None = None,
     ) -> None: ...
     def update(self, texts: Any) -> None:
-        """Adds every text of a list of str or bytes or of an Arrow array. Raises CorpusError, and then nothing is added; PatternError (when a regex gives up),
-        CountsError, or what `spill` raises, and then the counter is of no more use."""
+        """Adds every text of a list of str or bytes or of an Arrow array. Raises CorpusError, and then nothing is added;
+        PatternError (when a regex gives up), CountsError, or what `spill` raises, and then the counter is of no more use."""
     def memory_bytes(self) -> int:
         """What the tables of counts hold now."""
     def missed_max(self) -> int:

@@ -81,6 +81,7 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
     from dvc.repo import Repo
+    from dvc.scm import SCMError
 
     make_strict()
     _quiet_logs()
@@ -99,11 +100,16 @@ def repository(root: Path) -> Iterator[Any]:
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
     except LockError as error:
+        if failed := _failed_call(error):
+            with naming(root / ".dvc/tmp"):
+                raise failed from None
         holders = re.findall(r"\(PID (\d+)\): (.*)", str(error))
         named = " and ".join(f"process {pid} ({command})" for pid, command in sorted(set(holders)))
         raise VersionsError(
             f"{root}: {named or 'another process of DVC'} is at work on the project's files. Run this again when it has ended."
         ) from error
+    except SCMError as error:
+        raise VersionsError(f"{root / '.git'}: {_innermost(error)}. See what `git status` says there.") from error
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
     except (sqlite3.Error, diskcache.Timeout) as error:
@@ -187,6 +193,14 @@ def _keep_bytes_once(repo: Any) -> None:
     chosen = repo.config["cache"].get("type")
     if (chosen is None or {"reflink", "hardlink"} <= set(chosen)) and not has_clones(Path(cache.path)):
         cache.cache_types = ["hardlink", "copy"]
+
+
+def _failed_call(error: BaseException) -> OSError | None:
+    """What failed while a lock was taken or given back, after which DVC finds the lock held: by itself."""
+    found: BaseException | None = error
+    while found is not None and (not isinstance(found, OSError) or isinstance(found, BlockingIOError)):
+        found = found.__cause__ or found.__context__
+    return found
 
 
 def _innermost(error: BaseException) -> str:

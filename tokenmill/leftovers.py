@@ -1,7 +1,6 @@
 """What a killed build leaves behind: temporary files, and files of DVC that were cut while they were written."""
 
 import re
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -47,12 +46,18 @@ def remove_own(root: Path) -> None:
 
 def remove_of_dvc(root: Path) -> None:
     """Removes DVC's temporary files. Only for who holds DVC's lock: nobody is about to rename one then."""
-    for path in chain.from_iterable(_files(root / folder) for folder in _DVC_FOLDERS):
-        if _DVC_PARTIAL.fullmatch(path.name):
-            path.unlink()
+    for name in _DVC_FOLDERS:
+        remove_partials_of_dvc(root / name)
     for folder in (root / _RUNS).glob("*/*"):
         if not any(folder.iterdir()):  # of a run about to be recorded: DVC falls over an empty one
             folder.rmdir()
+
+
+def remove_partials_of_dvc(folder: Path) -> None:
+    """Removes what DVC was about to rename in a folder: when it may not, it goes on with a copy and leaves the other there."""
+    for path in folder.rglob("*.tmp"):
+        if path.is_file() and _DVC_PARTIAL.fullmatch(path.name):
+            path.unlink()
 
 
 def mend_dvc_lock(root: Path) -> None:
@@ -70,7 +75,3 @@ def mend_dvc_lock(root: Path) -> None:
     if not whole:
         path.unlink()
         say(f"{_LOCK_FILE} was cut short when a build was killed; it is written anew")
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*.tmp") if path.is_file())

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from tokenmill import leftovers
 from tokenmill.dvc_files import Known, ask_once, is_params
 from tokenmill.dvc_repository import repository
 from tokenmill.errors import VersionsError, room
@@ -139,17 +140,22 @@ class Stage:
     def _record(self) -> None:
         from dvc.exceptions import ConfirmRemoveError
 
-        self._stage.save_outs()
-        self._stage.md5 = self._stage.compute_md5()
-        self._repo.stage_cache.save(self._stage)
+        cache = self._repo.cache.local.path
         try:
+            self._stage.save_outs()
+            self._stage.md5 = self._stage.compute_md5()
+            self._repo.stage_cache.save(self._stage)
             self._stage.commit()
-        except ConfirmRemoveError:  # it passes over a file that it could not copy, and then stumbles over it
-            cache = self._repo.cache.local.path
+        except (
+            ConfirmRemoveError,
+            AssertionError,
+        ):  # it passes over a file that it could not copy, and then stumbles over it
             raise VersionsError(
                 f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. See whether "
                 "the disk is full or failing, and build again."
             ) from None
+        for output in {Path(out.fs_path) for out in self._stage.outs}:
+            leftovers.remove_partials_of_dvc(output if output.is_dir() else output.parent)
         _dump(self._stage)
 
     @contextmanager

@@ -18,6 +18,13 @@ ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE)
 
 _PARTIAL = re.compile(r"(?:\.\d+-\d+)?\.partial|\.[\w-]{22}\.tmp")
 _VARIES = re.compile(rf"{_PARTIAL.pattern}|[0-9a-f]{{20,}}|(?<=/)[0-9a-f]{{2}}(?=/|$)|(?<=count-)\w{{8}}")
+# Calls whose errors DVC, or Python, does not tell as they are.
+_UNTOLD = (
+    ("ioctl", "/.dvc/cache/files/md5/"),
+    ("rename", "/data/report/"),
+    ("lock", "/.tokenmill/lock"),
+    ("truncate", "/.dvc/tmp/rwlock.lock"),
+)
 _PUBLISHED = ("/data", "/dvc.lock", "/.tokenmill/units")
 Call = tuple[str, ...]
 """The kind of a call, and the path or the two paths that it is about."""
@@ -29,9 +36,9 @@ def errors(known: Scenarios, short: bool, seed: int) -> Row:
     scenario = known["tiny"]
     randoms = random.Random(seed)
     tries = [(place, error) for place in places(scenario, randoms) for error in ERRORS]
-    if short:  # and one of which DVC tells its log alone
-        untold = next((one for one in tries if one[0].kind == "ioctl" and "/.dvc/cache/" in one[0].part), tries[0])
-        tries = [untold, *randoms.sample(tries, 5)]
+    if short:
+        untold = [one for one in tries if (one[0].kind, one[0].part) in _UNTOLD and one[1] == errno.EIO]
+        tries = [*untold, *randoms.sample(tries, 6 - len(untold))]
     told = Told(row, len(tries))
     for place, error in tries:
         row.take(*fail(scenario, place, error))
