@@ -111,10 +111,11 @@ class Build:
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
         """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
+        _, signatures = self._inputs
         self._check_params(name)
         summary = _measured(run, self)
         self._check_params(name)
-        self._check_shards(name)
+        self._check_shards(name, signatures)
         return summary
 
     def _check_params(self, name: str) -> None:
@@ -126,9 +127,9 @@ class Build:
                 "build` again."
             )
 
-    def _check_shards(self, name: str) -> None:
+    def _check_shards(self, name: str, before: list[tuple[str, int, int, int]]) -> None:
         """Raises CorpusError when the shards are not what they were when the first stage began."""
-        (_, before), (_, now) = self._inputs, self._look()
+        _, now = self._look()
         if now != before:
             changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
             raise CorpusError(
