@@ -100,7 +100,7 @@ def count(
         n_documents = sum(one.n_documents for one in facts)
         check_limit(units, [one.left for one in facts], n_documents, source)
         parts = [
-            Part(keys[unit.name], folder / part_name(i), weight)
+            Part(keys[unit.name], folder / part_name(i), weight, keys[unit.name])
             for unit, (folder, _) in zip(units, done, strict=True)
             for i, weight in enumerate(by_weight[unit.name])
             if weight
@@ -137,11 +137,12 @@ def count(
 
 
 class Part(NamedTuple):
-    """Counts in a file, what decides them, and what they are multiplied by."""
+    """Counts in a file, what decides them, what they are multiplied by, and by the beginning of what they are grouped."""
 
     key: str
     path: Path
     weight: Fraction
+    place: str
 
 
 class SumFacts(msgspec.Struct, frozen=True):
@@ -155,36 +156,41 @@ class SumFacts(msgspec.Struct, frozen=True):
 
 
 def sums_of(parts: Sequence[Part], workshop: Workshop, scratch: Path) -> Sequence[Part]:
-    """Parts that have the same sum, and are few enough to be added up at once.
+    """Parts with the same sum, of each weight 16 at most where there were many.
 
-    Many are added up in groups first, by the beginning of their keys, and the unit store keeps each group's sum: a part that
-    changes then costs the sums of two groups, instead of reading all parts again.
+    They are added up in groups by the beginning of their keys, those groups by one digit less, and so on, and the unit store
+    keeps each sum: a part that changes then costs the sums of two groups a level, instead of reading all parts again.
     """
     n_digits = 0
     while len(parts) > _SUMMED_AT_ONCE_MAX * 16**n_digits:
         n_digits += 1
-    if not n_digits:
-        return parts
+    for n in range(n_digits, 0, -1):
+        parts = _sums_of_groups(parts, n, workshop, scratch)
+    return parts
+
+
+def _sums_of_groups(parts: Sequence[Part], n_digits: int, workshop: Workshop, scratch: Path) -> list[Part]:
     groups: dict[tuple[Fraction, str], list[Part]] = {}
     for part in sorted(parts):
-        groups.setdefault((part.weight, part.key[:n_digits]), []).append(part)
-    by_name = {f"{digits} × {weight}": group for (weight, digits), group in groups.items()}
+        groups.setdefault((part.weight, part.place[:n_digits]), []).append(part)
+    summed = {f"{place} × {weight}": group for (weight, place), group in groups.items() if len(group) > 1}
     keys = {
         name: unit_key(stage=_SUM_STAGE, parts=[(part.key, part.path.name) for part in group])
-        for name, group in by_name.items()
+        for name, group in summed.items()
     }
 
     def do(unit: Unit, directory: Path) -> SumFacts:
-        runs = [Run.of_parquet(part.path) for part in by_name[unit.name]]
+        runs = [Run.of_parquet(part.path) for part in summed[unit.name]]
         with tempfile.TemporaryDirectory(dir=scratch) as own:
             write_batches(sum_of_runs(runs, Path(own), workshop.memory.kept_mib << 20), directory / part_name(0))
         return SumFacts(len(runs))
 
-    units = [Unit(name, "", ()) for name in by_name]
+    units = [Unit(name, "", ()) for name in summed]
     done = workshop.finish(_SUM_STAGE, do, units, keys, SumFacts)
-    return [
-        Part(keys[unit.name], folder / part_name(0), weight)
-        for unit, (folder, _), (weight, _) in zip(units, done, groups, strict=True)
+    alone = [group[0] for group in groups.values() if len(group) == 1]
+    return alone + [
+        Part(keys[unit.name], folder / part_name(0), group[0].weight, group[0].place[:n_digits])
+        for unit, group, (folder, _) in zip(units, summed.values(), done, strict=True)
     ]
 
 

@@ -187,14 +187,14 @@ def encode_unit(
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Joins the batches of small pieces, so that the file does not get a row group for each."""
     held: list[pa.RecordBatch] = []
+    n_rows = n_bytes = 0
     for batch in batches:
-        if held and (
-            sum(one.num_rows for one in held) + batch.num_rows > _GROUP_ROWS_MAX
-            or sum(one.nbytes for one in held) + batch.nbytes > _GROUP_BYTES_MAX
-        ):
+        if held and (n_rows + batch.num_rows > _GROUP_ROWS_MAX or n_bytes + batch.nbytes > _GROUP_BYTES_MAX):
             yield pa.concat_batches(held)
-            held = []
+            held, n_rows, n_bytes = [], 0, 0
         held.append(batch)
+        n_rows += batch.num_rows
+        n_bytes += batch.nbytes
     if held:
         yield pa.concat_batches(held)
 

@@ -126,8 +126,8 @@ def test_many_places_of_one_pair_are_merged_by_threads_alike() -> None:
     assert learned(counts, 30, threads=3)[1].equals(learned(counts, 30)[1])
 
 
-def test_merges_are_those_of_tokenizers_when_most_places_of_the_index_are_stale() -> None:
-    """So many merges in so long a text leave more than a million places behind, and what still stands is copied together."""
+def test_merges_are_those_of_tokenizers_when_many_places_of_the_index_are_stale() -> None:
+    """So many merges in so long a text leave more than a million places behind, and what still stands is moved together."""
     draw = random.Random(0)
     counts = {"".join(draw.choices("ab", k=20)): 1 for _ in range(35_000)}
     assert learned(encoded(counts), 300, threads=3)[0] == by_tokenizers(counts, 300)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tests.registry import cli
 from tests.test_incremental import said
 from tokenmill import Counter
 from tokenmill.counts import merge, read_counts
@@ -54,7 +55,11 @@ def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) 
     assert report(project)["weights"] == {"data/raw/a*": "3/2", "data/raw/b.*": "3"}
 
 
-def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_of_them(project: Project) -> None:
+@pytest.mark.parametrize("at_once_max", [64, 2])
+def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_of_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch, at_once_max: int
+) -> None:
+    monkeypatch.setattr("tokenmill.tasks.count._SUMMED_AT_ONCE_MAX", at_once_max)
     for shard in DOCUMENTS:
         (project.root / "data/raw" / shard).unlink()
     texts = {f"{i:02}.jsonl": [f"the {i}th cat and {i % 7} of the others"] * (1 + i % 3) for i in range(70)}
@@ -68,16 +73,18 @@ def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_
             (other if shard.startswith("1") else one).update(documents)
         return dict(zip(*merge([one.finish(), other.finish()], [1, "3/2"]).to_pydict().values(), strict=True))
 
-    project.build("--only", "count")
+    assert cli(project, "build", "--only", "count").returncode == 0
     assert counted(project) == expected()
     texts["40.jsonl"] = ["a new text of a new cat"]
     project.write("40.jsonl", texts["40.jsonl"])
-    done = project.build("--only", "count")
+    done = cli(project, "build", "--only", "count")
     assert counted(project) == expected()
     assert said(done.stderr, "count") == "1 of 70"
-    n_again, n_groups = map(int, said(done.stderr, "count-sum").split(" of "))
-    assert n_again <= 2
-    assert n_groups > 10
+    levels = [line for line in done.stderr.splitlines() if line.startswith("count-sum: ")]
+    assert len(levels) == (1 if at_once_max == 64 else 2)
+    for line in levels:
+        n_again, n_groups = map(int, line.removeprefix("count-sum: ").split(" units")[0].split(" of "))
+        assert n_again <= 2 < n_groups
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_a_bad_call_loses_nothing() -> None:
         (pa.array([1]), TypeError),
         (pa.table({"text": ["a"]}), TypeError),
         (["three", None], CorpusError),
+        ([b"three", None], CorpusError),
         (["three", "\ud800"], CorpusError),
         ([b"three", b"\xff"], CorpusError),
     ]:

@@ -27,6 +27,9 @@ EXIT_TERMINATED = 143
 
 _N_CHANGED_SHOWN = 5
 
+Signature = tuple[str, int, int, int]
+"""A shard's name, the size it was found with, its time and inode."""
+
 
 @dataclass(frozen=True)
 class Build:
@@ -127,7 +130,7 @@ class Build:
                 "build` again."
             )
 
-    def _check_shards(self, name: str, before: list[tuple[str, int, int, int]]) -> None:
+    def _check_shards(self, name: str, before: list[Signature]) -> None:
         """Raises CorpusError when the shards are not what they were when the first stage began."""
         _, now = self._look()
         if now != before:
@@ -138,10 +141,10 @@ class Build:
             )
 
     @cached_property
-    def _inputs(self) -> tuple[list[Shard], list[tuple[str, int, int, int]]]:
+    def _inputs(self) -> tuple[list[Shard], list[Signature]]:
         return self._look()
 
-    def _look(self) -> tuple[list[Shard], list[tuple[str, int, int, int]]]:
+    def _look(self) -> tuple[list[Shard], list[Signature]]:
         shards = find_shards(self.root, self.params.source.glob)
         return shards, _signatures(shards)
 
@@ -214,8 +217,7 @@ def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
             return StageSummary(name, "restored") if stage.restore() else None
 
 
-def _signatures(shards: Sequence[Shard]) -> list[tuple[str, int, int, int]]:
-    """The shards, each with the size it was found with, time and inode."""
+def _signatures(shards: Sequence[Shard]) -> list[Signature]:
     return [
         (shard.name, shard.n_bytes, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
     ]

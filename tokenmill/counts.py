@@ -75,7 +75,7 @@ class Counter:
         )
 
     def update(self, texts: Texts) -> None:
-        """Counts documents: a list of str or bytes, or any Arrow string array or stream.
+        """Counts documents: a list of str or bytes, or any Arrow string array or stream. A str keeps the UTF-8 that is made of it.
 
         Raises CorpusError for a text that is null or no UTF-8: the slice of the texts that it is in, as the message says, is
         not counted, and all before it is. Raises PatternError when the regex gives up on a text, CountsError for a pre-token
@@ -234,7 +234,8 @@ def _slices(texts: Texts) -> Iterator[Any]:
     """The texts, not so many at a time that what the core notes of each would be much; those of a list as they are."""
     if isinstance(texts, list | tuple):
         for start in range(0, len(texts), _SLICE_TEXTS):
-            yield list(texts[start : start + _SLICE_TEXTS])
+            some = texts[start : start + _SLICE_TEXTS]
+            yield some if isinstance(some, list) else list(some)
         return
     for chunk in text_chunks(texts):
         n_rows = max(1, len(chunk) * _SLICE_BYTES // max(chunk.nbytes, 1))

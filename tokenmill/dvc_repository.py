@@ -196,7 +196,8 @@ def _keep_bytes_once(repo: Any) -> None:
 
 
 def _failed_call(error: BaseException) -> OSError | None:
-    """What failed while a lock was taken or given back, after which DVC finds the lock held: by itself."""
+    """The OSError behind a lock that could not be taken; None when somebody holds it. DVC tries again to take one that was being
+    written when a call failed, and then finds that it holds it itself."""
     found: BaseException | None = error
     while found is not None and (not isinstance(found, OSError) or isinstance(found, BlockingIOError)):
         found = found.__cause__ or found.__context__

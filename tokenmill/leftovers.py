@@ -1,6 +1,7 @@
 """What a killed build leaves behind: temporary files, and files of DVC that were cut while they were written."""
 
 import re
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -46,18 +47,18 @@ def remove_own(root: Path) -> None:
 
 def remove_of_dvc(root: Path) -> None:
     """Removes DVC's temporary files. Only for who holds DVC's lock: nobody is about to rename one then."""
-    for name in _DVC_FOLDERS:
-        remove_partials_of_dvc(root / name)
+    remove_partials_of_dvc(root / name for name in _DVC_FOLDERS)
     for folder in (root / _RUNS).glob("*/*"):
         if not any(folder.iterdir()):  # of a run about to be recorded: DVC falls over an empty one
             folder.rmdir()
 
 
-def remove_partials_of_dvc(folder: Path) -> None:
-    """Removes what DVC was about to rename in a folder: when it may not, it goes on with a copy and leaves the other there."""
-    for path in folder.rglob("*.tmp"):
-        if path.is_file() and _DVC_PARTIAL.fullmatch(path.name):
-            path.unlink()
+def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
+    """Removes what DVC was about to rename in folders or beside files: when that fails, it goes on with a copy, and leaves it."""
+    for path in paths:
+        for file in path.rglob("*.tmp") if path.is_dir() else path.parent.glob("*.tmp"):
+            if file.is_file() and _DVC_PARTIAL.fullmatch(file.name):
+                file.unlink()
 
 
 def mend_dvc_lock(root: Path) -> None:

@@ -33,8 +33,9 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
     path.parent.mkdir(exist_ok=True)
     # Not inherited by children: Prefect's server outlives a killed build and would hold the lock for it.
     with FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+") as file:
+        _take(path, file, root, wait)
         with naming(path):
-            _take(file, root, wait)
+            file.seek(0)
             may_have_left = bool(file.read())
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         _write(path, file, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
@@ -48,9 +49,10 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
         _write(path, file, "")
 
 
-def _take(file: FileIO, root: Path, wait: bool) -> None:
+def _take(path: Path, file: FileIO, root: Path, wait: bool) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with naming(path):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = _holder(file)
         if not wait:
@@ -59,8 +61,8 @@ def _take(file: FileIO, root: Path, wait: bool) -> None:
                 "Wait until it has ended, or let `tokenmill build --wait` wait.",
             ) from None
         say(f"waiting for {holder}, which is building this project")
-        fcntl.flock(file, fcntl.LOCK_EX)
-    file.seek(0)
+        with naming(path):
+            fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _write(path: Path, file: FileIO, text: str) -> None:

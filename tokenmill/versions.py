@@ -141,21 +141,19 @@ class Stage:
         from dvc.exceptions import ConfirmRemoveError
 
         cache = self._repo.cache.local.path
+        self._stage.save_outs()
+        self._stage.md5 = self._stage.compute_md5()
         try:
-            self._stage.save_outs()
-            self._stage.md5 = self._stage.compute_md5()
             self._repo.stage_cache.save(self._stage)
             self._stage.commit()
-        except (
-            ConfirmRemoveError,
-            AssertionError,
-        ):  # it passes over a file that it could not copy, and then stumbles over it
+        # DVC passes over a file that it could not copy, or a folder that it cannot see, and stumbles over it later.
+        except (ConfirmRemoveError, AssertionError) as error:
             raise VersionsError(
                 f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. See whether "
                 "the disk is full or failing, and build again."
-            ) from None
-        for output in {Path(out.fs_path) for out in self._stage.outs}:
-            leftovers.remove_partials_of_dvc(output if output.is_dir() else output.parent)
+            ) from error
+        finally:
+            leftovers.remove_partials_of_dvc(Path(out.fs_path) for out in self._stage.outs)
         _dump(self._stage)
 
     @contextmanager
@@ -184,10 +182,11 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
     """Where DVC's cache has the files of a stage's output directories as dvc.lock records them, by their names seen from
     `root`; without those of a directory that the cache does not know. Raises VersionsError."""
     with repository(root) as repo:
-        trees = [(out, out.get_obj()) for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
+        folders = [out for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
+        trees = [(out, os.path.relpath(out.fs_path, repo.root_dir), out.get_obj()) for out in folders]
         return {
-            "/".join((os.path.relpath(out.fs_path, repo.root_dir), *key)): Path(out.cache.oid_to_path(info.value))
-            for out, tree in trees
+            "/".join((name, *key)): Path(out.cache.oid_to_path(info.value))
+            for out, name, tree in trees
             if tree is not None
             for key, _meta, info in tree
         }

@@ -3,7 +3,8 @@
 //! Invariant: pairs are looked at in the order of their score, then the smaller left id, then the smaller right id (the
 //! order of `tokenizers`); the result does not depend on the number of threads. An entry of the queue whose score is no
 //! longer its pair's is skipped.
-//! Cost: O(bytes of distinct pre-tokens) to begin with, then for each merge the places of its pair.
+//! Cost: O(bytes of distinct pre-tokens) to begin with, and each time that the index has left out too much (seldom; at most
+//! 31 times), then for each merge the places of its pair.
 
 use crate::guard::{CoreError, Result, Stop, in_threads};
 use crate::order::Queue;
@@ -20,7 +21,7 @@ const PLACES_PER_THREAD: usize = 1 << 16;
 
 /// An index that has left out too much is made anew with this share of its floor.
 const LOWER_BY: u64 = 8;
-/// An index that was made anew so often keeps all pairs.
+/// The index that is made as the last of so many keeps all pairs.
 const N_INDEXED_MAX: u32 = 32;
 
 /// So many merges ahead what they need of memory is fetched, first of the index, then of the text.
@@ -114,7 +115,7 @@ struct Trainer<'a, S: Scoring> {
     queue: Queue<S::Value>,
     /// How often the index was made.
     n_indexed: u32,
-    /// Tokens that stand in the text now.
+    /// Places in the text where a pair begins now.
     n_placed: usize,
     /// By token, how often it stands in the text; kept only for a score by sides.
     counts: Vec<u64>,
@@ -128,14 +129,15 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         let tokens = Tokens::new(&start.tokens, start.n_first)?;
         // The last of n merges counts 2 to 10 times what the n-th pre-token does (English, C and seven languages, n from 500 to
         // 100,000): two common pre-tokens share a pair.
-        let floor = match words.count_of_nth(goal.n_tokens_max) {
+        let n_learned = tokens.len().saturating_sub(pairs::N_BYTES) as u64;
+        let floor = match words.count_of_nth(n_learned.saturating_add(goal.n_tokens_max).max(1)) {
             0 => 1,
             count => count.max(goal.pair_count_min),
         };
         let counts = if S::BY_SIDES { words.token_counts(tokens.len(), |id| tokens.cells(id)) } else { Vec::new() };
         let mut trainer = Self {
             goal,
-            n_placed: words.n_cells(),
+            n_placed: 0,
             words,
             pairs: Pairs::default(),
             tokens,
@@ -144,7 +146,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             counts,
             partners: Vec::new(),
         };
-        trainer.index(if S::BY_COUNT { floor } else { 1 }, goal.threads.max(1), stop)?;
+        trainer.index(if S::BY_COUNT { floor } else { 1 }, stop)?;
         if S::BY_SIDES {
             trainer.partners.resize_with(trainer.tokens.len(), Vec::new);
             trainer.note_partners(&trainer.pairs.iter().map(|(key, _)| key).collect::<Vec<_>>());
@@ -152,16 +154,20 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         Ok(trainer)
     }
 
-    /// Makes the index, of the pairs that count `floor` or more at least, and the queue.
-    fn index(&mut self, floor: u64, threads: usize, stop: &Stop) -> Result<()> {
+    /// Makes the index, of the pairs that count `floor` or more, and the queue.
+    fn index(&mut self, floor: u64, stop: &Stop) -> Result<()> {
         self.pairs = Pairs::default();
         self.queue = Queue::new(std::iter::empty(), S::level);
         let Self { words, tokens, goal, .. } = self;
+        let threads = goal.threads.max(1);
         let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
-        let parts = in_threads(words.ranges(&cuts), |cells| {
+        let ranges = words.ranges(&cuts);
+        let part_floor = if ranges.len() == 1 { floor } else { 1 };
+        let parts = in_threads(ranges, |cells| {
             let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
-            pairs::count(words, cells, |id| tokens.cells(id), keep, || stop.check())
+            pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, || stop.check())
         })?;
+        self.n_placed = parts.iter().map(|part| part.n_places).sum();
         self.pairs = Pairs::new(parts, floor);
         self.n_indexed += 1;
         self.fill_queue();
@@ -177,9 +183,8 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             if self.pairs.absent_max() < count.max(least) {
                 return Ok(next);
             }
-            let lower = count.min(self.pairs.floor()) / LOWER_BY;
-            let floor = if self.n_indexed < N_INDEXED_MAX { lower.max(least) } else { 1 };
-            self.index(floor, 1, stop)?; // in one thread: what is left out is known from all counts alone
+            let lower = next.map_or(u64::MAX, |_| count).min(self.pairs.floor()) / LOWER_BY;
+            self.index(if self.n_indexed + 1 < N_INDEXED_MAX { lower.max(least) } else { 1 }, stop)?;
         }
     }
 
@@ -498,5 +503,48 @@ mod tests {
     fn the_number_of_threads_changes_nothing() {
         let words = [("banana", 3), ("bandana", 2), ("ananas", 7), ("nab", 1)];
         assert_eq!(learn(&words, 9, |goal| goal.threads = 3), learn(&words, 9, |_| ()));
+    }
+
+    /// The merges of random short words; `floor`: that of the first index.
+    fn learn_at_random(seed: u64, floor: Option<u64>) -> Vec<Merge> {
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let tokens: Vec<Vec<u8>> = byte_order().iter().map(|&byte| vec![byte]).collect();
+        let mut words = WordsBuilder::default();
+        let n_words = 2 + random(20);
+        for _ in 0..n_words {
+            let ids: Vec<u32> = (0..1 + random(12)).map(|_| A + random(2) as u32).collect();
+            words.add(ids.into_iter(), 1 + random(40), |_| 1).unwrap();
+        }
+        let forbidden = [vec![b"ab".to_vec()], vec![]][random(2) as usize].clone();
+        let goal = Goal {
+            n_tokens_max: 1 + random(n_words),
+            score: Score::Count,
+            pair_count_min: 1 + random(3),
+            token_bytes_max: [4, usize::MAX][random(2) as usize],
+            forbidden: &forbidden,
+            threads: 1 + 2 * random(2) as usize,
+            checkpoint_every: None,
+        };
+        let stop = Stop::default();
+        let mut trainer = Trainer::<ByCount>::new(Start { words, tokens, n_first: 256 }, &goal, &stop).unwrap();
+        if let Some(floor) = floor {
+            trainer.index(floor, &stop).unwrap();
+        }
+        trainer.learn(&Progress::default(), &stop, &mut |_, _| Ok(())).unwrap().merges
+    }
+
+    #[test]
+    fn what_the_index_leaves_out_changes_no_merge() {
+        for seed in 0..300 {
+            let expected = learn_at_random(seed, Some(1));
+            assert_eq!(learn_at_random(seed, None), expected, "{seed}");
+            for floor in [20, 1 << 20] {
+                assert_eq!(learn_at_random(seed, Some(floor)), expected, "{seed} {floor}");
+            }
+        }
     }
 }

@@ -66,7 +66,8 @@ pub struct Words {
     large_counts: Vec<u64>,
     /// The boundaries before the long pre-tokens, which come last.
     long: Vec<u32>,
-    n_by_bits: NByBits,
+    /// How many pre-tokens have a count of 1 bit, of 2, and so on.
+    n_by_bits: Vec<u64>,
 }
 
 /// Gathers pre-tokens.
@@ -77,16 +78,7 @@ pub struct WordsBuilder {
     long_starts: Vec<usize>,
     large_counts: Vec<u64>,
     total: u128,
-    n_by_bits: NByBits,
-}
-
-/// How many pre-tokens have a count of so many bits, from 1 bit on.
-struct NByBits([u64; 64]);
-
-impl Default for NByBits {
-    fn default() -> Self {
-        Self([0; 64])
-    }
+    n_by_bits: Vec<u64>,
 }
 
 impl WordsBuilder {
@@ -123,7 +115,9 @@ impl WordsBuilder {
             }
         }
         self.total += u128::from(count) * (cells.len() - start) as u128;
-        self.n_by_bits.0[count.ilog2() as usize] += 1;
+        let bits = count.ilog2() as usize;
+        self.n_by_bits.resize(self.n_by_bits.len().max(bits + 1), 0);
+        self.n_by_bits[bits] += 1;
         Ok(())
     }
 
@@ -173,14 +167,14 @@ impl Words {
         self.cells.len()
     }
 
-    /// What the n-th most frequent pre-token counts, or half of it and more; 0: there are fewer.
+    /// What the n-th most frequent pre-token counts (n from 1), rounded down to a power of two; 0: there are fewer.
     pub fn count_of_nth(&self, n: u64) -> u64 {
         let mut n_more = 0;
-        let bits = (0..64).rev().find(|&bits| {
-            n_more += self.n_by_bits.0[bits];
+        let found = self.n_by_bits.iter().enumerate().rev().find(|&(_, n_of_them)| {
+            n_more += n_of_them;
             n_more >= n
         });
-        bits.map_or(0, |bits| 1 << bits)
+        found.map_or(0, |(bits, _)| 1 << bits)
     }
 
     /// All cells, cut at the boundaries before some positions (ascending).

@@ -38,7 +38,8 @@ def errors(known: Scenarios, short: bool, seed: int) -> Row:
     tries = [(place, error) for place in places(scenario, randoms) for error in ERRORS]
     if short:
         untold = [one for one in tries if (one[0].kind, one[0].part) in _UNTOLD and one[1] == errno.EIO]
-        tries = [*untold, *randoms.sample(tries, 6 - len(untold))]
+        assert len(untold) == len(_UNTOLD), untold
+        tries = [*untold, *randoms.sample([one for one in tries if one not in untold], 2)]
     told = Told(row, len(tries))
     for place, error in tries:
         row.take(*fail(scenario, place, error))

@@ -81,12 +81,15 @@ impl<'py> Texts<'py> {
             Self::List(list) => list,
         };
         if list.first().is_some_and(|one| one.is_instance_of::<PyBytes>()) {
-            let bytes = list.iter().map(|one| one.cast::<PyBytes>().map(|one| one.as_bytes()).map_err(|_| mixed(one)));
+            let bytes = list
+                .iter()
+                .enumerate()
+                .map(|(i, one)| one.cast::<PyBytes>().map(|one| one.as_bytes()).map_err(|_| no_text(one, i)));
             return bytes.collect::<PyResult<_>>().map(TextSlices::Unchecked);
         }
         let mut found = Vec::with_capacity(list.len());
         for (i, one) in list.iter().enumerate() {
-            let text = one.cast::<PyString>().map_err(|_| if one.is_none() { null(i) } else { mixed(one) })?;
+            let text = one.cast::<PyString>().map_err(|_| no_text(one, i))?;
             found.push(text.to_str().map_err(|error| surrogate(one.py(), error, i))?);
         }
         Ok(TextSlices::Checked(found))
@@ -97,7 +100,10 @@ fn null(i: usize) -> PyErr {
     CorpusError::new_err(format!("text {i} is null; expected a string."))
 }
 
-fn mixed(one: &Bound<'_, PyAny>) -> PyErr {
+fn no_text(one: &Bound<'_, PyAny>, i: usize) -> PyErr {
+    if one.is_none() {
+        return null(i);
+    }
     let kind = one.get_type().name().map(|name| name.to_string()).unwrap_or_default();
     PyTypeError::new_err(format!("expected a list of str or a list of bytes; found {kind} in it."))
 }

@@ -9,7 +9,10 @@ use crate::train::{Goal, Lists, Merge, Progress, Start, byte_order, train as lea
 use crate::words::WordsBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, LargeBinaryArray, LargeListArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, GenericBinaryArray, LargeBinaryArray, LargeListArray, OffsetSizeTrait, RecordBatch, UInt32Array,
+    UInt64Array,
+};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::prelude::*;
@@ -143,13 +146,15 @@ fn add_words(
 
 /// The cells that a chunk of pre-tokens takes at most, where they are bytes.
 fn n_cells_of(chunk: &ArrayRef) -> usize {
-    let of = |first: usize, last: usize| last - first + chunk.len();
-    if let Some(binary) = chunk.as_binary_opt::<i32>() {
-        return of(binary.value_offsets()[0] as usize, binary.value_offsets()[chunk.len()] as usize);
+    fn of<O: OffsetSizeTrait>(binary: &GenericBinaryArray<O>) -> usize {
+        let offsets = binary.value_offsets();
+        (offsets[binary.len()] - offsets[0]).as_usize() + binary.len()
     }
-    chunk
-        .as_binary_opt::<i64>()
-        .map_or(0, |binary| of(binary.value_offsets()[0] as usize, binary.value_offsets()[chunk.len()] as usize))
+    match chunk.data_type() {
+        DataType::Binary => of(chunk.as_binary::<i32>()),
+        DataType::LargeBinary => of(chunk.as_binary::<i64>()),
+        _ => 0,
+    }
 }
 
 fn merges_batch(merges: &[Merge]) -> guard::Result<RecordBatch> {
