@@ -69,6 +69,9 @@ def test_narrow_lists_decode_too() -> None:
     narrow = pa.array([TOKENIZER.encode("the cat"), []], pa.list_(pa.uint16()))
     assert TOKENIZER.decode_batch(narrow).to_pylist() == [b"the cat", b""]
     assert TOKENIZER.decode_batch(narrow[1:]).to_pylist() == [b""]
+    three = pa.concat_arrays([narrow, narrow[:1]])
+    assert TOKENIZER.decode_batch(three[1:]).to_pylist() == [b"", b"the cat"]
+    assert TOKENIZER.decode_batch(three[2:2]).to_pylist() == []
 
 
 def test_special_tokens_decode_to_their_text() -> None:

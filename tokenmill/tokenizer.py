@@ -344,7 +344,7 @@ class Tokenizer:
         """The number of tokens, special ones included."""
         return len(self._tokens)
 
-    @property
+    @cached_property
     def id_max(self) -> int:
         """The largest id; larger than vocab_size - 1 where ids have holes."""
         return max(self._tokens)

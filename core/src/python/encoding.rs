@@ -2,7 +2,7 @@
 
 use super::arrays::{bytes_column, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets};
 use super::calls::{SHORT_BYTES, long, run};
-use super::texts::{Texts, binary_of, n_bytes_of, slices};
+use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};
 use crate::pattern::Pattern;
@@ -136,7 +136,7 @@ impl PyEncoder {
 
     fn decode_batch<'py>(&self, py: Python<'py>, ids: PyArray, threads: usize) -> PyResult<Bound<'py, PyAny>> {
         let array = ids.array().clone();
-        let decoded = run(py, n_bytes_of(&array), |stop| match array.data_type() {
+        let decoded = run(py, n_ids_of(&array), |stop| match array.data_type() {
             DataType::List(_) => decode_lists(&self.0, array.as_list::<i32>(), threads, stop),
             DataType::LargeList(_) => decode_lists(&self.0, array.as_list::<i64>(), threads, stop),
             other => Err(CoreError::Tokenizer(format!("expected an Arrow array of lists of ids; found {other}."))),
@@ -182,6 +182,18 @@ fn ids_of(values: &ArrayRef) -> guard::Result<Cow<'_, [u32]>> {
     Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())))
 }
 
+/// How many ids are in lists, of which an array may be a slice.
+fn n_ids_of(lists: &ArrayRef) -> usize {
+    fn of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
+        (lists.value_offsets()[lists.len()] - lists.value_offsets()[0]).as_usize()
+    }
+    match lists.data_type() {
+        DataType::List(_) => of(lists.as_list::<i32>()),
+        DataType::LargeList(_) => of(lists.as_list::<i64>()),
+        _ => 0,
+    }
+}
+
 fn decode_lists<O: OffsetSizeTrait>(
     encoder: &Encoder,
     lists: &GenericListArray<O>,
@@ -191,8 +203,11 @@ fn decode_lists<O: OffsetSizeTrait>(
     if lists.null_count() > 0 {
         return Err(CoreError::Tokenizer("expected lists of ids without nulls; found a null.".to_string()));
     }
-    let ids = ids_of(lists.values())?;
-    let at = |i: usize| lists.value_offsets()[i].as_usize();
+    let ends = lists.value_offsets();
+    let (first, last) = (ends[0].as_usize(), ends[lists.len()].as_usize());
+    let values = lists.values().slice(first, last - first); // of a slice there is more before and behind
+    let ids = ids_of(&values)?;
+    let at = |i: usize| ends[i].as_usize() - first;
     let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
         stop.check()?;
         for i in part {

@@ -156,7 +156,3 @@ impl<'t> TextSlices<'t> {
         }
     }
 }
-
-pub(super) fn n_bytes_of(array: &ArrayRef) -> usize {
-    array.get_array_memory_size()
-}
