@@ -20,7 +20,7 @@ from tokenmill.counts import read_counts
 from tokenmill.cutting import Corpus, Unit
 from tokenmill.dataset import id_type, read_tokens
 from tokenmill.errors import DamagedError, ValidationError
-from tokenmill.files import sha256_file, write_atomic
+from tokenmill.files import read, sha256_file, write_atomic
 from tokenmill.golden import check_golden
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.limits import Limits
@@ -286,7 +286,7 @@ def _reference(directory: Path, special_in_text: bool) -> Any:
     """The tokenizers library's own reading of the tokenizer, told whether to leave special tokens in text alone."""
     from tokenizers import Tokenizer as Reference
 
-    reference = Reference.from_file(str(directory / "tokenizer.json"))
+    reference = Reference.from_buffer(read(directory / "tokenizer.json"))
     reference.encode_special_tokens = not special_in_text
     return reference
 

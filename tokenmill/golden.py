@@ -95,7 +95,7 @@ def tokenizers_engine(directory: Path) -> Engine:
     """The tokenizers library's own reading of tokenizer.json, told to leave special tokens in text alone."""
     from tokenizers import Tokenizer as Reference
 
-    reference: Any = Reference.from_file(str(directory / "tokenizer.json"))
+    reference: Any = Reference.from_buffer(read(directory / "tokenizer.json"))
     reference.no_truncation()
     reference.no_padding()
     reference.encode_special_tokens = True

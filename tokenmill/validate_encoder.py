@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 from tokenmill.corpus import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
+from tokenmill.files import read
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizers_engine import as_tokenizer_error
@@ -140,7 +141,7 @@ def reference_of(tokenizer: Tokenizer, special: SpecialTokensInText) -> Any:
 
     with tempfile.TemporaryDirectory() as directory, as_tokenizer_error("tokenizer.json"):
         tokenizer.save(directory)
-        reference = Reference.from_file(str(Path(directory) / "tokenizer.json"))
+        reference = Reference.from_buffer(read(Path(directory) / "tokenizer.json"))
     reference.no_truncation()
     reference.no_padding()
     reference.encode_special_tokens = special != "allow"
