@@ -103,3 +103,10 @@ def cli(project: Project, *arguments: str) -> Said:
         finally:
             signal.signal(signal.SIGTERM, handler)
     return Said(code, out.getvalue(), err.getvalue())
+
+
+def build(project: Project, *arguments: str) -> Said:
+    """Runs `tokenmill build` so, and expects it to end well."""
+    done = cli(project, "build", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
-from tests.registry import cli
+from tests.registry import build, cli
 from tests.test_incremental import said
 from tokenmill import Counter
 from tokenmill.counts import merge, read_counts
@@ -36,7 +36,7 @@ def exact(*shards: str) -> Any:
 
 
 def test_the_report_says_what_was_counted(project: Project) -> None:
-    project.build("--only", "count")
+    build(project, "--only", "count")
     found, counts = report(project), counted(project)
     texts = [text for documents in DOCUMENTS.values() for text in documents]
     assert found["documents"] == 6
@@ -49,7 +49,7 @@ def test_the_report_says_what_was_counted(project: Project) -> None:
 
 def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) -> None:
     project.set(count__weights={"data/raw/a*": "3/2", "data/raw/b.*": 3})
-    project.build("--only", "count")
+    build(project, "--only", "count")
     a, b = (exact(shard) for shard in sorted(DOCUMENTS))
     assert counted(project) == dict(zip(*merge([a, b], ["3/2", 3]).to_pydict().values(), strict=True))
     assert report(project)["weights"] == {"data/raw/a*": "3/2", "data/raw/b.*": "3"}
@@ -108,7 +108,7 @@ def test_wrong_weights_are_refused_with_what_is_allowed(
 
 def test_rare_pretokens_are_dropped_after_all_is_added_up_and_reported(project: Project) -> None:
     project.set(count__count_min=2)
-    done = project.build("--only", "count")
+    done = build(project, "--only", "count")
     rows = dict(zip(*exact(*DOCUMENTS).to_pydict().values(), strict=True))
     rare = {pretoken: n for pretoken, n in rows.items() if n < 2}
     assert counted(project) == {pretoken: n for pretoken, n in rows.items() if n >= 2}
@@ -126,7 +126,7 @@ def test_rare_pretokens_are_dropped_after_all_is_added_up_and_reported(project: 
 
 def test_an_approximate_count_says_its_bound(project: Project) -> None:
     project.set(count__approximate={"error": 0.001})
-    project.build("--only", "count")
+    build(project, "--only", "count")
     assert report(project)["approximate"] == {"error": 0.001, "count_missed_max": 0}
     assert counted(project) == dict(zip(*exact(*DOCUMENTS).to_pydict().values(), strict=True))
 
@@ -161,5 +161,5 @@ def test_what_a_killed_build_spilled_is_removed_by_the_next(project: Project) ->
     process.wait()
     assert list(project.root.glob(".tokenmill/count-*/*/*.arrow"))
     (project.root / "data/raw/c.jsonl").unlink()
-    project.build("--only", "count")
+    build(project, "--only", "count")
     assert not list((project.root / ".tokenmill").glob("count-*"))

@@ -10,18 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import Project, new_project
-from tests.registry import Said, Team, cli, commit, copied, make_team, run
+from tests.registry import Team, build, commit, copied, make_team, run
 from tests.test_incremental import said
 from tokenmill import Tokenizer
 
 Made = dict[str, bytes]
-
-
-def build(project: Project, *arguments: str) -> Said:
-    """Runs `tokenmill build`, and expects it to end well."""
-    done = cli(project, "build", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Project
+from tests.registry import build
 
 N_CHANGES = int(os.environ.get("TOKENMILL_TEST_CHANGES", "2"))
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "naïve", "東京", "🙂", "<|endoftext|>", "  ", "1234"]
@@ -32,19 +33,19 @@ def with_fixed_tokenizer(project: Project) -> None:
 def test_a_changed_a_new_and_a_renamed_shard_are_all_that_is_done_again(project: Project) -> None:
     for name in "cdef":
         project.write(f"{name}.jsonl", [f"shard {name}"] * 3)
-    project.build()
+    build(project)
     with_fixed_tokenizer(project)
     project.write("c.jsonl", ["another text"])
-    done = project.build()
+    done = build(project)
     assert said(done.stderr, "encode") == said(done.stderr, "validate") == "1 of 6"
     (project.root / "data/raw/deep").mkdir()
     (project.root / "data/raw/d.jsonl").rename(project.root / "data/raw/deep/d.jsonl")
-    done = project.build()
+    done = build(project)
     assert said(done.stderr, "encode") == said(done.stderr, "validate") == "0 of 6"
     project.write("g.jsonl", ["new"])
     (project.root / "data/raw/e.jsonl").unlink()
     (project.root / "data/raw/f.jsonl").touch()
-    assert said(project.build().stderr, "encode") == "1 of 6"
+    assert said(build(project).stderr, "encode") == "1 of 6"
     names = {
         path.relative_to(project.root / "data/tokens").as_posix()
         for path in (project.root / "data/tokens").rglob("*.parquet")
@@ -56,10 +57,10 @@ def test_with_positions_as_ids_a_part_that_moves_is_made_again(project: Project)
     project.set(source__id_column=None, source__unit_bytes_max=2000)
     texts = [f"document {i}" for i in range(300)]
     project.write("long.jsonl", texts)
-    project.build()
+    build(project)
     with_fixed_tokenizer(project)
     project.write("long.jsonl", ["one more at the start", *texts])
-    project.build()
+    build(project)
     rows = json.loads((project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))["shards"]
     parts = [row for shard in rows for row in shard["rows"] if row["name"].endswith("long.jsonl")]
     assert len(parts) > 4
@@ -70,7 +71,7 @@ def test_with_positions_as_ids_a_part_that_moves_is_made_again(project: Project)
 
 def test_equal_shards_are_one_unit(project: Project) -> None:
     shutil.copy(project.root / "data/raw/a.jsonl", project.root / "data/raw/copy.jsonl")
-    project.build()
+    build(project)
     tokens = project.root / "data/tokens"
     assert (tokens / "a.jsonl.parquet").read_bytes() == (tokens / "copy.jsonl.parquet").read_bytes()
     units = list((project.root / ".tokenmill/units").glob("*/*/tokens.parquet"))
@@ -78,16 +79,16 @@ def test_equal_shards_are_one_unit(project: Project) -> None:
 
 
 def test_another_tokenizer_encodes_everything_and_the_old_one_comes_back_without_work(project: Project) -> None:
-    project.build()
+    build(project)
     project.set(train_vocab__vocab_size=270)
-    assert said(project.build().stderr, "encode") == "all"
+    assert said(build(project).stderr, "encode") == "all"
     shutil.rmtree(project.root / ".dvc/cache/runs")  # DVC would bring the stage back whole
     project.set(train_vocab__vocab_size=272)
-    assert said(project.build().stderr, "encode") == "0 of 2"
+    assert said(build(project).stderr, "encode") == "0 of 2"
 
 
 def test_an_output_shares_its_bytes_with_the_store_and_the_cache_and_is_read_only(project: Project) -> None:
-    project.build()
+    build(project)
     output = (project.root / "data/tokens/a.jsonl.parquet").stat()
     assert output.st_mode & 0o222 == 0
     [unit] = [
@@ -100,7 +101,7 @@ def test_an_output_shares_its_bytes_with_the_store_and_the_cache_and_is_read_onl
 
 def test_with_a_cache_of_copies_nobody_shares_a_writable_file(project: Project) -> None:
     assert project.run("dvc", "config", "cache.type", "copy").returncode == 0
-    project.build()
+    build(project)
     assert project.run("dvc", "unprotect", "data/tokens").returncode == 0
     for path in (project.root / "data/tokens").glob("*"):
         path.write_bytes(b"written in place")
@@ -109,7 +110,7 @@ def test_with_a_cache_of_copies_nobody_shares_a_writable_file(project: Project) 
 
 
 def test_a_unit_damaged_in_the_store_is_made_again(project: Project) -> None:
-    project.build()
+    build(project)
     before = project.outputs()
     for path in (project.root / ".tokenmill/units").rglob("tokens.parquet"):
         content = path.read_bytes()
@@ -117,13 +118,13 @@ def test_a_unit_damaged_in_the_store_is_made_again(project: Project) -> None:
         path.write_bytes(content[:-1] + b"X")
     shutil.rmtree(project.root / "data/tokens")
     shutil.rmtree(project.root / ".dvc/cache")
-    assert said(project.build().stderr, "encode") == "all"
+    assert said(build(project).stderr, "encode") == "all"
     assert project.outputs() == before
 
 
 def test_the_store_is_held_under_its_limit(project: Project) -> None:
     project.set(run__store_gb_max=0)
-    project.build()
+    build(project)
     kept = list((project.root / ".tokenmill/units").rglob("*.parquet"))
     assert all(path.stat().st_nlink > 1 for path in kept)
 
@@ -140,17 +141,17 @@ def test_random_changes_end_with_the_bytes_of_a_full_build(new_project: Callable
     raw = project.root / "data/raw"
     for i in range(12):
         project.write(f"{i:02}.jsonl", documents(randoms))
-    project.build()
+    build(project)
     for step in range(N_CHANGES):
         for _ in range(randoms.randrange(1, 4)):
             change(project, raw, randoms)
         project.set(run__workers=randoms.randrange(1, 4))
-        project.build()
+        build(project)
         full = new_project(f"full-{step}")
         shutil.rmtree(full.root / "data/raw")
         shutil.copytree(raw, full.root / "data/raw")
         full.set(**knobs)
-        full.build()
+        build(full)
         assert project.outputs() == full.outputs()
         assert (project.root / "dvc.lock").read_bytes() == (full.root / "dvc.lock").read_bytes()
         shutil.rmtree(full.root)

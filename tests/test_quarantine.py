@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
+from tests.registry import build
 
 BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']
 
@@ -40,7 +41,7 @@ def ids(project: Project, name: str) -> list[object]:
 def test_bad_lines_are_left_out_and_kept_with_shard_row_line_and_bytes(project: Project, id_column: str | None) -> None:
     spoil(project)
     project.set(source__on_bad_document="quarantine", source__bad_documents_max=3, source__id_column=id_column)
-    done = project.build()
+    done = build(project)
     assert "left out 3 bad documents and 0 damaged shards" in done.stderr
     found = quarantine(project)
     assert [(row["shard"], row["row"], row["line"], row["raw"]) for row in found] == [
@@ -68,7 +69,7 @@ def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: P
         assert f"3 of 9 documents are bad; source.bad_documents_max allows {limit}" in done.stderr
         assert "data/raw/a.jsonl, line 4: invalid JSON" in done.stderr
     project.set(source__bad_documents_max=0.34)
-    project.build()
+    build(project)
     project.set(source__on_bad_document="fail")
     assert project.run("tokenmill", "build").returncode == 2
 
@@ -83,7 +84,7 @@ def test_the_quarantine_of_a_cut_shard_is_that_of_the_whole_one(new_project: Cal
     for project in (whole, cut):
         (project.root / "data/raw/long.jsonl").write_bytes(b"".join(lines))
         project.set(source__on_bad_document="quarantine", source__bad_documents_max=0.5)
-        project.build()
+        build(project)
     assert len(quarantine(whole)) == sum(line in BAD_LINES for line in lines)
     assert quarantine(whole) == quarantine(cut)
 
@@ -93,7 +94,7 @@ def test_values_of_a_table_that_are_no_documents_are_left_out(project: Project) 
     table = pa.table({"id": ["a", "b", "c", None, "e"], "text": texts})
     pq.write_table(table, project.root / "data/raw/t.parquet")
     project.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
-    project.build()
+    build(project)
     assert [(row["row"], row["line"], row["raw"]) for row in quarantine(project)] == [
         (1, None, None),
         (2, None, b"\xff\xfe"),
@@ -105,9 +106,9 @@ def test_values_of_a_table_that_are_no_documents_are_left_out(project: Project) 
 def test_a_renamed_shard_has_its_new_name_in_the_quarantine(project: Project) -> None:
     path = spoil(project)
     project.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
-    project.build()
+    build(project)
     path.rename(path.with_name("z.jsonl"))
-    done = project.build()
+    done = build(project)
     assert "count: 0 of 2 units to do" in done.stderr
     assert {row["shard"] for row in quarantine(project)} == {"data/raw/z.jsonl"}
 
@@ -122,7 +123,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
     assert done.returncode == 2
     assert "data/raw/c.jsonl.gz: the file is damaged or truncated" in done.stderr
     project.set(source__on_bad_shard="quarantine")
-    done = project.build()
+    done = build(project)
     assert "left out 0 bad documents and 1 damaged shards" in done.stderr
     [row] = quarantine(project)
     assert (row["shard"], row["row"], row["raw"]) == ("data/raw/c.jsonl.gz", None, None)
@@ -137,7 +138,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
 
 
 def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project) -> None:
-    project.build()
+    build(project)
     path = project.root / "data/tokens/manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["shards"][0]["rows"][0]["n_bad"] = None
@@ -159,4 +160,4 @@ def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(projec
     assert project.outputs() == {}
     project.write("c.jsonl", ["one is mended"])
     project.write("d.jsonl", ["and the other"])
-    assert "count: 2 of 4 units to do" in project.build().stderr
+    assert "count: 2 of 4 units to do" in build(project).stderr
