@@ -163,7 +163,8 @@ def show(what: str, cost: Cost) -> None:
 
 def timed(project: Path) -> None:
     """What the process of its own does: prints one line of JSON."""
-    from tokenmill import build, cli
+    from tokenmill import build
+    from tokenmill.__main__ import program
     from tokenmill.memory import peak_mb
 
     work = _Clock()
@@ -181,7 +182,8 @@ def timed(project: Path) -> None:
         return done
 
     build.Build.stage = stage  # type: ignore[method-assign]
-    code = cli.main(["build", "--params", str(project / "params.yaml")])
+    sys.argv = ["tokenmill", "build", "--params", str(project / "params.yaml")]
+    code = program()
     print(json.dumps({"stages": stages, "work_s": work.seconds, "peak_mb": peak_mb() or 0.0}))
     sys.exit(code)
 
