@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.files import partial_path, write_atomic, write_directory
+from tokenmill.files import md5_file, partial_path, sha256_file, write_atomic, write_directory
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path: Path) -> None:
@@ -73,3 +73,10 @@ def test_an_error_of_writing_names_the_file(tmp_path: Path) -> None:
         path.write_bytes(b"x" * 100_000)
     assert raised.value.filename == str(tmp_path / "a")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_became_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    for digest in (sha256_file, md5_file):
+        with pytest.raises(OSError, match="it is a FIFO"):
+            digest(tmp_path / "a")

@@ -123,13 +123,13 @@ def raise_it(error: OSError) -> None:
 
 def sha256_file(path: Path) -> str:
     """The sha256 of a file's bytes, in hex."""
-    with naming(path), path.open("rb") as file:
+    with naming(path), open(path, "rb", opener=open_regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def md5_file(path: Path) -> str:
     """The md5 of a file's bytes, in hex: DVC's name for it."""
-    with naming(path), path.open("rb") as file:
+    with naming(path), open(path, "rb", opener=open_regular) as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 

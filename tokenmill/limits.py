@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 from tokenmill.errors import CorpusError
+from tokenmill.files import open_regular
 from tokenmill.shards import Shard
 
 _HEADER_BYTES = 1 << 12  # of a page's header: nearly always enough
@@ -58,7 +59,7 @@ def rows_within(
     """
     assert limits.block_bytes_max is not None
     first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
-    with shard.path.open("rb") as file:
+    with open(shard.path, "rb", opener=open_regular) as file:
         for i in groups:
             group = metadata.row_group(i)
             for column in (group.column(j) for j in range(group.num_columns)):
@@ -196,7 +197,7 @@ def check_batches(shard: Shard, limits: Limits) -> None:
     assert limits.block_bytes_max is not None
     if shard.n_bytes <= limits.block_bytes_max:
         return
-    with shard.path.open("rb") as file:
+    with open(shard.path, "rb", opener=open_regular) as file:
         if file.read(8) != b"ARROW1\0\0":
             file.seek(0)
         n_messages = 0
