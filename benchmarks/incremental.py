@@ -33,8 +33,9 @@ _WORK = {
     "tokenmill.cutting": ("_look",),
     "tokenmill.tasks.count": ("count_unit", "sum_of_runs", "write_batches"),
     "tokenmill.tasks.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
-    "tokenmill.tasks.encode": ("check_golden", "_warm", "encode_unit"),
-    "tokenmill.tasks.validate": ("check_golden", "_reference", "validate_unit", "read_counts"),
+    "tokenmill.golden": ("check_golden",),
+    "tokenmill.tasks.encode": ("_warm", "encode_unit"),
+    "tokenmill.tasks.validate": ("_reference", "validate_unit", "read_counts"),
 }
 _TEXT_BYTES = 20_000_000
 _LETTERS = b"gkpvwyz"  # of no escape, and of no key of the lines

@@ -57,7 +57,7 @@ def _encode(build: Build) -> StageSummary:
     from tokenmill.tasks.encode import encode
 
     params = build.params
-    return encode(params.source, params.tokenizer, params.encode, params.run.cache_mb_max, build.workshop)
+    return encode(params.source, params.tokenizer, params.encode, build.workshop)
 
 
 def _validate(build: Build) -> StageSummary:

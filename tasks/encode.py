@@ -16,7 +16,7 @@ from tokenmill.dataset import id_type, rows, schema, write_tokens
 from tokenmill.encoded import TOKENS_FILE, EncodeFacts, output_shard, take_over
 from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.files import sha256_file, write_directory
-from tokenmill.golden import check_golden
+from tokenmill.golden import checked_tokenizer
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.limits import Limits
 from tokenmill.links import link
@@ -42,29 +42,31 @@ from tokenmill.workshop import Workshop, content
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
 _GROUP_ROWS_MAX = 1 << 14
 _N_WARM = 1 << 16  # pre-tokens, nearly all of a text
+_WARM_BYTES_MIN = 1 << 24  # to be encoded; the most frequent pre-tokens are found while some 10 MB are
 
 
-def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: int, workshop: Workshop) -> StageSummary:
+def encode(source: Source, asked: Asked | None, params: Encode, workshop: Workshop) -> StageSummary:
     """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
     are let through, go to data/quarantine.
 
-    `asked`: the tokenizer that is taken instead of being trained, if one is; `cache_mb_max`: see `Tokenizer.load`.
-    The directory appears whole, when the last unit is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
+    `asked`: the tokenizer that is taken instead of being trained, if one is. The directory appears whole, when the last unit
+    is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
     corpus = workshop.corpus
     units = corpus.units
-    cache_mb = min(cache_mb_max, workshop.memory.kept_mib)
-    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY, cache_mb_max=cache_mb)
-    check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
+    tokenizer, _ = checked_tokenizer(workshop.root / TOKENIZER_DIRECTORY, workshop.cache_mb_max)
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
-    _take_over(set(keys.values()), workshop)
+    lacking = set(keys.values()) - (set() if workshop.anew else workshop.store.keys())
+    _take_over(set() if workshop.anew else lacking, workshop)
+    n_bytes_lacking = sum(unit.n_bytes for unit in units if keys[unit.name] in lacking)
     warm = cache(partial(_warm, tokenizer, workshop.root / COUNTS_FILE, params.special_tokens_in_text))
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
 
         def do(unit: Unit, directory: Path) -> EncodeFacts:
-            warm()  # only where there is something to encode
+            if n_bytes_lacking >= _WARM_BYTES_MIN:
+                warm()
             special = params.special_tokens_in_text
             return encode_unit(unit, directory, source, tokenizer, end_id, special, workshop.memory.limits, advance)
 
@@ -117,9 +119,8 @@ def encode(source: Source, asked: Asked | None, params: Encode, cache_mb_max: in
     )
 
 
-def _take_over(keys: Set[str], workshop: Workshop) -> None:
+def _take_over(lacking: Set[str], workshop: Workshop) -> None:
     """Takes from the dataset that dvc.lock records what the store lacks: after `dvc pull` in a new clone, that is all of it."""
-    lacking = set() if workshop.anew else {key for key in keys if not workshop.store.has(key)}
     files = workshop.recorded("encode") if lacking else {}
     if n := take_over(workshop.store, lacking, files, workshop.memory.workers):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")

@@ -21,7 +21,7 @@ from tokenmill.cutting import Corpus, Unit
 from tokenmill.dataset import id_type, read_tokens
 from tokenmill.errors import DamagedError, ValidationError
 from tokenmill.files import read, sha256_file, write_atomic
-from tokenmill.golden import check_golden
+from tokenmill.golden import checked_tokenizer
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.limits import Limits
 from tokenmill.manifest import InputRows, Manifest, OutputShard, read_manifest
@@ -72,8 +72,7 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
     directory = workshop.root / TOKENS_DIRECTORY
     manifest = read_manifest(directory)
     corpus = workshop.corpus
-    tokenizer = Tokenizer.load(workshop.root / TOKENIZER_DIRECTORY)
-    golden_engines = check_golden(workshop.root / TOKENIZER_DIRECTORY, tokenizer)
+    tokenizer, golden_engines = checked_tokenizer(workshop.root / TOKENIZER_DIRECTORY, workshop.cache_mb_max)
     files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
     _check_manifest(manifest, corpus, files, tokenizer)
     entries = {shard.name: shard for shard in manifest.shards}

@@ -1,11 +1,13 @@
 """Files and directories that appear whole or not at all."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tokenmill.files import md5_file, partial_path, sha256_file, write_atomic, write_directory
+from tokenmill.files import is_left_over, md5_file, partial_path, sha256_file, write_atomic, write_directory
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path: Path) -> None:
@@ -30,6 +32,20 @@ def test_a_hard_link_keeps_its_bytes_when_the_file_is_replaced(tmp_path: Path) -
     with write_atomic(tmp_path / "a") as path:
         path.write_text("new", encoding="utf-8")
     assert (tmp_path / "cache").read_text(encoding="utf-8") == "old"
+
+
+def test_what_a_process_wrote_that_ended_and_was_not_waited_for_is_left_over(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from tokenmill.files import partial_path; print(partial_path(Path('d'))); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        partial = tmp_path / process.stdout.readline().strip()
+        assert not is_left_over(partial)
+        process.kill()
+        process.stdout.read()  # its end; its parent has yet to ask how it ended
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_left_over(partial)
 
 
 def test_a_directory_replaces_the_old_one_whole(tmp_path: Path) -> None:

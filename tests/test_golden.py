@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Project
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import TokenizerError
-from tokenmill.golden import check_golden, first_difference, write_golden
+from tokenmill.golden import check_golden, checked_tokenizer, first_difference, write_golden
 from tokenmill.golden_making import make_golden, sample_texts
 from tokenmill.golden_texts import HARD, PANEL
 from tokenmill.params import Source
@@ -71,6 +71,19 @@ def test_a_library_that_gives_other_ids_is_named(tmp_path: Path) -> None:
     (tmp_path / "vocab.tiktoken").write_text("\n".join(lines) + "\n", encoding="ascii")
     with pytest.raises(TokenizerError, match=r"tiktoken .* no longer gives the ids"):
         check_golden(tmp_path, tokenizer)
+
+
+def test_a_tokenizer_is_read_and_checked_again_when_a_file_changes(tmp_path: Path) -> None:
+    made(tmp_path)
+    first = checked_tokenizer(tmp_path, 1)
+    assert first[1] == ["core", "tokenizers", "tiktoken"]
+    assert checked_tokenizer(tmp_path, 1) is first
+    golden = tmp_path / "golden.json"
+    golden.write_bytes(golden.read_bytes().replace(b'"ids":[', b'"ids":[0,', 1))
+    with pytest.raises(TokenizerError, match="from token 0 on"):
+        checked_tokenizer(tmp_path, 1)
+    made(tmp_path, None)
+    assert checked_tokenizer(tmp_path, 1)[1] == ["core", "tokenizers"]
 
 
 def test_vectors_of_another_tokenizer_are_refused(tmp_path: Path) -> None:

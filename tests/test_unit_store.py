@@ -19,8 +19,10 @@ def test_a_unit_is_found_with_its_facts(tmp_path: Path) -> None:
     store = UnitStore(tmp_path)
     key = unit_key(a=1)
     assert store.find(key, int) is None
+    assert store.keys() == set()
     folder = put(store, key)
     assert store.find(key, int) == (folder, 5)
+    assert store.keys() == {key}
     assert (folder / "f").stat().st_mode & 0o777 == 0o444
 
 

@@ -74,6 +74,7 @@ class Build:
             digests,
             store,
             recorded,
+            min(self.params.run.cache_mb_max, self.memory.kept_mib),
             self.params.run.unit_timeout_s,
             anew=self.force,
         )

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 _SUFFIX = ".partial"
+_ENDED = "ZX"  # states of a process that no longer runs
 
 
 @contextmanager
@@ -156,8 +157,10 @@ def _process(pid: int) -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When the process began, in ticks since the machine did (proc(5), stat, field 22); None when there is none."""
+    """When the process began, in ticks since the machine did (proc(5), stat, fields 3 and 22); None when there is none, or one
+    that has ended and was not waited for: where nobody does, as in a container without an init, it stays."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    return None if fields[0] in _ENDED else fields[19]

@@ -1,6 +1,7 @@
 """Golden vectors: texts with the ids that a tokenizer gave them when it was made, and the check that it still does."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,22 @@ def write_golden(golden: Golden, directory: Path) -> None:
     head = golden.model_dump_json(exclude={"vectors"}, indent=1).removesuffix("\n}")
     with write_atomic(directory / GOLDEN_FILE) as path:
         path.write_text(f'{_ascii(head)},\n "vectors": [\n{lines}\n ]\n}}\n', encoding="ascii")
+
+
+def checked_tokenizer(directory: Path, cache_mb_max: int) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer in a directory and what `check_golden` gives for it: read and checked once while its files stay as they are.
+
+    `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError.
+    """
+    files = sorted(directory.iterdir()) if directory.is_dir() else []
+    seen = tuple((path.name, at.st_size, at.st_mtime_ns, at.st_ino) for path in files if (at := path.stat()))
+    return _checked(directory, cache_mb_max, seen)
+
+
+@lru_cache(maxsize=1)
+def _checked(directory: Path, cache_mb_max: int, _seen: object) -> tuple[Tokenizer, list[str]]:
+    tokenizer = Tokenizer.load(directory, cache_mb_max=cache_mb_max)
+    return tokenizer, check_golden(directory, tokenizer)
 
 
 def check_golden(directory: Path, tokenizer: Tokenizer) -> list[str]:

@@ -20,6 +20,7 @@ from tokenmill.layout import SCRATCH_DIRECTORY
 T = TypeVar("T")
 
 _FACTS_FILE = "facts.json"
+_GROUP_LETTERS = 2  # of a key: the units whose keys begin with them stand in one folder
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -54,9 +55,9 @@ class UnitStore:
         self._trust = trust
         self._unflushed: set[Path] = set()
 
-    def has(self, key: str) -> bool:
-        """Whether there is a unit of this key, be it whole or not."""
-        return (self._folder(key) / _FACTS_FILE).exists()
+    def keys(self) -> set[str]:
+        """Those of the units that there are, be they whole or not."""
+        return {folder.name for folder in self._folders()}
 
     def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
         """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
@@ -132,7 +133,7 @@ class UnitStore:
 
     def clean(self, bytes_max: int) -> None:
         """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""
-        units = sorted((folder.stat().st_mtime_ns, folder) for folder in self._root.glob("??/*"))
+        units = sorted((folder.stat().st_mtime_ns, folder.path) for folder in self._folders())
         held = {folder: _held_bytes(folder) for _, folder in units}
         total = sum(held.values())
         for _, folder in units:
@@ -141,8 +142,17 @@ class UnitStore:
             shutil.rmtree(folder)
             total -= held[folder]
 
+    def _folders(self) -> Iterator["os.DirEntry[str]"]:
+        """The folders of the units. With `Path.glob`, to look at 4,000 takes three times as long."""
+        if self._root.is_dir():
+            with os.scandir(self._root) as groups:
+                for group in groups:
+                    if len(group.name) == _GROUP_LETTERS and group.is_dir():
+                        with os.scandir(group) as folders:
+                            yield from (folder for folder in folders if folder.is_dir())
+
     def _folder(self, key: str) -> Path:
-        return self._root / key[:2] / key
+        return self._root / key[:_GROUP_LETTERS] / key
 
 
 def _look(path: Path, known: _File, trust: bool) -> _File:
@@ -164,7 +174,7 @@ def _file(path: Path, sha256: str) -> _File:
     return _File(sha256, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _held_bytes(folder: Path) -> int:
+def _held_bytes(folder: str) -> int:
     """What removing the unit gives back: nothing for a file that has another name."""
     with os.scandir(folder) as entries:
         return sum(status.st_size for entry in entries if (status := entry.stat()).st_nlink == 1)

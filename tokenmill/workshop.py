@@ -24,7 +24,8 @@ class Workshop:
     """The documents, the unit store, the remembered digests, the workers of one build and what they hold.
 
     `recorded`: the files that a stage made when it ran last, where they are now, by their names seen from `root`;
-    `unit_timeout_s`: what one unit may take; `anew`: do finished units again, too.
+    `cache_mb_max`: what an encoder's thread may remember of pre-tokens; `unit_timeout_s`: what one unit may take; `anew`: do
+    finished units again, too.
     """
 
     root: Path
@@ -35,6 +36,7 @@ class Workshop:
     digests: Digests
     store: UnitStore
     recorded: Callable[[str], dict[str, Path]]
+    cache_mb_max: int
     unit_timeout_s: float | None
     anew: bool
 

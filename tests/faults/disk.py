@@ -12,12 +12,12 @@ from tests.faults.builds import Scenario, Scenarios
 from tests.faults.calls import unclear
 from tests.faults.table import Outcome, Row, Told
 
-_STEP_BYTES = 1 << 18
+_STEP_BYTES = 1 << 14  # the build writes some 400 kB
 _ROOMY_BYTES = 1 << 30
 
 
 def disk_full(known: Scenarios, short: bool, seed: int) -> Row:
-    """A disk that is full after so many bytes, in steps of 256 kB: the error names the path and what is free, what was recorded
+    """A disk that is full after so many bytes, in steps of 16 kB: the error names the path and what is free, what was recorded
     before is untouched, and the build finishes once there is room."""
     row = Row("disk full")
     with _disk(known.folder / "disk") as disk:
