@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 _SUFFIX = ".partial"
-_ENDED = "ZX"  # states of a process that no longer runs
+_EXITING = 0x4  # PF_EXITING of the kernel's flags of a process
 
 
 @contextmanager
@@ -157,10 +157,11 @@ def _process(pid: int) -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When the process began, in ticks since the machine did (proc(5), stat, fields 3 and 22); None when there is none, or one
-    that has ended and was not waited for: where nobody does, as in a container without an init, it stays."""
+    """When the process began, in ticks since the machine did (proc(5), stat, fields 9 and 22); None when there is none, or one
+    that is at its end. It has given its locks back by then, and is still there until its parent has waited for it, which
+    nobody does in a container without an init."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in _ENDED else fields[19]
+    return None if int(fields[6]) & _EXITING else fields[19]
