@@ -64,7 +64,7 @@ def build(
         _show(summaries, root)
         return summaries
 
-    return watched(root, work)
+    return watched(work)
 
 
 def run_and_note(build: Build) -> list[StageSummary]:

@@ -40,7 +40,7 @@ def refresh(project: str = ".") -> State[None]:
     A build or refresh at work is not disturbed: the state is Skipped then.
     """
     root = Path(project).absolute()
-    return watched(root, lambda: _refresh(root))
+    return watched(lambda: _refresh(root))
 
 
 def _refresh(root: Path) -> State[None]:

@@ -1,11 +1,10 @@
-"""Prefect's embedded server: kept quiet, waited for, and ended when a killed build left it behind.
+"""The server that Prefect talks to: the one that is set, or an embedded one, which is started when none is.
 
-It is started by Prefect, as a process of its own, when no PREFECT_API_URL is set. At its end it loses what it has not
-written yet (of 202 task runs, 24 to 57 were kept), so a build waits until its task runs are settled.
+At its end an embedded server loses what it has not written yet (of 202 task runs, 24 to 57 were kept), so a build waits
+until its task runs are settled.
 """
 
 import contextlib
-import json
 import logging
 import os
 import sys
@@ -15,22 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import psutil
-
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
-from tokenmill.files import write_atomic
-from tokenmill.layout import SCRATCH_DIRECTORY
+from tokenmill.flows.embedded import Embedded
 
 T = TypeVar("T")
 
-_RECORD = Path(SCRATCH_DIRECTORY) / "prefect-server.json"
+_SETTINGS_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyproject.toml")  # where a server may be named
 _SETTLE_S_MAX = 15.0
 _LEAVE_S = 5.0
 _EXIT_FAILED = 2
 _ANSWER_S_MAX = 10.0
 _PAGE_RUNS = 200  # what a server gives at once
 
+_embedded: Embedded | None = None
 _n_task_runs = 0
 _outcomes: list[Any] = []
 _to_the_end = contextlib.ExitStack()  # of the process
@@ -58,6 +55,31 @@ def quiet_environment() -> None:
     for name, value in (("BATCH_SIZE", "500"), ("READ_BATCH_SIZE", "500"), ("FLUSH_INTERVAL", "0.5")):
         os.environ.setdefault(f"PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_{name}", value)
     logging.raiseExceptions = False  # no traceback when a signal comes while a record is being sent
+
+
+def begin() -> None:
+    """Sees to it that Prefect has a server: the one that is set, or else an embedded one, which takes some seconds to start
+    (`run` waits for it) and ends with this process. Raises TokenmillError when the one that is set does not answer."""
+    global _embedded
+    quiet_environment()
+    if may_be_set() and check_standing():
+        return
+    say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
+    _embedded = Embedded()
+    os.environ["PREFECT_API_URL"] = _embedded.url
+    from prefect.context import refresh_global_settings_context
+
+    refresh_global_settings_context()  # Prefect may have read its settings before
+
+
+def may_be_set() -> bool:
+    """Whether Prefect may know a server. To ask it for certain is to import it, which takes seconds."""
+    if any(
+        name in os.environ for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+    ):
+        return True
+    places = [Path(name).expanduser() for name in _SETTINGS_FILES]
+    return any(place.is_file() and b"prefect" in place.name.encode() + place.read_bytes().lower() for place in places)
 
 
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
@@ -102,45 +124,14 @@ def give_up_if_gone() -> bool:
     return False
 
 
-def remember_embedded(root: Path) -> None:
-    """Notes which embedded server this process started, if it did."""
-    me = psutil.Process()
-    for child in me.children():
-        if _is_server(child):
-            record = {
-                "pid": child.pid,
-                "started": child.create_time(),
-                "owner": me.pid,
-                "owner_started": me.create_time(),
-            }
-            with write_atomic(root / _RECORD) as path:
-                path.write_text(json.dumps(record), encoding="utf-8")
-
-
-def end_orphan(root: Path) -> None:
-    """Ends the embedded server of a build that was killed; one whose build still runs is left alone."""
-    try:
-        record = json.loads((root / _RECORD).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return
-    if _process(record["owner"], record["owner_started"]):
-        return
-    left = _process(record["pid"], record["started"])
-    if left and _is_server(left):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
-            left.terminate()
-            _gone, alive = psutil.wait_procs([left], timeout=5)
-            for process in alive:
-                process.kill()
-    (root / _RECORD).unlink(missing_ok=True)
-
-
 def run(flow: Callable[[], T]) -> T:
     """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
     was cancelled on the server. A server that goes away meanwhile changes neither."""
     import httpx
     from prefect.exceptions import CancelledRun
 
+    if _embedded is not None:
+        _embedded.wait()
     _outcomes.clear()
     try:
         done = flow()
@@ -173,7 +164,7 @@ def _without_server(error: Exception) -> object:
 
 def _settle() -> None:
     """Waits until the embedded server has written the end of all task runs of its latest flow run."""
-    if not any(_is_server(child) for child in psutil.Process().children()):
+    if _embedded is None or not _embedded.runs:
         return
     import httpx
     from prefect.client.orchestration import get_client
@@ -195,44 +186,13 @@ def _settle() -> None:
             time.sleep(0.5)
 
 
-def leave_in_time(code: int) -> None:
-    """Ends this process with `code` in a few seconds, if Prefect has not let it end by then.
-
-    Ctrl-C in a terminal also ends the embedded server, and Prefect would try for minutes to tell it of the interruption.
-    The build has cleaned up behind itself by now. Without an embedded server Prefect is left to end as it does.
-    """
-    if not os.environ.get("PREFECT_API_URL"):
-        _leave_in_time(code, "tokenmill: interrupted. Run `tokenmill build` to go on.")
-
-
-def _leave_in_time(code: int, words: str | None = None) -> None:
-    children = [child for child in psutil.Process().children() if _is_server(child)]
+def _leave_in_time(code: int) -> None:
+    """Ends this process with `code` in a few seconds, if Prefect, which goes on trying for minutes, has not let it end by then."""
 
     def leave() -> None:
-        for child in children:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.terminate()
-        if words is not None:
-            say(words)
         sys.stdout.flush()
         os._exit(code)
 
     timer = threading.Timer(_LEAVE_S, leave)
     timer.daemon = True
     timer.start()
-
-
-def _is_server(process: psutil.Process) -> bool:
-    try:
-        return any("prefect.server" in part for part in process.cmdline())
-    except psutil.Error:
-        return False
-
-
-def _process(pid: int, started: float) -> psutil.Process | None:
-    """The process with this id, if it is the one that started then: ids are used again."""
-    try:
-        process = psutil.Process(pid)
-        return process if abs(process.create_time() - started) < 1 else None
-    except psutil.Error:
-        return None

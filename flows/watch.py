@@ -7,7 +7,6 @@ meanwhile. Nothing waits for that thread but a build that is done.
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
@@ -20,7 +19,6 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from tokenmill import console
-from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
 from tokenmill.console import Progress, say
 from tokenmill.errors import TokenmillError
 from tokenmill.flows import server
@@ -32,13 +30,11 @@ _AGAIN_S = 3.0
 _LAST_WORD_S_MAX = 5.0
 
 
-def watched(root: Path, work: Callable[[], T]) -> T | State[None]:
+def watched(work: Callable[[], T]) -> T | State[None]:
     """What `work` gives, in the current flow run; or the state Cancelled, when the run was cancelled on the server.
 
     Meanwhile the artifacts tokenmill-STAGE show how far each stage is. A server that cannot be reached stops nothing.
-    Ctrl-C and SIGTERM end the process in time.
     """
-    server.remember_embedded(root)
     ended, cancelled = threading.Event(), threading.Event()
     watch = threading.Thread(target=_watch, args=(UUID(flow_run.id), ended, cancelled), daemon=True)
     watch.start()
@@ -50,10 +46,9 @@ def watched(root: Path, work: Callable[[], T]) -> T | State[None]:
         server.keep(error)
         server.give_up_if_gone()
         raise
-    except (KeyboardInterrupt, TerminationSignal) as stopped:
+    except (KeyboardInterrupt, TerminationSignal):
         if cancelled.is_set():
             return Cancelled(message="stopped as asked; what is finished is kept for the next build")
-        server.leave_in_time(EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED)
         raise
     finally:
         ended.set()

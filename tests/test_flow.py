@@ -1,6 +1,5 @@
 """The build as a real Prefect flow, with the embedded server, in a Prefect home of the test's own."""
 
-import json
 import os
 import signal
 import sqlite3
@@ -16,7 +15,6 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tests.standing import end
-from tokenmill.flows.server import end_orphan
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +36,7 @@ def servers(home: dict[str, str]) -> set[int]:
     return {
         process.pid
         for process in psutil.process_iter(["cmdline", "environ"])
-        if any("prefect.server" in part for part in process.info["cmdline"] or [])
+        if any(part == "tokenmill.flows.embedded" for part in process.info["cmdline"] or [])
         and (process.info["environ"] or {}).get("PREFECT_HOME") == home["PREFECT_HOME"]
     }
 
@@ -76,7 +74,7 @@ def said(project: Project) -> Path:
     return project.root / "stderr.txt"
 
 
-def test_ctrl_c_in_a_terminal_reaches_the_embedded_server_too_and_leaves_nothing_behind(
+def test_ctrl_c_in_a_terminal_is_told_to_the_embedded_server_and_leaves_nothing_behind(
     project: Project, home: dict[str, str]
 ) -> None:
     before = servers(home)
@@ -88,9 +86,30 @@ def test_ctrl_c_in_a_terminal_reaches_the_embedded_server_too_and_leaves_nothing
     assert "Run `tokenmill build` to go on" in words
     assert project.outputs() == {}
     assert servers(home) == before
+    assert (f"build {project.root.name}", "CRASHED") in runs(home, "flow_run")
 
 
-def test_a_flow_after_a_killed_one_ends_its_server_records_every_unit_and_gives_the_bytes_of_an_inline_build(
+def test_a_server_that_is_killed_stops_no_build(project: Project, home: dict[str, str]) -> None:
+    before = servers(home)
+    with building(project, home, n_documents=3) as process:
+        for pid in servers(home) - before:
+            os.kill(pid, signal.SIGKILL)
+        assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
+    assert "Prefect's server went away" in said(project).read_text(encoding="utf-8")
+    assert project.run("tokenmill", "status").returncode == 0
+
+
+def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file", encoding="utf-8")
+    project.set(run__engine="threads")
+    done = project.run("tokenmill", "build", PREFECT_HOME=str(tmp_path / "home"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "Prefect's own server did not start: sqlalchemy.exc.OperationalError: " in done.stderr
+    assert "set run.engine: inline" in done.stderr
+
+
+def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_gives_the_bytes_of_an_inline_build(
     new_project: Callable[[str], Project], home: dict[str, str]
 ) -> None:
     inline, flow = new_project("inline"), new_project("flow")
@@ -99,15 +118,11 @@ def test_a_flow_after_a_killed_one_ends_its_server_records_every_unit_and_gives_
     with building(flow, home) as process:
         process.kill()
         process.wait(timeout=60)
-    left = servers(home) - before
-    assert len(left) == 1
+    _until_equal(lambda: servers(home), before)
     for name in "cdefgh":
         (flow.root / f"data/raw/{name}.jsonl").unlink()
     n_known = len(runs(home, "task_run"))
     done = flow.build(**home)
-    deadline = time.monotonic() + 10
-    while servers(home) & left and time.monotonic() < deadline:
-        time.sleep(0.1)
     assert servers(home) == before
     assert flow.outputs() == inline.outputs()
     assert (flow.root / "dvc.lock").read_bytes() == (inline.root / "dvc.lock").read_bytes()
@@ -118,14 +133,8 @@ def test_a_flow_after_a_killed_one_ends_its_server_records_every_unit_and_gives_
     assert set(runs(home, "task_run")[n_known:]) == {(unit, "COMPLETED") for unit in units}
 
 
-def test_the_record_of_a_server_stays_while_the_build_that_started_it_runs(tmp_path: Path) -> None:
-    record = tmp_path / ".tokenmill/prefect-server.json"
-    record.parent.mkdir()
-    me = psutil.Process()
-    server = {"pid": me.pid, "started": me.create_time(), "owner": me.pid, "owner_started": me.create_time()}
-    record.write_text(json.dumps(server), encoding="utf-8")
-    end_orphan(tmp_path)
-    assert json.loads(record.read_text(encoding="utf-8")) == server
-    record.write_text(json.dumps(server | {"owner_started": 0.0}), encoding="utf-8")
-    end_orphan(tmp_path)  # this process is no server, so it lives on
-    assert not record.exists()
+def _until_equal(found: Callable[[], set[int]], expected: set[int]) -> None:
+    deadline = time.monotonic() + 20
+    while found() != expected:
+        assert time.monotonic() < deadline, found()
+        time.sleep(0.1)

@@ -1,6 +1,7 @@
 """The command line: build, status, check, and the commands of cli_project, cli_versions, cli_refresh."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import signal
@@ -120,13 +121,13 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
         return settled
     from tokenmill.flows import server
 
-    server.quiet_environment()
-    server.end_orphan(build.root)
-    if not server.check_standing():
-        say("starting Prefect with a server of its own: ten seconds or more (none with run.engine: inline)")
+    server.begin()
     from tokenmill.flows.build import build as build_flow
     from tokenmill.flows.build import threads
 
+    if not build.rehash:
+        with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
+            _ = build.workshop.corpus  # digests are taken while the server starts
     flow = build_flow.with_options(task_runner=threads(build.workers))
     done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
     summaries = cast("list[StageSummary]", done)

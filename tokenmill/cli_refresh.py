@@ -47,9 +47,7 @@ def _refresh(_asked: argparse.Namespace) -> None:
         return
     from tokenmill.flows import server
 
-    server.quiet_environment()
-    server.end_orphan(path.parent)
-    server.check_standing()
+    server.begin()
     from tokenmill.flows.refresh import refresh
 
     server.run(lambda: refresh(str(path.parent)))

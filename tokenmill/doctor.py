@@ -1,6 +1,5 @@
 """What is wrong with this machine or a project, and how to mend it."""
 
-import os
 import platform
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,7 +13,6 @@ from tokenmill.errors import TokenmillError
 from tokenmill.sources import sources_hash
 
 _PACKAGE = "tokenmill"
-_PREFECT_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyproject.toml")  # where its server may be named
 _ANSWER_S_MAX = 3.0
 
 
@@ -101,22 +99,12 @@ def git_command(folder: Path) -> Finding:
 def prefect_server() -> Finding:
     """Whether the server that Prefect is set to use, if it is, answers."""
     none = Finding("Prefect", "ok", "no server is set; a build starts one for itself, unless run.engine is inline")
-    if not _may_have_server():
-        return none
     from tokenmill.flows import server
 
+    if not server.may_be_set():
+        return none
     try:
         url = server.check_standing(_ANSWER_S_MAX)
     except TokenmillError as error:
         return Finding("Prefect", "wrong", str(error))
     return Finding("Prefect", "ok", f"the server at {url} answers") if url else none
-
-
-def _may_have_server() -> bool:
-    """Whether Prefect, which takes seconds to import, has to be asked."""
-    if any(
-        name in os.environ for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
-    ):
-        return True
-    places = [Path(name).expanduser() for name in _PREFECT_FILES]
-    return any(place.is_file() and b"prefect" in place.name.encode() + place.read_bytes().lower() for place in places)
