@@ -14,7 +14,7 @@ use std::hash::Hasher;
 /// Pre-tokens up to this many bytes are their own key.
 pub const SHORT_BYTES_MAX: usize = 15;
 /// Longer pre-tokens than this are not kept.
-const LONG_BYTES_MAX: usize = 256;
+pub const LONG_BYTES_MAX: usize = 256;
 pub const INLINE_IDS_MAX: u32 = 3;
 const LINES_MIN: usize = 1 << 10;
 const LONG: u128 = 0x80 << 120;
@@ -57,34 +57,24 @@ impl Cache {
         }
     }
 
-    /// Has the line of a pre-token fetched, which will soon be asked for.
+    /// What is asked for most.
     #[inline(always)]
-    pub fn prefetch(&self, key: Key) {
-        prefetch(&self.lines[self.home(key)]);
+    pub fn lines(&self) -> Lines<'_> {
+        Lines(&self.lines)
     }
 
-    #[inline(always)]
-    fn home(&self, key: Key) -> usize {
-        key.hash as usize & (self.lines.len() - 1)
+    /// The value of a pre-token's entry.
+    pub fn value(&self, key: Key) -> Option<&[u32; 4]> {
+        let at = self.lines().home(key);
+        let mut entries = self.lines[at].0.iter().chain(&self.lines[at ^ 1].0);
+        entries.find(|entry| entry.key == key.key).map(|entry| &entry.value)
     }
 
-    /// The value of a pre-token's entry: when its last element is at most INLINE_IDS_MAX, so many ids; else `many` has them.
-    #[inline(always)]
-    pub fn value(&self, key: Key) -> Option<[u32; 4]> {
-        let at = self.home(key);
-        let Line([first, second]) = self.lines[at];
-        let value = if first.key == key.key { first.value } else { second.value };
-        if (first.key == key.key) | (second.key == key.key) { Some(value) } else { self.value_beside(key, at) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn value_beside(&self, key: Key, at: usize) -> Option<[u32; 4]> {
-        self.lines[at ^ 1].0.iter().find(|entry| entry.key == key.key).map(|entry| entry.value)
-    }
-
-    /// The ids of the pre-token `bytes` by the value of its entry, if their record is still there.
-    pub fn many(&self, value: &[u32; 4], bytes: &[u8]) -> Option<&[u32]> {
+    /// Appends the ids of the pre-token `bytes` by the value of its entry, if their record is still there.
+    pub fn ids<'v>(&'v self, value: &'v [u32; 4], bytes: &[u8]) -> Option<&'v [u32]> {
+        if value[3] <= INLINE_IDS_MAX {
+            return Some(&value[..value[3] as usize]);
+        }
         self.ring.record(value, if bytes.len() > SHORT_BYTES_MAX { bytes } else { &[] })
     }
 
@@ -130,6 +120,31 @@ impl Cache {
             self.n_placed += 1;
             self.place(*entry);
         }
+    }
+}
+
+/// The lines of a cache.
+#[derive(Clone, Copy)]
+pub struct Lines<'c>(&'c [Line]);
+
+impl<'c> Lines<'c> {
+    /// Has the line of a pre-token fetched, which will soon be asked for.
+    #[inline(always)]
+    pub fn prefetch(self, key: Key) {
+        prefetch(&self.0[self.home(key)]);
+    }
+
+    #[inline(always)]
+    fn home(self, key: Key) -> usize {
+        key.hash as usize & (self.0.len() - 1)
+    }
+
+    /// The value of a pre-token's entry, if that is in its line and the value has the ids: its last element says how many.
+    #[inline(always)]
+    pub fn few(self, key: Key) -> Option<&'c [u32; 4]> {
+        let Line([first, second]) = &self.0[self.home(key)];
+        let entry = if first.key == key.key { first } else { second };
+        (entry.key == key.key && entry.value[3] <= INLINE_IDS_MAX).then_some(&entry.value)
     }
 }
 
@@ -206,20 +221,21 @@ impl Key {
         Self { key, hash: hash_of(key) }
     }
 
-    /// Of a longer pre-token; None for one that is too long to be kept.
-    pub fn long(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() > LONG_BYTES_MAX {
-            return None;
-        }
+    /// Of a longer pre-token, of at most LONG_BYTES_MAX.
+    #[inline(never)]
+    pub fn long(bytes: &[u8]) -> Self {
         let mut hasher = FxHasher::default();
         hasher.write(bytes);
         let key = LONG | (bytes.len() as u128) << 64 | u128::from(hasher.finish());
-        Some(Self { key, hash: hash_of(key) })
+        Self { key, hash: hash_of(key) }
     }
 
-    /// Of any pre-token.
+    /// Of any pre-token; None for one that is too long to be kept.
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() > SHORT_BYTES_MAX { Self::long(bytes) } else { Some(Self::short(bytes, 0, bytes.len())) }
+        match bytes.len() {
+            n @ ..=SHORT_BYTES_MAX => Some(Self::short(bytes, 0, n)),
+            n => (n <= LONG_BYTES_MAX).then(|| Self::long(bytes)),
+        }
     }
 }
 
@@ -254,11 +270,7 @@ mod tests {
 
     fn ids_of(cache: &Cache, bytes: &[u8]) -> Option<Vec<u32>> {
         let key = Key::of(bytes)?;
-        let value = cache.value(key)?;
-        if value[3] <= INLINE_IDS_MAX {
-            return Some(value[..value[3] as usize].to_vec());
-        }
-        cache.many(&value, bytes).map(<[u32]>::to_vec)
+        cache.ids(cache.value(key)?, bytes).map(<[u32]>::to_vec)
     }
 
     /// Pre-tokens of all lengths and ids that follow from them.
@@ -312,10 +324,10 @@ mod tests {
     fn long_pretokens_with_one_hash_are_told_apart() {
         let mut cache = Cache::new(1 << 20);
         let (one, other) = ([b'a'; 20], [b'b'; 20]);
-        let key = Key::long(&one).unwrap();
+        let key = Key::long(&one);
         cache.insert(key, &one, &[1, 2]);
         let value = cache.value(key).unwrap();
-        assert_eq!((cache.many(&value, &one), cache.many(&value, &other)), (Some(&[1, 2][..]), None));
+        assert_eq!((cache.ids(value, &one), cache.ids(value, &other)), (Some(&[1, 2][..]), None));
     }
 
     #[test]

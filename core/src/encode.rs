@@ -3,12 +3,13 @@
 //! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
 //! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
 
-use crate::cache::{Cache, INLINE_IDS_MAX, Key, SHORT_BYTES_MAX};
+use crate::cache::{Cache, Key, SHORT_BYTES_MAX};
 use crate::decode::Decoder;
 use crate::guard::{CoreError, Result, Stop, lossy};
 use crate::merge::{MergeTable, Scratch};
 use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
+use crate::pretokens::{Run, Waiting};
 use crate::tail::Tail;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
@@ -21,8 +22,6 @@ const PIECE_BYTES: usize = 1 << 20;
 const CHECKED_BYTES: usize = 1 << 16;
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
-/// A pre-token waits until so many others have come, and its line of the cache from memory.
-const N_WAITING: usize = 16;
 /// What each thread's cache may hold where nothing else is said.
 pub const CACHE_BYTES_MAX: usize = 128 << 20;
 
@@ -47,7 +46,7 @@ pub struct Encoder {
     merges: MergeTable,
     byte_ids: [Option<u32>; 256],
     /// Pre-tokens that are one token: those that their own merges lead to, or all, when merges are to be ignored for them.
-    whole: FxHashMap<Box<[u8]>, u32>,
+    pub whole: FxHashMap<Box<[u8]>, u32>,
     added: Option<(AhoCorasick, Vec<u32>)>,
     pub decoder: Decoder,
     cache_bytes_max: usize,
@@ -62,6 +61,7 @@ struct Worker {
     pattern: Pattern,
     scratch: Scratch,
     cache: Cache,
+    waiting: Box<[Waiting; 2]>,
     /// Texts done since it was asked whether to stop.
     n_bytes: usize,
 }
@@ -269,7 +269,13 @@ impl Encoder {
             none => none.insert(Arc::new(self.known_with(&[], &Stop::default())?)).clone(),
         };
         let cache = Cache::clone(&known);
-        Ok(Worker { pattern: self.pattern.clone(), scratch: Scratch::default(), cache, n_bytes: 0 })
+        Ok(Worker {
+            pattern: self.pattern.clone(),
+            scratch: Scratch::default(),
+            cache,
+            waiting: Box::default(),
+            n_bytes: 0,
+        })
     }
 
     fn release(&self, worker: Worker) {
@@ -277,24 +283,21 @@ impl Encoder {
     }
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
-        let Worker { pattern, scratch, cache, .. } = worker;
-        let waiting = [Waiting::default(); N_WAITING];
-        let mut run = Run { encoder: self, text, cache, scratch, stop, ids, waiting, n_put: 0, n_done: 0 };
+        let Worker { pattern, scratch, cache, waiting, .. } = worker;
+        let mut run = Run { encoder: self, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
             for found in finder.find_iter(text) {
-                pattern.split(&text[start..found.start()], stop, &mut |piece| run.put(piece))?;
-                run.put_waiting()?;
+                run.put_text(pattern, start..found.start())?;
                 run.ids.put([added_ids[found.pattern().as_usize()]], 1);
                 start = found.end();
             }
         }
-        pattern.split(&text[start..], stop, &mut |piece| run.put(piece))?;
-        run.put_waiting()
+        run.put_text(pattern, start..text.len())
     }
 
     /// Appends the ids of a pre-token; the place of a byte without a token is the error.
-    fn merge(
+    pub fn merge(
         &self,
         piece: &[u8],
         scratch: &mut Scratch,
@@ -305,121 +308,6 @@ impl Encoder {
             return Ok(Err(at));
         }
         scratch.merge(&self.merges, piece, stop, out).map(Ok)
-    }
-}
-
-/// The encoding of one text.
-struct Run<'r> {
-    encoder: &'r Encoder,
-    text: &'r str,
-    cache: &'r mut Cache,
-    scratch: &'r mut Scratch,
-    stop: &'r Stop,
-    ids: &'r mut Tail<u32>,
-    waiting: [Waiting; N_WAITING],
-    /// Pre-tokens that have come, and those of them that are done; the others wait.
-    n_put: usize,
-    n_done: usize,
-}
-
-/// A pre-token whose turn comes soon, and where it begins.
-#[derive(Clone, Copy, Default)]
-struct Waiting {
-    key: Key,
-    at: usize,
-}
-
-impl Run<'_> {
-    /// Appends the ids of a pre-token, a part of the text, soon.
-    #[inline(always)]
-    fn put(&mut self, piece: &str) -> Result<()> {
-        let at = self.offset(piece);
-        if piece.len() <= SHORT_BYTES_MAX {
-            return self.wait(Key::short(self.text.as_bytes(), at, piece.len()), at);
-        }
-        self.put_long(piece, at)
-    }
-
-    #[inline(never)]
-    fn put_long(&mut self, piece: &str, at: usize) -> Result<()> {
-        match Key::long(piece.as_bytes()) {
-            Some(key) => self.wait(key, at),
-            None => {
-                self.put_waiting()?;
-                self.put_new(piece, None)
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn wait(&mut self, key: Key, at: usize) -> Result<()> {
-        self.cache.prefetch(key);
-        if self.n_put - self.n_done == N_WAITING {
-            self.put_first()?;
-        }
-        self.waiting[self.n_put % N_WAITING] = Waiting { key, at };
-        self.n_put += 1;
-        Ok(())
-    }
-
-    /// Appends the ids of all pre-tokens that wait.
-    fn put_waiting(&mut self) -> Result<()> {
-        while self.n_done < self.n_put {
-            self.put_first()?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn put_first(&mut self) -> Result<()> {
-        let first = self.waiting[self.n_done % N_WAITING];
-        self.n_done += 1;
-        match self.cache.value(first.key) {
-            Some(four) if four[3] <= INLINE_IDS_MAX => {
-                self.ids.put(four, four[3] as usize);
-                Ok(())
-            }
-            found => self.put_rare(first, found),
-        }
-    }
-
-    #[inline(never)]
-    fn put_rare(&mut self, Waiting { key, at }: Waiting, found: Option<[u32; 4]>) -> Result<()> {
-        let piece = &self.text[at..at + key.n_bytes()];
-        if let Some(ids) = found.and_then(|value| self.cache.many(&value, piece.as_bytes())) {
-            self.ids.extend(ids);
-            return Ok(());
-        }
-        self.put_new(piece, Some(key))
-    }
-
-    /// Looks for a token of the whole pre-token, or merges it, and remembers what was found.
-    #[inline(never)]
-    fn put_new(&mut self, piece: &str, key: Option<Key>) -> Result<()> {
-        let (bytes, before) = (piece.as_bytes(), self.ids.n());
-        if bytes.len() >= u32::MAX as usize {
-            return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", bytes.len())));
-        }
-        match self.encoder.whole.get(bytes) {
-            Some(&id) => self.ids.put([id], 1),
-            None => {
-                self.encoder.merge(bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
-                    CoreError::Tokenizer(format!(
-                        "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
-                        bytes[at],
-                        self.offset(piece) + at
-                    ))
-                })?;
-            }
-        }
-        if let Some(key) = key {
-            self.cache.insert(key, bytes, &self.ids.as_slice()[before..]);
-        }
-        Ok(())
-    }
-
-    fn offset(&self, piece: &str) -> usize {
-        piece.as_ptr().addr() - self.text.as_ptr().addr()
     }
 }
 
@@ -461,6 +349,7 @@ fn added_tokens(added: &[Added]) -> Result<Option<(AhoCorasick, Vec<u32>)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named::GPT2;
 
     const TOKENS: [(u32, &[u8]); 6] = [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"ab"), (4, b"bc"), (5, b"abc")];
     const RULES: [(u32, u32, u32, u32); 3] = [(0, 1, 0, 3), (1, 2, 1, 4), (0, 4, 2, 5)];
@@ -516,6 +405,30 @@ mod tests {
     fn a_byte_without_a_token_is_named_with_its_place() {
         let found = encode(&encoder(&[], false), "ab c!");
         assert!(matches!(found, Err(CoreError::Tokenizer(text)) if text.contains("0x20 at byte 2")));
+    }
+
+    /// With a token for each byte and no merges, the ids are the bytes.
+    #[test]
+    fn pretokens_of_all_lengths_stay_in_their_order() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let vocabulary: Vec<(u32, &[u8])> =
+            bytes.iter().map(|&byte| (byte.into(), &bytes[byte.into()..][..1])).collect();
+        let added = Added { id: 256, bytes: b"<x>", in_text: true };
+        let encoder = Encoder::new(Pattern::new(&[GPT2]).unwrap(), &vocabulary, &[], &[added], false).unwrap();
+        let words = |n: usize| (0..n).map(|i| format!(" {}", (i % 26).to_string().repeat(i % 13))).collect::<String>();
+        for n_before in [0, 1, 60, 63, 64, 65, 127, 128, 300] {
+            for length in [1, 15, 16, 255, 256, 257, 300, 5000] {
+                let text = format!("{}<x>{}{}{}", words(n_before), words(n_before), "a".repeat(length), words(100));
+                let expected: Vec<u32> = text
+                    .replace("<x>", "\u{1}")
+                    .bytes()
+                    .map(|byte| if byte == 1 { 256 } else { byte.into() })
+                    .collect();
+                for _ in 0..2 {
+                    assert_eq!(encode(&encoder, &text).unwrap(), expected, "{n_before}, {length}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::guard::{CoreError, Result, Stop};
 pub use crate::named::NAMED;
 use crate::scan::Scanner;
+use crate::sink::{Each, Sink};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
@@ -60,9 +61,18 @@ impl Pattern {
     /// Hands the pieces of `text` to `emit`, in order.
     #[inline]
     pub fn split(&self, text: &str, stop: &Stop, emit: &mut impl FnMut(&str) -> Result<()>) -> Result<()> {
+        self.split_into(text, stop, &mut Each { text, emit })
+    }
+
+    /// Has `sink` take the pieces of `text`.
+    #[inline]
+    pub fn split_into(&self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
         match &self.0 {
-            Engine::Scanner(scanner) => scanner.split(text, stop, emit),
-            Engine::Regex(steps) => split_by(steps, text, stop, emit),
+            Engine::Scanner(scanner) => scanner.split(text, stop, sink),
+            Engine::Regex(steps) => split_by(steps, text, stop, &mut |piece| {
+                let from = piece.as_ptr().addr() - text.as_ptr().addr();
+                sink.put(from, from + piece.len())
+            }),
         }
     }
 }

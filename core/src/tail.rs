@@ -29,6 +29,22 @@ impl<T: Copy + Default> Tail<T> {
         self.buffer[self.n..self.n + N].copy_from_slice(&block);
     }
 
+    /// The next `n` elements or more, to be written and then counted by `add`.
+    #[inline(always)]
+    pub fn room(&mut self, n: usize) -> &mut [T] {
+        if self.buffer.len() - self.n < n {
+            self.reserve(n);
+        }
+        &mut self.buffer[self.n..]
+    }
+
+    /// Counts `n` elements that were written.
+    #[inline(always)]
+    pub fn add(&mut self, n: usize) {
+        self.n += n;
+        debug_assert!(self.n <= self.buffer.len());
+    }
+
     /// Appends all of `more`.
     pub fn extend(&mut self, more: &[T]) {
         self.reserve(more.len());
@@ -36,6 +52,7 @@ impl<T: Copy + Default> Tail<T> {
         self.n += more.len();
     }
 
+    #[cold]
     fn reserve(&mut self, n_more: usize) {
         let needed = self.n + n_more;
         if needed > self.buffer.len() {

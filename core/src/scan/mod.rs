@@ -17,11 +17,12 @@ mod window;
 
 use crate::guard::{Result, Stop};
 use crate::named::{CL100K, DEEPSEEK, DIGITS, GPT2, LIKE_CL100K, LIKE_GPT2, LIKE_LLAMA3, LLAMA3, O200K, QWEN2};
+use crate::sink::{PIECES_MAX, Sink};
 use cl100k::Cl100k;
 use deepseek::Deepseek;
 use gpt2::Gpt2;
 use o200k::O200k;
-use window::{Places, Rule, Window, window};
+use window::{Places, Rule, Seen, Window, window};
 
 /// How many pieces are found one by one where a window told nothing: rare cases come together.
 const SINGLY: usize = 4;
@@ -54,54 +55,63 @@ impl Scanner {
         }
     }
 
-    /// Hands the pieces of `text` to `emit`, in order.
+    /// Has `sink` take the pieces of `text`.
     #[inline]
-    pub fn split(self, text: &str, stop: &Stop, emit: &mut impl FnMut(&str) -> Result<()>) -> Result<()> {
-        let mut places = Places::default();
+    pub fn split(self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
+        let bytes = text.as_bytes();
+        let (mut places, mut padded) = (Places::default(), [0; size_of::<Seen>()]);
+        let (mut ends, mut n, mut from) = ([0; PIECES_MAX], 0, 0);
         let mut at = 0;
         let mut n_windows = 0_u8;
-        while at < text.len() {
+        while at < bytes.len() {
             n_windows = n_windows.wrapping_add(1);
             if n_windows == 0 {
                 stop.check()?;
             }
-            let Window { mut starts, wide, last } = self.window(text.as_bytes(), at, &mut places);
-            let none = starts == 0;
-            let from = at;
+            let rest = &bytes[at..];
+            let seen = rest.first_chunk().unwrap_or_else(|| {
+                padded = [0; size_of::<Seen>()];
+                padded[..rest.len()].copy_from_slice(rest);
+                &padded
+            });
+            let Window { mut starts, wide, last } = self.window(seen, bytes, at, &mut places);
+            let n_before = n;
             while starts != 0 {
                 let i = starts.trailing_zeros();
-                let end = from + if wide { places.of(i) } else { i as usize };
-                emit(&text[at..end])?;
-                at = end;
+                ends[n & (PIECES_MAX - 1)] = at + if wide { places.of(i) } else { i as usize };
                 starts &= starts - 1;
+                n += 1;
             }
             if last {
-                return emit(&text[at..]);
-            }
-            if none {
-                for _ in 0..SINGLY {
-                    if at == text.len() {
-                        break;
-                    }
-                    let end = self.end(text.as_bytes(), at);
-                    emit(&text[at..end])?;
-                    at = end;
+                ends[n & (PIECES_MAX - 1)] = bytes.len();
+                n += 1;
+            } else if n == n_before {
+                let mut end = at;
+                while n < n_before + SINGLY && end < bytes.len() {
+                    end = self.end(bytes, end);
+                    ends[n & (PIECES_MAX - 1)] = end;
+                    n += 1;
                 }
             }
+            at = ends[(n - 1) & (PIECES_MAX - 1)];
+            if n >= PIECES_MAX / 2 {
+                sink.put_all(from, &ends[..n])?;
+                (n, from) = (0, at);
+            }
         }
-        Ok(())
+        sink.put_all(from, &ends[..n])
     }
 
     #[inline(never)]
-    fn window(self, bytes: &[u8], at: usize, places: &mut Places) -> Window {
+    fn window(self, seen: &Seen, bytes: &[u8], at: usize, places: &mut Places) -> Window {
         match self {
-            Self::Gpt2 => window::<Gpt2<false>>(bytes, at, places),
-            Self::Starcoder => window::<Gpt2<true>>(bytes, at, places),
-            Self::Cl100k => window::<Cl100k<3, true>>(bytes, at, places),
-            Self::Llama3 => window::<Cl100k<3, false>>(bytes, at, places),
-            Self::Qwen2 => window::<Cl100k<1, false>>(bytes, at, places),
-            Self::O200k => window::<O200k>(bytes, at, places),
-            Self::Deepseek => window::<Deepseek>(bytes, at, places),
+            Self::Gpt2 => window::<Gpt2<false>>(seen, bytes, at, places),
+            Self::Starcoder => window::<Gpt2<true>>(seen, bytes, at, places),
+            Self::Cl100k => window::<Cl100k<3, true>>(seen, bytes, at, places),
+            Self::Llama3 => window::<Cl100k<3, false>>(seen, bytes, at, places),
+            Self::Qwen2 => window::<Cl100k<1, false>>(seen, bytes, at, places),
+            Self::O200k => window::<O200k>(seen, bytes, at, places),
+            Self::Deepseek => window::<Deepseek>(seen, bytes, at, places),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Scanner;
 use crate::guard::Stop;
 use crate::named::{DIGITS, LIKE_CL100K, LIKE_GPT2, LIKE_LLAMA3, NAMED};
+use crate::sink::Each;
 use crate::unicode::{DEEPSEEK, GENERAL};
 use std::path::Path;
 
@@ -22,13 +23,13 @@ impl Judged {
     fn found(&self, text: &str) -> Vec<usize> {
         let mut ends = Vec::new();
         let mut at = 0;
-        let keep = &mut |piece: &str| {
+        let emit = |piece: &str| {
             assert_eq!(piece, &text[at..at + piece.len()]);
             at += piece.len();
             ends.push(at);
             Ok(())
         };
-        self.scanner.split(text, &Stop::default(), keep).unwrap();
+        self.scanner.split(text, &Stop::default(), &mut Each { text, emit }).unwrap();
         ends
     }
 

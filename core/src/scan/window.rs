@@ -82,20 +82,18 @@ impl Places {
     }
 }
 
+/// 64 characters of up to four bytes, and what may be read behind the first byte of the last; zeros behind the text's end.
+pub type Seen = [u8; SEEN_BEGIN + 4];
+const SEEN_BEGIN: usize = 64 * 4;
+
 /// So many ASCII characters before the first other one make a window of their own.
 const ASCII_MIN: u32 = 24;
 
 #[inline(always)]
-pub fn window<R: Rule>(bytes: &[u8], at: usize, places: &mut Places) -> Window {
-    let rest = &bytes[at..];
-    let (block, extent) = match rest.first_chunk::<64>() {
-        Some(bytes) => (Block::new(bytes), Extent { n: 64, more: rest.len() > 64 }),
-        None => {
-            let mut padded = [0; 64];
-            padded[..rest.len()].copy_from_slice(rest);
-            (Block::new(&padded), Extent { n: rest.len() as u32, more: false })
-        }
-    };
+pub fn window<R: Rule>(seen: &Seen, bytes: &[u8], at: usize, places: &mut Places) -> Window {
+    let n_rest = bytes.len() - at;
+    let Some(first) = seen.first_chunk() else { unreachable!("a window shows more than 64 bytes") };
+    let (block, extent) = (Block::new(first), Extent { n: n_rest.min(64) as u32, more: n_rest > 64 });
     let first_wide = block.bit(7).trailing_zeros();
     if first_wide == 64 {
         return found::<R>(&R::of_ascii(&block), extent, bytes, |bit| at + bit as usize, false);
@@ -107,7 +105,7 @@ pub fn window<R: Rule>(bytes: &[u8], at: usize, places: &mut Places) -> Window {
             return window;
         }
     }
-    let (block, extent) = read_wide(R::TABLE, rest, places);
+    let (block, extent) = read_wide(R::TABLE, seen, n_rest, places);
     found::<R>(&R::of_flags(&block), extent, bytes, |bit| at + places.of(bit), true)
 }
 
@@ -125,35 +123,27 @@ fn found<R: Rule>(
 
 /// The flags of up to 64 characters; the rest of the block is 0.
 #[inline(always)]
-fn read_wide(table: &Table, rest: &[u8], places: &mut Places) -> (Block, Extent) {
-    // 64 characters of 4 bytes, and what may be read past the last one.
-    const LENGTH: usize = 64 * 4 + 4;
-    let mut padded = [0; LENGTH];
-    let text = rest.first_chunk::<LENGTH>().unwrap_or_else(|| {
-        let n = rest.len().min(LENGTH);
-        padded[..n].copy_from_slice(&rest[..n]);
-        &padded
-    });
-    let length = rest.len().min(LENGTH);
+fn read_wide(table: &Table, seen: &Seen, n_rest: usize, places: &mut Places) -> (Block, Extent) {
+    let length = n_rest.min(SEEN_BEGIN);
     let mut flags = [0; 64];
     let (mut n, mut at) = (0, 0);
     // Dropped: eight ASCII characters at once where there are (0.9 times as fast on multilingual text); from first byte to
     // first byte by a mask, without a branch on the length (0.8 times).
     while n < 64 && at < length {
         places.0[n] = at as u16;
-        let byte = text[at & 255];
+        let byte = seen[at & 255];
         if byte < 0x80 {
             flags[n] = table.ascii(byte);
             at += 1;
         } else {
-            let next = [text[(at & 255) + 1], text[(at & 255) + 2], text[(at & 255) + 3]];
+            let next = [seen[(at & 255) + 1], seen[(at & 255) + 2], seen[(at & 255) + 3]];
             let (found, length) = table.wide(byte, next);
             flags[n] = found;
             at += length;
         }
         n += 1;
     }
-    (Block::new(&flags), Extent { n: n as u32, more: at < rest.len() })
+    (Block::new(&flags), Extent { n: n as u32, more: at < n_rest })
 }
 
 /// The classes that all patterns but deepseek tell apart.

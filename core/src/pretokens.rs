@@ -1,0 +1,200 @@
+//! A text's pre-tokens → ids, most of them through the cache.
+//!
+//! Invariant: the ids stand in the order of the pre-tokens. Those of a block of text are named first and looked up together
+//! when the next block has been named: their lines of the cache come from memory meanwhile.
+//! Cost: about 50 cycles for a pre-token that is in its line.
+
+use crate::cache::{Cache, Key, LONG_BYTES_MAX, Lines, SHORT_BYTES_MAX};
+use crate::encode::Encoder;
+use crate::guard::{CoreError, Result, Stop};
+use crate::merge::Scratch;
+use crate::pattern::Pattern;
+use crate::sink::{PIECES_MAX, Sink};
+use crate::tail::Tail;
+use std::ops::Range;
+
+/// Pre-tokens that come one by one wait until there are so many.
+const N_WAITING: usize = 16;
+
+/// Pre-tokens whose turn comes when their lines of the cache have come from memory: their keys, and where they begin.
+pub struct Waiting {
+    n: usize,
+    keys: [Key; PIECES_MAX],
+    places: [usize; PIECES_MAX],
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { n: 0, keys: [Key::default(); PIECES_MAX], places: [0; PIECES_MAX] }
+    }
+}
+
+impl Waiting {
+    #[inline(always)]
+    fn add(&mut self, key: Key, place: usize) {
+        let n = self.n & (PIECES_MAX - 1);
+        self.keys[n] = key;
+        self.places[n] = place;
+        self.n = n + 1;
+    }
+}
+
+/// The encoding of one text.
+pub struct Run<'r> {
+    pub encoder: &'r Encoder,
+    pub text: &'r str,
+    /// Where in the text the part of it begins that is split now.
+    pub start: usize,
+    pub cache: &'r mut Cache,
+    pub scratch: &'r mut Scratch,
+    pub stop: &'r Stop,
+    pub ids: &'r mut Tail<u32>,
+    /// Those that are coming, and those whose turn is next.
+    pub waiting: &'r mut [Waiting; 2],
+    pub coming: usize,
+}
+
+impl Sink for Run<'_> {
+    fn put(&mut self, from: usize, to: usize) -> Result<()> {
+        let (from, to) = (self.start + from, self.start + to);
+        match Key::of(&self.text.as_bytes()[from..to]) {
+            Some(key) => {
+                self.cache.lines().prefetch(key);
+                self.waiting[self.coming].add(key, from);
+                if self.waiting[self.coming].n >= N_WAITING { self.turn() } else { Ok(()) }
+            }
+            None => {
+                self.put_waiting()?;
+                self.put_new(from..to, None)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn put_all(&mut self, from: usize, ends: &[usize]) -> Result<()> {
+        let bytes = self.text.as_bytes();
+        let lines = self.cache.lines();
+        let start = self.start;
+        let coming = &mut self.waiting[self.coming];
+        let mut from = start + from;
+        let places = coming.keys.iter_mut().zip(&mut coming.places);
+        for ((i, end), (key, place)) in ends.iter().enumerate().zip(places) {
+            let end = start + end;
+            let n = end - from;
+            *key = if n <= SHORT_BYTES_MAX {
+                Key::short(bytes, from, n)
+            } else if n <= LONG_BYTES_MAX {
+                Key::long(&bytes[from..end])
+            } else {
+                coming.n = i;
+                return self.put_longest(from, end, &ends[i + 1..]);
+            };
+            *place = from;
+            lines.prefetch(*key);
+            from = end;
+        }
+        coming.n = ends.len();
+        self.turn()
+    }
+}
+
+impl Run<'_> {
+    /// A pre-token that the cache does not keep, and those that follow it.
+    #[cold]
+    #[inline(never)]
+    fn put_longest(&mut self, from: usize, end: usize, next: &[usize]) -> Result<()> {
+        self.put_waiting()?;
+        self.put_new(from..end, None)?;
+        self.put_all(end - self.start, next)
+    }
+
+    /// Appends the ids of a part of the text without added tokens.
+    pub fn put_text(&mut self, pattern: &Pattern, part: Range<usize>) -> Result<()> {
+        self.start = part.start;
+        let text = self.text;
+        pattern.split_into(&text[part], self.stop, self)?;
+        self.put_waiting()
+    }
+
+    /// It is the turn of those that have waited longest.
+    #[inline(always)]
+    fn turn(&mut self) -> Result<()> {
+        self.coming ^= 1;
+        self.put_those(self.coming)
+    }
+
+    /// Appends the ids of all pre-tokens that wait.
+    fn put_waiting(&mut self) -> Result<()> {
+        self.turn()?;
+        self.turn()
+    }
+
+    #[inline(always)]
+    fn put_those(&mut self, which: usize) -> Result<()> {
+        let n = self.waiting[which].n;
+        let mut n_put = 0;
+        loop {
+            let keys = &self.waiting[which].keys[n_put..n];
+            n_put += put_known(keys, self.cache.lines(), self.ids);
+            if n_put == n {
+                break;
+            }
+            self.put_rare(self.waiting[which].keys[n_put], self.waiting[which].places[n_put])?;
+            n_put += 1;
+        }
+        self.waiting[which].n = 0;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn put_rare(&mut self, key: Key, at: usize) -> Result<()> {
+        let place = at..at + key.n_bytes();
+        let bytes = &self.text.as_bytes()[place.clone()];
+        if let Some(ids) = self.cache.value(key).and_then(|value| self.cache.ids(value, bytes)) {
+            self.ids.extend(ids);
+            return Ok(());
+        }
+        self.put_new(place, Some(key))
+    }
+
+    /// Looks for a token of the whole pre-token, or merges it, and remembers what was found.
+    #[inline(never)]
+    fn put_new(&mut self, place: Range<usize>, key: Option<Key>) -> Result<()> {
+        let (bytes, before) = (&self.text.as_bytes()[place.clone()], self.ids.n());
+        if bytes.len() >= u32::MAX as usize {
+            return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", bytes.len())));
+        }
+        match self.encoder.whole.get(bytes) {
+            Some(&id) => self.ids.put([id], 1),
+            None => {
+                self.encoder.merge(bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
+                    CoreError::Tokenizer(format!(
+                        "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
+                        bytes[at],
+                        place.start + at
+                    ))
+                })?;
+            }
+        }
+        if let Some(key) = key {
+            self.cache.insert(key, bytes, &self.ids.as_slice()[before..]);
+        }
+        Ok(())
+    }
+}
+
+/// Appends the ids of pre-tokens up to the first one that the cache has not in its line, with few ids; how many they were.
+#[inline(never)]
+fn put_known(keys: &[Key], lines: Lines, ids: &mut Tail<u32>) -> usize {
+    let room = ids.room(keys.len() * size_of::<[u32; 4]>());
+    let (mut n_ids, mut n_put) = (0, 0);
+    for &key in keys {
+        let Some(value) = lines.few(key) else { break };
+        let Some(place) = room.get_mut(n_ids..n_ids + 4) else { break };
+        place.copy_from_slice(value);
+        n_ids += value[3] as usize;
+        n_put += 1;
+    }
+    ids.add(n_ids);
+    n_put
+}
