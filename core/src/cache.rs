@@ -53,7 +53,7 @@ impl Cache {
             lines: Pages::new(LINES_MIN.min(lines_max)),
             lines_max,
             n_placed: 0,
-            ring: Ring { words: Vec::new(), n_max: bytes_max / 4 / size_of::<u32>(), head: 0 },
+            ring: Ring::new(bytes_max / 4 / size_of::<u32>()),
         }
     }
 
@@ -152,18 +152,29 @@ impl<'c> Lines<'c> {
 #[derive(Clone)]
 struct Ring {
     words: Vec<u32>,
+    /// A power of two.
     n_max: usize,
     /// Words written in all, those left out at the end of a round included.
     head: u64,
 }
 
 impl Ring {
+    /// An empty one of at most `n_max` words.
+    fn new(n_max: usize) -> Self {
+        Self { words: Vec::new(), n_max: 1 << n_max.max(1).ilog2(), head: 0 }
+    }
+
+    /// Where the word stands that is the `n`th of all.
+    fn place(&self, n: u64) -> usize {
+        n as usize & (self.n_max - 1)
+    }
+
     fn push(&mut self, bytes: &[u8], ids: &[u32]) -> Option<[u32; 4]> {
         let n_words = bytes.len().div_ceil(4) + ids.len();
         if n_words > self.n_max {
             return None;
         }
-        let mut at = (self.head % self.n_max as u64) as usize;
+        let mut at = self.place(self.head);
         if at + n_words > self.n_max {
             self.head += (self.n_max - at) as u64;
             at = 0;
@@ -184,7 +195,7 @@ impl Ring {
         if self.head - start > self.n_max as u64 {
             return None;
         }
-        let at = (start % self.n_max as u64) as usize;
+        let at = self.place(start);
         let ids_at = at + bytes.len().div_ceil(4);
         let same = self.words[at..ids_at].iter().copied().eq(bytes.chunks(4).map(word));
         same.then(|| &self.words[ids_at..ids_at + (value[3] & !IN_RING) as usize])
@@ -213,11 +224,16 @@ impl Key {
     /// Of the `n` bytes of `text` from `at` on, at most SHORT_BYTES_MAX.
     #[inline(always)]
     pub fn short(text: &[u8], at: usize, n: usize) -> Self {
-        let bytes = match text.get(at..at + 16).and_then(|bytes| bytes.first_chunk::<16>()) {
+        let bytes = match text.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
             Some(bytes) => *bytes,
             None => near_the_end(&text[at..at + n]),
         };
-        let key = u128::from_le_bytes(bytes) & MASKS[n & 15] | (n as u128) << 120;
+        // In halves: as a whole it would go through a register of vectors.
+        let (halves, _) = bytes.as_chunks::<8>();
+        let [low, high] = MASKS[n & 15];
+        let low = u64::from_le_bytes(halves[0]) & low;
+        let high = u64::from_le_bytes(halves[1]) & high | (n as u64) << 56;
+        let key = u128::from(high) << 64 | u128::from(low);
         Self { key, hash: hash_of(key) }
     }
 
@@ -239,11 +255,13 @@ impl Key {
     }
 }
 
-const MASKS: [u128; 16] = {
-    let mut masks = [0; 16];
+/// The bits of the first n bytes, in halves.
+const MASKS: [[u64; 2]; 16] = {
+    let mut masks = [[0; 2]; 16];
     let mut n = 1;
     while n < 16 {
-        masks[n] = masks[n - 1] << 8 | 0xff;
+        masks[n] = masks[n - 1];
+        masks[n][(n - 1) / 8] = masks[n - 1][(n - 1) / 8] << 8 | 0xff;
         n += 1;
     }
     masks

@@ -3,6 +3,8 @@
 //! Invariant: what is beyond `n` is rubbish. Cost: a store and a comparison a block; copying a few elements of a length
 //! that is not known beforehand would be a call to memcpy, several times as long.
 
+const FEW: usize = 32;
+
 /// The list: `n` elements of the buffer.
 #[derive(Default)]
 pub struct Tail<T> {
@@ -47,8 +49,16 @@ impl<T: Copy + Default> Tail<T> {
 
     /// Appends all of `more`.
     pub fn extend(&mut self, more: &[T]) {
-        self.reserve(more.len());
-        self.buffer[self.n..self.n + more.len()].copy_from_slice(more);
+        let room = &mut self.room(more.len())[..more.len()];
+        // A few go block by block, the last ones once more: a call to memcpy takes several times as long.
+        if let (Some(last), ..=FEW) = (more.last_chunk::<4>(), more.len()) {
+            let (blocks, _) = more.as_chunks::<4>();
+            let (places, _) = room.as_chunks_mut::<4>();
+            places.iter_mut().zip(blocks).for_each(|(place, block)| *place = *block);
+            room.last_chunk_mut::<4>().into_iter().for_each(|place| *place = *last);
+        } else {
+            room.copy_from_slice(more);
+        }
         self.n += more.len();
     }
 

@@ -40,7 +40,7 @@ pub(super) fn slices(array: &ArrayRef) -> Vec<&[u8]> {
 
 /// Text `i`. Arrow's strings are checked as well: who made them may not have.
 pub(super) fn text_of(bytes: &[u8], i: usize) -> guard::Result<&str> {
-    std::str::from_utf8(bytes).map_err(|error| {
+    simdutf8::compat::from_utf8(bytes).map_err(|error| {
         CoreError::Text(format!("text {i} is not UTF-8 at byte {}; expected UTF-8.", error.valid_up_to()))
     })
 }
