@@ -2,10 +2,10 @@
 learned again and with the one there is.
 
 The shards are JSON lines of the documents of benchmarks.corpus, another letter changed in each; every shard is a unit. Each build
-is a process of its own. Work is the time in which at least one unit is read, counted, encoded, checked and written, the
-digests of the input are taken, counts are added up, or a vocabulary is learned; all else of a build is overhead: start, DVC,
-Prefect, keys, the unit store, links. What this does not show: a slow disk (all is in the page cache), and cores that idle
-while the last unit of a stage is at work.
+is a process of its own. Work is the time in which at least one unit is read, counted, encoded, checked, written and flushed to
+the disk, the digests of the input are taken, counts are added up, or a vocabulary is learned; all else of a build is overhead:
+start, DVC, Prefect, keys, the unit store, links. What this does not show: a slow disk (all is in the page cache), and cores that
+idle while the last unit of a stage is at work.
 """
 
 import argparse
@@ -34,6 +34,7 @@ _WORK = {
     "tokenmill.tasks.count": ("count_unit", "sum_of_runs", "write_batches"),
     "tokenmill.tasks.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
     "tokenmill.golden": ("check_golden",),
+    "tokenmill.unit_store": ("flush",),
     "tokenmill.tasks.encode": ("_warm", "encode_unit"),
     "tokenmill.tasks.validate": ("_reference", "validate_unit", "read_counts"),
 }
