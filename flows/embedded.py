@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import Terminated, TokenmillError
 
 _START_S_MAX = 120.0
 _END_S_MAX = 5.0
@@ -30,10 +30,12 @@ class Embedded:
     def __init__(self) -> None:
         # It gets the socket: there is no port that another could take meanwhile, and who connects early waits.
         with socket.create_server((_HOST, 0)) as listening:
+            # Here, since uvicorn takes a socket that it is given for one of the machine's own, for which asyncio does not.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.url = f"http://{_HOST}:{listening.getsockname()[1]}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(listening.fileno())],
+                [sys.executable, "-P", "-m", __name__, str(listening.fileno())],
                 stdin=subprocess.PIPE,  # ends when this process does
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,
@@ -65,12 +67,12 @@ class Embedded:
             ) from None
 
     def close(self) -> None:
-        """Ends it; nothing happens when it has ended."""
+        """Ends it, at once when a signal comes meanwhile; nothing happens when it has ended."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
             self._process.wait(_END_S_MAX)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt, Terminated):
             self._process.kill()
             self._process.wait()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.flows.embedded import Embedded
@@ -24,6 +25,7 @@ _SETTINGS_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyprojec
 _SETTLE_S_MAX = 15.0
 _LEAVE_S = 5.0
 _EXIT_FAILED = 2
+_EXIT_CODES = {KeyboardInterrupt: EXIT_INTERRUPTED, Terminated: EXIT_TERMINATED}
 _ANSWER_S_MAX = 10.0
 _PAGE_RUNS = 200  # what a server gives at once
 
@@ -57,19 +59,21 @@ def quiet_environment() -> None:
     logging.raiseExceptions = False  # no traceback when a signal comes while a record is being sent
 
 
-def begin() -> None:
+def begin() -> bool:
     """Sees to it that Prefect has a server: the one that is set, or else an embedded one, which takes some seconds to start
-    (`run` waits for it) and ends with this process. Raises TokenmillError when the one that is set does not answer."""
+    (`run` waits for it) and ends with this process; whether it is such a one. Raises TokenmillError when the one that is set
+    does not answer."""
     global _embedded
     quiet_environment()
     if may_be_set() and check_standing():
-        return
+        return False
     say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
     _embedded = Embedded()
     os.environ["PREFECT_API_URL"] = _embedded.url
     from prefect.context import refresh_global_settings_context
 
     refresh_global_settings_context()  # Prefect may have read its settings before
+    return True
 
 
 def may_be_set() -> bool:
@@ -112,8 +116,8 @@ def _url_of_settings() -> str | None:
 
 
 def give_up_if_gone() -> bool:
-    """Has Prefect try each call only once when the server that stands by itself no longer answers, and says whether it does
-    not: with five tries more, as by default, a call takes more than a minute."""
+    """Has Prefect try each call only once when its server no longer answers, and says whether it does not: with five tries
+    more, as by default, a call takes more than a minute."""
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     try:
@@ -155,8 +159,8 @@ def _without_server(error: Exception) -> object:
         ) from None
     say("Prefect's server went away, so it does not show how this build ended")
     outcome = _outcomes[-1]
-    failed = isinstance(outcome, Exception)
-    _leave_in_time(_EXIT_FAILED if failed else 0)
+    failed = isinstance(outcome, BaseException)
+    _leave_in_time(_EXIT_CODES.get(type(outcome), _EXIT_FAILED) if failed else 0)
     if failed:
         raise outcome from None
     return outcome
@@ -173,7 +177,7 @@ def _settle() -> None:
     from prefect.client.schemas.sorting import FlowRunSort
 
     end_s = time.monotonic() + _SETTLE_S_MAX
-    # A server that has gone away, as after Ctrl-C in its terminal, has nothing left to wait for.
+    # A server that has gone away has nothing left to wait for.
     with contextlib.suppress(httpx.HTTPError), get_client(sync_client=True) as client:
         latest = client.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
         while latest and time.monotonic() < end_s:

@@ -20,7 +20,7 @@ from prefect.states import Cancelled
 
 from tokenmill import console
 from tokenmill.console import Progress, say
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.flows import server
 
 T = TypeVar("T")
@@ -46,9 +46,11 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         server.keep(error)
         server.give_up_if_gone()
         raise
-    except (KeyboardInterrupt, TerminationSignal):
+    except (KeyboardInterrupt, TerminationSignal) as stopped:
         if cancelled.is_set():
             return Cancelled(message="stopped as asked; what is finished is kept for the next build")
+        server.keep(stopped if isinstance(stopped, KeyboardInterrupt) else Terminated())
+        server.give_up_if_gone()
         raise
     finally:
         ended.set()

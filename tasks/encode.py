@@ -42,7 +42,7 @@ from tokenmill.workshop import Workshop, content
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
 _GROUP_ROWS_MAX = 1 << 14
 _N_WARM = 1 << 16  # pre-tokens, nearly all of a text
-_WARM_BYTES_MIN = 1 << 24  # to be encoded; the most frequent pre-tokens are found while some 10 MB are
+_WARM_BYTES_MIN = 1 << 24  # of files to be encoded; the most frequent pre-tokens are found while some 10 MB are
 
 
 def encode(source: Source, asked: Asked | None, params: Encode, workshop: Workshop) -> StageSummary:
@@ -58,14 +58,15 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
     tokenizer, _ = checked_tokenizer(workshop.root / TOKENIZER_DIRECTORY, workshop.cache_mb_max)
     end_id = _end_id(tokenizer, params.end_of_document)
     keys = _keys(units, source, params, tokenizer, end_id)
-    lacking = set(keys.values()) - (set() if workshop.anew else workshop.store.keys())
-    _take_over(set() if workshop.anew else lacking, workshop)
-    n_bytes_lacking = sum(unit.n_bytes for unit in units if keys[unit.name] in lacking)
+    if not workshop.anew:
+        _take_over(set(keys.values()) - workshop.store.keys(), workshop)
+    there = set() if workshop.anew else workshop.store.keys()
+    n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
     warm = cache(partial(_warm, tokenizer, workshop.root / COUNTS_FILE, params.special_tokens_in_text))
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
 
         def do(unit: Unit, directory: Path) -> EncodeFacts:
-            if n_bytes_lacking >= _WARM_BYTES_MIN:
+            if n_bytes_todo >= _WARM_BYTES_MIN:
                 warm()
             special = params.special_tokens_in_text
             return encode_unit(unit, directory, source, tokenizer, end_id, special, workshop.memory.limits, advance)

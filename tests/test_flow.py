@@ -99,6 +99,16 @@ def test_a_server_that_is_killed_stops_no_build(project: Project, home: dict[str
     assert project.run("tokenmill", "status").returncode == 0
 
 
+def test_ctrl_c_is_heeded_when_the_server_is_gone(project: Project, home: dict[str, str]) -> None:
+    before = servers(home)
+    with building(project, home) as process:
+        for pid in servers(home) - before:
+            os.kill(pid, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130, said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+
+
 def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file", encoding="utf-8")
     project.set(run__engine="threads")

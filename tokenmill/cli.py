@@ -121,11 +121,11 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
         return settled
     from tokenmill.flows import server
 
-    server.begin()
+    is_starting = server.begin()
     from tokenmill.flows.build import build as build_flow
     from tokenmill.flows.build import threads
 
-    if not build.rehash:
+    if is_starting and not build.rehash:
         with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
             _ = build.workshop.corpus  # digests are taken while the server starts
     flow = build_flow.with_options(task_runner=threads(build.workers))

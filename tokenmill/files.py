@@ -158,7 +158,7 @@ def _process(pid: int) -> str:
 
 def _started(pid: int) -> str | None:
     """When the process began, in ticks since the machine did (proc(5), stat, fields 9 and 22); None when there is none, or one
-    that is at its end. It has given its locks back by then, and is still there until its parent has waited for it, which
+    that is at its end. It gives its locks back then, and is still there until its parent has waited for it, which
     nobody does in a container without an init."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

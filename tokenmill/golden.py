@@ -49,10 +49,10 @@ def write_golden(golden: Golden, directory: Path) -> None:
 def checked_tokenizer(directory: Path, cache_mb_max: int) -> tuple[Tokenizer, list[str]]:
     """The tokenizer in a directory and what `check_golden` gives for it: read and checked once while its files stay as they are.
 
-    `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError.
+    `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError, OSError.
     """
     files = sorted(directory.iterdir()) if directory.is_dir() else []
-    seen = tuple((path.name, at.st_size, at.st_mtime_ns, at.st_ino) for path in files if (at := path.stat()))
+    seen = tuple((path.name, at.st_size, at.st_mtime_ns, at.st_ino) for path in files for at in [path.stat()])
     return _checked(directory, cache_mb_max, seen)
 
 

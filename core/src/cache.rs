@@ -15,7 +15,7 @@ use std::hash::Hasher;
 pub const SHORT_BYTES_MAX: usize = 15;
 /// Longer pre-tokens than this are not kept.
 pub const LONG_BYTES_MAX: usize = 256;
-pub const INLINE_IDS_MAX: u32 = 3;
+const INLINE_IDS_MAX: u32 = 3;
 const LINES_MIN: usize = 1 << 10;
 const LONG: u128 = 0x80 << 120;
 /// In the place of the number of ids: they are in the ring.
@@ -45,7 +45,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty one that grows up to `bytes_max`: three quarters for the entries, a quarter for the ring.
+    /// An empty one that grows up to `bytes_max`: three quarters for the entries, up to a quarter for the ring.
     pub fn new(bytes_max: usize) -> Self {
         let lines_max = (bytes_max / 4 * 3 / size_of::<Line>()).max(2);
         let lines_max = 1 << lines_max.ilog2();
@@ -70,7 +70,7 @@ impl Cache {
         entries.find(|entry| entry.key == key.key).map(|entry| &entry.value)
     }
 
-    /// Appends the ids of the pre-token `bytes` by the value of its entry, if their record is still there.
+    /// The ids of the pre-token `bytes` by the value of its entry, if their record is still there.
     pub fn ids<'v>(&'v self, value: &'v [u32; 4], bytes: &[u8]) -> Option<&'v [u32]> {
         if value[3] <= INLINE_IDS_MAX {
             return Some(&value[..value[3] as usize]);

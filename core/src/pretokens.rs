@@ -76,6 +76,7 @@ impl Sink for Run<'_> {
         let lines = self.cache.lines();
         let start = self.start;
         let coming = &mut self.waiting[self.coming];
+        debug_assert_eq!(coming.n, 0, "pieces come one by one, or many at once");
         let mut from = start + from;
         let places = coming.keys.iter_mut().zip(&mut coming.places);
         for ((i, end), (key, place)) in ends.iter().enumerate().zip(places) {
@@ -186,7 +187,7 @@ impl Run<'_> {
 /// Appends the ids of pre-tokens up to the first one that the cache has not in its line, with few ids; how many they were.
 #[inline(never)]
 fn put_known(keys: &[Key], lines: Lines, ids: &mut Tail<u32>) -> usize {
-    let room = ids.room(keys.len() * size_of::<[u32; 4]>());
+    let room = ids.room(4 * keys.len());
     let (mut n_ids, mut n_put) = (0, 0);
     for &key in keys {
         let Some(value) = lines.few(key) else { break };

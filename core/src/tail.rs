@@ -109,4 +109,15 @@ mod tests {
         assert_eq!(list.take().len(), 2004);
         assert_eq!(list.take(), Vec::<i32>::new());
     }
+
+    #[test]
+    fn lists_of_all_lengths_are_appended() {
+        let (mut list, mut expected) = (Tail::default(), Vec::new());
+        for n in 0..2 * FEW {
+            let more: Vec<usize> = (n..2 * n).collect();
+            list.extend(&more);
+            expected.extend(more);
+        }
+        assert_eq!(list.take(), expected);
+    }
 }
