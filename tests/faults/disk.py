@@ -12,7 +12,7 @@ from tests.faults.builds import Scenario, Scenarios
 from tests.faults.calls import unclear
 from tests.faults.table import Outcome, Row, Told
 
-_STEP_BYTES = 1 << 14  # the build writes some 400 kB
+_STEP_BYTES = 1 << 14  # the build writes some 160 kB
 _ROOMY_BYTES = 1 << 30
 
 
