@@ -6,6 +6,7 @@
 use crate::guard::{CoreError, Result, Stop, cut, in_threads, lossy};
 use crate::pattern::Pattern;
 use crate::runs::{Batch, Limits, Merge, RUN, Rows, Step, Sum};
+use crate::sink::Sink;
 use crate::table::{Sorted, Table};
 use std::ops::Range;
 use std::sync::Arc;
@@ -132,18 +133,50 @@ fn count_range<'t>(
             stop.check()?;
         }
         let text = text(i);
-        pattern.split(text, stop, &mut |piece| {
-            let pretoken = piece.as_bytes();
-            match table.slot_of(pretoken, text.as_bytes()) {
-                Some(count) => increment(count, pretoken),
-                None => {
-                    spill_table(table, pretoken, spill)?;
-                    table.slot(pretoken).map_or_else(|| Err(too_long(pretoken)), |count| increment(count, pretoken))
-                }
-            }
-        })?;
+        pattern.split_into(text, stop, &mut Tally { table, text: text.as_bytes(), spill })?;
     }
     Ok(())
+}
+
+/// The counting of one text.
+struct Tally<'t> {
+    table: &'t mut Table<u64>,
+    text: &'t [u8],
+    spill: &'t Spill<'t>,
+}
+
+impl Tally<'_> {
+    #[inline(always)]
+    fn add(&mut self, from: usize, to: usize) -> Result<()> {
+        let pretoken = &self.text[from..to];
+        match self.table.slot_of(pretoken, self.text) {
+            Some(count) => increment(count, pretoken),
+            None => self.add_after_spilling(from, to),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_after_spilling(&mut self, from: usize, to: usize) -> Result<()> {
+        let pretoken = &self.text[from..to];
+        spill_table(self.table, pretoken, self.spill)?;
+        self.table.slot(pretoken).map_or_else(|| Err(too_long(pretoken)), |count| increment(count, pretoken))
+    }
+}
+
+impl Sink for Tally<'_> {
+    fn put(&mut self, from: usize, to: usize) -> Result<()> {
+        self.add(from, to)
+    }
+
+    #[inline(never)]
+    fn put_all(&mut self, mut from: usize, ends: &[usize]) -> Result<()> {
+        for &to in ends {
+            self.add(from, to)?;
+            from = to;
+        }
+        Ok(())
+    }
 }
 
 #[inline]

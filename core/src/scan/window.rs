@@ -92,8 +92,8 @@ const ASCII_MIN: u32 = 24;
 #[inline(always)]
 pub fn window<R: Rule>(seen: &Seen, bytes: &[u8], at: usize, places: &mut Places) -> Window {
     let n_rest = bytes.len() - at;
-    let Some(first) = seen.first_chunk() else { unreachable!("a window shows more than 64 bytes") };
-    let (block, extent) = (Block::new(first), Extent { n: n_rest.min(64) as u32, more: n_rest > 64 });
+    let (blocks, _) = seen.as_chunks::<64>();
+    let (block, extent) = (Block::new(&blocks[0]), Extent { n: n_rest.min(64) as u32, more: n_rest > 64 });
     let first_wide = block.bit(7).trailing_zeros();
     if first_wide == 64 {
         return found::<R>(&R::of_ascii(&block), extent, bytes, |bit| at + bit as usize, false);
