@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill.files import naming, read, remove_tree, write_atomic, write_directory
 
@@ -46,6 +45,8 @@ class Checkpoint:
 
 def key_of(counts: pa.Table, *settings: object) -> str:
     """The sha256, in hex, of counts (their rows, however chunked) and of what else decides the merges."""
+    import pyarrow.compute as pc
+
     digest = hashlib.sha256(repr(settings).encode())
     for chunk in counts["pretoken"].chunks:
         lengths = pc.binary_length(chunk).cast(pa.uint32())

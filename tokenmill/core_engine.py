@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.added_tokens import Finder, is_plain, normalized
@@ -137,6 +136,8 @@ class PreparedCore:
         """The texts that may have to be prepared: where only normalizing can change one, those that are not ASCII."""
         if self._late or self._add_prefix_space or (self._early and not self._early_in_core):
             return list(range(len(strings)))
+        import pyarrow.compute as pc
+
         rows: list[int] = pc.indices_nonzero(pc.invert(pc.string_is_ascii(strings))).to_pylist()
         return rows
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill import _core
 from tokenmill.errors import CorpusError, CountsError
@@ -184,6 +183,8 @@ def read_counts(path: Path | str) -> pa.Table:
 
 def most_frequent(path: Path | str, n: int) -> pa.Table:
     """The `n` rows of the largest counts, in any order, holding some more of them at a time. Raises CountsError."""
+    import pyarrow.compute as pc
+
     kept = SCHEMA.empty_table()
     try:
         with open_parquet(Path(path)) as file:
@@ -215,6 +216,8 @@ def check_schema(table: pa.Table, place: str) -> None:
 
 
 def _check_rows(table: pa.Table, place: str) -> None:
+    import pyarrow.compute as pc
+
     pretokens, n_rows = table["pretoken"], table.num_rows
     wrong = pc.index(pc.greater_equal(pretokens.slice(0, max(n_rows - 1, 0)), pretokens.slice(1)), True).as_py()
     if wrong >= 0:
@@ -244,6 +247,8 @@ def _slices(texts: Texts) -> Iterator[Any]:
 
 
 def _sorted(table: pa.Table) -> pa.Table:
+    import pyarrow.compute as pc
+
     pretokens = table["pretoken"]
     is_after = pc.greater(pretokens.slice(0, max(len(pretokens) - 1, 0)), pretokens.slice(1))
     if not pc.any(is_after).as_py():

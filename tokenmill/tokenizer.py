@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
 from tokenmill.core_engine import PreparedCore, engine_of
@@ -270,6 +269,8 @@ class Tokenizer:
         """
         engine = self._engine_for(special)
         if isinstance(engine, _core.Encoder | PreparedCore):
+            import pyarrow.compute as pc
+
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
             engine.warm(counts["pretoken"].take(frequent))
 

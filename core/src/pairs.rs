@@ -46,8 +46,13 @@ struct Pair {
 
 /// Pairs of some cells, counted before the first merge: key, count and where their positions end.
 pub struct Counted {
+    cells: Range<usize>,
+    slots: Slots,
     pairs: Vec<(u64, u64, u32)>,
-    positions: Vec<u32>,
+    /// By pair, where its next position goes; NONE for one that is left out.
+    cursors: Vec<u32>,
+    /// Positions of the pairs that are kept.
+    pub n_positions: usize,
     /// Places where any pair begins.
     pub n_places: usize,
 }
@@ -67,24 +72,20 @@ pub fn ids_of(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
 }
 
-/// Counts the pairs that begin in some cells, those that count `floor` or more there; `keep` says which are looked at.
+/// Counts the pairs that begin in some cells; those that count `floor` or more there, and that `keep` names, are kept.
 pub fn count(
     words: &Words,
     cells: Range<usize>,
-    cells_of: impl Fn(u32) -> usize + Copy,
+    cells_of: impl Fn(u32) -> usize,
     floor: u64,
     keep: impl Fn(u32, u32) -> bool,
     check: impl Fn() -> Result<()>,
 ) -> Result<Counted> {
     let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: Map::default() };
     let mut pairs: Vec<(u64, u64, u32)> = Vec::new();
-    let mut n_seen = 0_u32;
-    let mut check_now_and_then = || {
-        n_seen = n_seen.wrapping_add(1);
-        if n_seen.is_multiple_of(1 << 16) { check() } else { Ok(()) }
-    };
+    let mut check = now_and_then(check);
     words.pairs(cells.clone(), cells_of, |_, left, right, count| {
-        check_now_and_then()?;
+        check()?;
         let slot = slots.of(left, right);
         if *slot == NONE {
             *slot = pairs.len() as u32;
@@ -95,33 +96,49 @@ pub fn count(
         *n_positions += 1;
         Ok(())
     })?;
-    let is_in = |key, count| {
-        let (left, right) = ids_of(key);
-        count >= floor && keep(left, right)
-    };
     let (mut n_places, mut n_positions) = (0, 0);
     let mut cursors = Vec::with_capacity(pairs.len());
     for (key, count, n) in &mut pairs {
         n_places += *n as usize;
-        let is_in = is_in(*key, *count);
-        cursors.push(if is_in { n_positions } else { NONE });
-        if is_in {
+        let (left, right) = ids_of(*key);
+        let is_kept = *count >= floor && keep(left, right);
+        cursors.push(if is_kept { n_positions } else { NONE });
+        if is_kept {
             n_positions += *n;
         }
         *n = n_positions;
     }
-    let mut positions = vec![0; n_positions as usize];
-    words.pairs(cells, cells_of, |position, left, right, _| {
-        check_now_and_then()?;
+    Ok(Counted { cells, slots, pairs, cursors, n_positions: n_positions as usize, n_places })
+}
+
+/// Notes where the pairs stand that are kept; `positions`: room for just these.
+pub fn place(
+    counted: &mut Counted,
+    positions: &mut [u32],
+    words: &Words,
+    cells_of: impl Fn(u32) -> usize,
+    check: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let Counted { cells, slots, cursors, .. } = counted;
+    let mut check = now_and_then(check);
+    words.pairs(cells.clone(), cells_of, |position, left, right, _| {
+        check()?;
         let cursor = &mut cursors[*slots.of(left, right) as usize];
         if *cursor != NONE {
             positions[*cursor as usize] = position;
             *cursor += 1;
         }
         Ok(())
-    })?;
-    pairs.retain(|&(key, count, _)| is_in(key, count));
-    Ok(Counted { pairs, positions, n_places })
+    })
+}
+
+/// The check, done at every 65,536th call.
+fn now_and_then(check: impl Fn() -> Result<()>) -> impl FnMut() -> Result<()> {
+    let mut n_seen = 0_u32;
+    move || {
+        n_seen = n_seen.wrapping_add(1);
+        if n_seen.is_multiple_of(1 << 16) { check() } else { Ok(()) }
+    }
 }
 
 /// A place for each pair: a table for pairs of the first 256 tokens, which are most at the start, and a map for others.
@@ -142,26 +159,22 @@ impl Slots {
 }
 
 impl Pairs {
-    /// The pairs counted in all parts of the cells, the parts in order.
-    pub fn new(parts: Vec<Counted>, floor: u64) -> Self {
+    /// The pairs kept in all parts of the cells, the parts in order, with the positions of all.
+    pub fn new(parts: Vec<Counted>, positions: Vec<u32>, floor: u64) -> Self {
         let mut all = Self { floor, absent_max: floor - 1, ..Self::default() };
-        for Counted { pairs, mut positions, .. } in parts {
-            let offset = all.positions.len() as u64;
+        let mut first = 0;
+        for Counted { pairs, n_positions, .. } in parts {
             let mut start = 0;
             for (key, count, end) in pairs {
-                let span = match end - start {
-                    1 => Span { start: u64::from(positions[start as usize]), n: 1 },
-                    n => Span { start: offset + u64::from(start), n },
-                };
-                all.add(key, count, span);
+                let (at, n) = (first + start as usize, (end - start) as usize);
+                if n > 0 {
+                    all.add(key, count, span_of(&positions[at..at + n], at));
+                }
                 start = end;
             }
-            if all.positions.is_empty() {
-                all.positions = positions;
-            } else {
-                all.positions.append(&mut positions);
-            }
+            first += n_positions;
         }
+        all.positions = positions;
         let rare: Vec<u64> = all.iter().filter(|&(_, count)| count < floor).map(|(key, _)| key).collect();
         for key in rare {
             all.map.remove(key);
@@ -318,7 +331,7 @@ impl Pairs {
         cells_of: impl Fn(u32) -> usize,
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        if self.positions.len() < n_places + n_places / 2 + STALE_MIN {
+        if self.positions.len() < n_positions_max(n_places) {
             return Ok(());
         }
         let Self { map, positions, more, .. } = self;
@@ -361,10 +374,15 @@ impl Pairs {
             pair.next = NONE;
             positions.extend_from_slice(&gathered[..pair.span.n_held()]);
         }
-        positions.shrink_to_fit();
+        positions.shrink_to(n_positions_max(n_places));
         *more = Vec::new();
         Ok(())
     }
+}
+
+/// So many positions are compacted, when pairs begin in so many places.
+pub fn n_positions_max(n_places: usize) -> usize {
+    n_places + n_places / 2 + STALE_MIN
 }
 
 /// The span of positions that stand from `start` on, or of the only one.
@@ -479,7 +497,7 @@ mod tests {
 
     #[test]
     fn what_a_token_made_again_leaves_out_is_added_to_what_an_absent_pair_may_count() {
-        let mut pairs = Pairs::new(vec![], 10);
+        let mut pairs = Pairs::new(vec![], vec![], 10);
         let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
         let mut change = |is_new, count| {
             let before = vec![Neighbour { id: 1, position: 3, count }, Neighbour { id: 2, position: 9, count: 1 }];

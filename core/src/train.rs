@@ -163,12 +163,22 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
         let ranges = words.ranges(&cuts);
         let part_floor = if ranges.len() == 1 { floor } else { 1 };
-        let parts = in_threads(ranges, |cells| {
+        let check = || stop.check();
+        let mut parts = in_threads(ranges, |cells| {
             let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
-            pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, || stop.check())
+            pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, check)
         })?;
         self.n_placed = parts.iter().map(|part| part.n_places).sum();
-        self.pairs = Pairs::new(parts, floor);
+        let mut positions = Vec::with_capacity(pairs::n_positions_max(self.n_placed));
+        positions.resize(parts.iter().map(|part| part.n_positions).sum(), 0);
+        let mut rest = &mut positions[..];
+        let rooms = parts.iter_mut().map(|part| {
+            let (room, after) = std::mem::take(&mut rest).split_at_mut(part.n_positions);
+            rest = after;
+            (part, room)
+        });
+        in_threads(rooms.collect(), |(part, room)| pairs::place(part, room, words, |id| tokens.cells(id), check))?;
+        self.pairs = Pairs::new(parts, positions, floor);
         self.n_indexed += 1;
         self.fill_queue();
         Ok(())

@@ -305,6 +305,9 @@ impl Part<'_> {
         check: impl Fn() -> Result<()>,
         found: &mut Found,
     ) -> Result<()> {
+        for side in [&mut found.before, &mut found.after] {
+            side.reserve_exact(positions.len()); // growing would hold what is there twice
+        }
         for (i, &position) in positions.iter().enumerate() {
             if i % 4096 == 4095 {
                 check()?;
