@@ -1,5 +1,7 @@
 """What a build does, in order; it knows nothing of the orchestrator."""
 
+from importlib import import_module
+
 from tokenmill.build import Build
 from tokenmill.console import StageSummary
 from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
@@ -15,7 +17,13 @@ def run_stages(build: Build) -> list[StageSummary]:
     ]
 
 
-# A stage's code, and with it the libraries that read the data, is imported when the stage runs.
+# A stage's code, and with it the libraries that read the data, is imported when the stage runs, or by the one who has time.
+
+
+def import_stages() -> None:
+    """Imports the code of all stages."""
+    for name in ("count", "train_vocab", "encode", "validate"):
+        import_module(f"tokenmill.tasks.{name}")
 
 
 def _count(build: Build) -> StageSummary:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -70,10 +71,18 @@ def begin() -> bool:
     say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
     _embedded = Embedded()
     os.environ["PREFECT_API_URL"] = _embedded.url
-    from prefect.context import refresh_global_settings_context
+    if "prefect" in sys.modules:
+        from prefect.context import refresh_global_settings_context
 
-    refresh_global_settings_context()  # Prefect may have read its settings before
+        refresh_global_settings_context()  # it has read its settings before
     return True
+
+
+def import_late() -> None:
+    """Imports what Prefect imports at a flow's first run; a name that another Prefect does not have costs time alone."""
+    for name in ("prefect.flow_engine", "prefect.utilities.visualization", "fastapi.encoders"):
+        with contextlib.suppress(ImportError):
+            import_module(name)
 
 
 def may_be_set() -> bool:
@@ -135,6 +144,10 @@ def run(flow: Callable[[], T]) -> T:
     from prefect.exceptions import CancelledRun
 
     if _embedded is not None:
+        from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+        # Nobody watches this server for them, and to end the thread that sends them takes up to a second.
+        _to_the_end.enter_context(temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}))
         _embedded.wait()
     _outcomes.clear()
     try:

@@ -18,7 +18,7 @@ from tokenmill.console import StageSummary, say, table
 from tokenmill.dvc_repository import quiet_environment
 from tokenmill.errors import Terminated, TokenmillError, of_the_machine
 from tokenmill.files import write_atomic
-from tokenmill.layout import LAST_BUILD_FILE
+from tokenmill.layout import DVC_LOCK_FILE, LAST_BUILD_FILE
 
 if TYPE_CHECKING:
     from tokenmill.build import Build
@@ -115,19 +115,24 @@ def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
 def _run_in_flow(build: "Build") -> list[StageSummary]:
     """The build as a Prefect flow; Prefect is imported here, because that alone takes longer than finding nothing to do."""
     from tokenmill.build import settle_first
+    from tokenmill.flows import server
+    from tokenmill.flows.recipe import import_stages
 
+    runs_anyway = build.force or not (build.root / DVC_LOCK_FILE).exists()
+    is_own = runs_anyway and server.begin()  # starts while DVC is imported
     settled = settle_first(build)
     if len(settled) == len(build.stages):
         return settled
-    from tokenmill.flows import server
-
-    is_starting = server.begin()
+    is_own = is_own if runs_anyway else server.begin()
     from tokenmill.flows.build import build as build_flow
     from tokenmill.flows.build import threads
 
-    if is_starting and not build.rehash:
-        with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
-            _ = build.workshop.corpus  # digests are taken while the server starts
+    if is_own:
+        server.import_late()
+        import_stages()
+        if not build.rehash:
+            with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
+                _ = build.workshop.corpus  # digests are taken while the server starts
     flow = build_flow.with_options(task_runner=threads(build.workers))
     done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
     summaries = cast("list[StageSummary]", done)

@@ -9,6 +9,7 @@ from tokenmill.console import say
 from tokenmill.files import is_left_over, remove_tree
 from tokenmill.layout import (
     COUNTS_FILE,
+    DVC_LOCK_FILE,
     QUARANTINE_DIRECTORY,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
@@ -30,7 +31,6 @@ _FOLDERS = (
 _DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
 _DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
 _RUNS = ".dvc/cache/runs"
-_LOCK_FILE = "dvc.lock"
 
 
 def own(root: Path) -> list[Path]:
@@ -66,7 +66,7 @@ def mend_dvc_lock(root: Path) -> None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    path = root / _LOCK_FILE
+    path = root / DVC_LOCK_FILE
     try:
         whole = isinstance(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")), dict)
     except FileNotFoundError:
@@ -75,4 +75,4 @@ def mend_dvc_lock(root: Path) -> None:
         whole = False
     if not whole:
         path.unlink()
-        say(f"{_LOCK_FILE} was cut short when a build was killed; it is written anew")
+        say(f"{DVC_LOCK_FILE} was cut short when a build was killed; it is written anew")

@@ -17,6 +17,7 @@ from tokenmill.dvc_files import Known, ask_once, is_params
 from tokenmill.dvc_repository import repository
 from tokenmill.errors import VersionsError, room
 from tokenmill.files import write_atomic
+from tokenmill.layout import DVC_LOCK_FILE
 
 State = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
@@ -197,7 +198,7 @@ def _dump(stage: Any) -> None:
     from dvc.stage.serialize import to_lockfile
     from dvc.utils.serialize import dump_yaml, load_yaml
 
-    path = Path(stage.repo.root_dir) / "dvc.lock"
+    path = Path(stage.repo.root_dir) / DVC_LOCK_FILE
     content = load_yaml(path) if path.exists() else {}
     content = {"schema": "2.0"} | content
     content["stages"] = content.get("stages", {}) | to_lockfile(stage)
