@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenmill.corpus import find_shards, read_batches
 from tokenmill.cutting import Corpus, cut
 from tokenmill.digests import Digests
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, TokenmillError
 
 
 def corpus_of(root: Path, unit_bytes_max: int, unit_bytes_min: int = 0, threads: int = 1) -> Corpus:
@@ -126,6 +126,14 @@ def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
     for i in range(20):
         write(tmp_path, f"{i}.jsonl", b"".join(lines(20, i)))
     assert corpus_of(tmp_path, 200, threads=1) == corpus_of(tmp_path, 200, threads=8)
+
+
+def test_a_build_that_ends_meanwhile_stops_the_reading(tmp_path: Path) -> None:
+    write(tmp_path, "a.jsonl", b"".join(lines(20)))
+    digests = Digests(tmp_path, trust=False)
+    digests.stopped.set()
+    with pytest.raises(TokenmillError):
+        cut(find_shards(tmp_path, "data/raw/**/*"), digests, 0, 100, 2)
 
 
 def test_two_units_of_one_name_are_refused(tmp_path: Path) -> None:

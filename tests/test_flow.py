@@ -119,6 +119,24 @@ def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tm
     assert "set run.engine: inline" in done.stderr
 
 
+def test_an_embedded_server_rests_when_nothing_is_to_be_done(home: dict[str, str]) -> None:
+    script = """
+import psutil, time
+from tokenmill.flows import server
+server.begin()
+server._embedded.wait()
+process = psutil.Process(server._embedded._process.pid)
+for _ in range(20):
+    before_s = sum(process.cpu_times()[:2])
+    time.sleep(1)
+    if sum(process.cpu_times()[:2]) - before_s < 0.3:
+        break
+else:
+    raise SystemExit("it takes all of a core")
+"""
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, **home}, check=True, timeout=120)
+
+
 def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_gives_the_bytes_of_an_inline_build(
     new_project: Callable[[str], Project], home: dict[str, str]
 ) -> None:

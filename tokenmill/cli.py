@@ -6,7 +6,9 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, cast
@@ -119,24 +121,48 @@ def _run_in_flow(build: "Build") -> list[StageSummary]:
     from tokenmill.flows.recipe import import_stages
 
     runs_anyway = build.force or not (build.root / DVC_LOCK_FILE).exists()
-    is_own = runs_anyway and server.begin()  # starts while DVC is imported
-    settled = settle_first(build)
-    if len(settled) == len(build.stages):
-        return settled
-    is_own = is_own if runs_anyway else server.begin()
-    from tokenmill.flows.build import build as build_flow
-    from tokenmill.flows.build import threads
+    with contextlib.ExitStack() as meanwhile:
+        if runs_anyway:
+            meanwhile.enter_context(_beginning(build))
+        settled = settle_first(build)
+        if len(settled) == len(build.stages):
+            return settled
+        if not runs_anyway:
+            meanwhile.enter_context(_beginning(build))
+        from tokenmill.flows.build import build as build_flow
+        from tokenmill.flows.build import threads
 
-    if is_own:
         server.import_late()
         import_stages()
-        if not build.rehash:
-            with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
-                _ = build.workshop.corpus  # digests are taken while the server starts
     flow = build_flow.with_options(task_runner=threads(build.workers))
     done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
     summaries = cast("list[StageSummary]", done)
     return settled + summaries[len(settled) :]
+
+
+@contextmanager
+def _beginning(build: "Build") -> Iterator[None]:
+    """Beside what the block does, Prefect's server starts, if it is to have one of its own, and digests are taken."""
+    from tokenmill.flows import server
+
+    if not server.begin() or build.rehash:
+        yield
+        return
+    workshop = build.workshop
+
+    def take_digests() -> None:
+        with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
+            _ = workshop.corpus
+
+    thread = threading.Thread(target=take_digests, daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        workshop.digests.stopped.set()
+        raise
+    finally:
+        thread.join()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ change moves the ends beside it and no others.
 import hashlib
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedReader
@@ -18,13 +18,14 @@ from pathlib import PurePosixPath
 import msgspec
 
 from tokenmill.digests import Digests
-from tokenmill.errors import CorpusError, unreadable
+from tokenmill.errors import CorpusError, TokenmillError, unreadable
 from tokenmill.files import open_regular
 from tokenmill.retries import with_retries
 from tokenmill.shards import Part, Shard
 
 _RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
 _READ_BYTES = 1 << 20
+_LINE_FEED = 10
 _SHARD_COST_BYTES = 1024  # what a small shard adds to a unit beside its bytes, so that empty ones fill it, too
 
 
@@ -72,7 +73,7 @@ class _Cut(msgspec.Struct, frozen=True, array_like=True):
     parts: list[tuple[Part, str]]
 
 
-class _Stopped(Exception):
+class _Stopped(TokenmillError):
     """The build ends while a file is read."""
 
 
@@ -84,9 +85,12 @@ def cut(shards: Sequence[Shard], digests: Digests, unit_bytes_min: int, unit_byt
     """
     stop = threading.Event()
 
+    def stopped() -> bool:
+        return stop.is_set() or digests.stopped.is_set()
+
     def look(shard: Shard) -> _Cut:
         word = f"cut {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
-        return with_retries(lambda: digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stop)))
+        return with_retries(lambda: digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stopped)))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
         try:
@@ -113,42 +117,81 @@ def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:
     return shard.n_bytes > unit_bytes_max and shard.name.endswith((".jsonl", ".parquet"))
 
 
-def _look(shard: Shard, unit_bytes_max: int, stop: threading.Event) -> _Cut:
+def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cut:
     try:
         parts: list[tuple[Part, str]] = []
-        digest = hashlib.sha256()
+        whole = hashlib.sha256()
         with open(shard.path, "rb", opener=open_regular) as file:
             if _may_be_cut(shard, unit_bytes_max) and shard.name.endswith(".jsonl"):
-                parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, stop))
-                file.seek(0)
-            while block := file.read(_READ_BYTES):
-                _go_on(stop)
-                digest.update(block)
+                parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
+            for block in _blocks(file, None, stopped):
+                whole.update(block)
         if _may_be_cut(shard, unit_bytes_max) and shard.name.endswith(".parquet"):
-            parts = [(part, digest.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
+            parts = [(part, whole.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
     except OSError as error:
         raise unreadable(str(shard.path), error) from None
-    return _Cut(digest.hexdigest(), parts if len(parts) > 1 else [])
+    return _Cut(whole.hexdigest(), parts if len(parts) > 1 else [])
+
+
+def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    """The next bytes of a file, so many, or all; fewer where it ends."""
+    while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
+        if stopped():
+            raise _Stopped
+        yield block
+        n_bytes = None if n_bytes is None else n_bytes - len(block)
 
 
 def _line_parts(
-    file: BufferedReader, n_bytes: int, unit_bytes_max: int, stop: threading.Event
+    file: BufferedReader, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
 ) -> Iterator[tuple[Part, str]]:
+    """The parts of a file of lines, which is read to its end; `take` gets its bytes, too."""
     start = first_row = 0
     first_line = 1
     while start < n_bytes:
         end = _end_of_part(file, start, n_bytes, unit_bytes_max)
-        digest = hashlib.sha256()
-        at, n_lines, n_rows, is_blank = start, 0, 0, True
+        digest, lines = hashlib.sha256(), _Lines()
         file.seek(start)
-        while at < end and (piece := file.readline(_READ_BYTES)):
-            _go_on(stop)
-            digest.update(piece)
-            at, is_blank = at + len(piece), is_blank and piece.isspace()
-            if piece.endswith(b"\n") or at == end:
-                n_lines, n_rows, is_blank = n_lines + 1, n_rows + (not is_blank), True
+        for block in _blocks(file, end - start, stopped):
+            digest.update(block)
+            take(block)
+            lines.add(block)
+        lines.end()
         yield Part(start, end, end - start, first_row, first_line), digest.hexdigest()
-        start, first_row, first_line = end, first_row + n_rows, first_line + n_lines
+        start, first_row, first_line = end, first_row + lines.n - lines.n_blank, first_line + lines.n
+
+
+class _Lines:
+    """How many lines there are in bytes that come in blocks, and how many of them are white space alone."""
+
+    def __init__(self) -> None:
+        self.n = self.n_blank = 0
+        self._begun = False  # a line, of which
+        self._blank = True  # this holds so far
+
+    def add(self, block: bytes) -> None:
+        """Takes in the next bytes, one or more."""
+        import numpy as np
+
+        text = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(text == _LINE_FEED)
+        head = block[: ends[0] + 1] if len(ends) else block
+        self._begun, self._blank = True, self._blank and head.isspace()
+        if not len(ends):
+            return
+        self.end()
+        first, last = int(ends[0]), int(ends[-1])
+        self.n += len(ends) - 1
+        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):
+            self.n_blank += sum(not line.strip() for line in block[first + 1 : last].split(b"\n"))
+        rest = block[last + 1 :]
+        self._begun, self._blank = bool(rest), not rest.strip()
+
+    def end(self) -> None:
+        """The line that was begun, if one was, ends."""
+        if self._begun:
+            self.n, self.n_blank = self.n + 1, self.n_blank + self._blank
+        self._begun, self._blank = False, True
 
 
 def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max: int) -> int:
@@ -245,8 +288,3 @@ def _refuse_clashes(units: Sequence[Unit]) -> None:
                 f"source.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be encoded into "
                 f"{unit.output}. Rename one of them."
             )
-
-
-def _go_on(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise _Stopped
