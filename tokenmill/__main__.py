@@ -1,6 +1,7 @@
 """The program: the command `tokenmill`, and python -m tokenmill."""
 
 import gc
+import os
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -21,6 +22,8 @@ class _WithoutPandas(MetaPathFinder):
 def program() -> int:
     """Runs the command of this process; what comes back is the exit code, see `tokenmill.cli.main`."""
     gc.set_threshold(_GARBAGE_EVERY)
+    # Arrow's own pool keeps what was freed: the build of 5 GB held 639 MB with it, and 530 in the same time without.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     sys.meta_path.insert(0, _WithoutPandas())
     try:
         from tokenmill.cli import main
