@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
@@ -412,4 +413,7 @@ def _plain_ids(ids: Ids) -> Any:
 
 
 def _json(document: dict[str, Any]) -> bytes:
-    return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+    try:
+        return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    except OverflowError:  # a number of more than 64 bits; with an indent json takes ten times as long
+        return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
