@@ -4,7 +4,7 @@ from importlib import import_module
 
 from tokenmill.build import Build
 from tokenmill.console import StageSummary
-from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, STAGES, TOKENIZER_DIRECTORY
 
 
 def run_stages(build: Build) -> list[StageSummary]:
@@ -17,13 +17,10 @@ def run_stages(build: Build) -> list[StageSummary]:
     ]
 
 
-# A stage's code, and with it the libraries that read the data, is imported when the stage runs, or by the one who has time.
-
-
 def import_stages() -> None:
-    """Imports the code of all stages."""
-    for name in ("count", "train_vocab", "encode", "validate"):
-        import_module(f"tokenmill.tasks.{name}")
+    """Imports the code of all stages, and with it the libraries that read the data; else a stage does when it runs."""
+    for stage in STAGES:
+        import_module(f"tokenmill.tasks.{stage.replace('-', '_')}")
 
 
 def _count(build: Build) -> StageSummary:

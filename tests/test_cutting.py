@@ -1,6 +1,7 @@
 """Units follow from content and parameters alone."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill.corpus import find_shards, read_batches
-from tokenmill.cutting import Corpus, cut
+from tokenmill.cutting import Corpus, Stopped, _Lines, cut
 from tokenmill.digests import Digests
-from tokenmill.errors import CorpusError, TokenmillError
+from tokenmill.errors import CorpusError
 
 
 def corpus_of(root: Path, unit_bytes_max: int, unit_bytes_min: int = 0, threads: int = 1) -> Corpus:
@@ -128,12 +129,35 @@ def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
     assert corpus_of(tmp_path, 200, threads=1) == corpus_of(tmp_path, 200, threads=8)
 
 
-def test_a_build_that_ends_meanwhile_stops_the_reading(tmp_path: Path) -> None:
+def test_reading_ends_when_it_is_to_be_left_off(tmp_path: Path) -> None:
     write(tmp_path, "a.jsonl", b"".join(lines(20)))
-    digests = Digests(tmp_path, trust=False)
-    digests.stopped.set()
-    with pytest.raises(TokenmillError):
-        cut(find_shards(tmp_path, "data/raw/**/*"), digests, 0, 100, 2)
+    with pytest.raises(Stopped):
+        cut(find_shards(tmp_path, "data/raw/**/*"), Digests(tmp_path, trust=False), 0, 100, 2, lambda: True)
+
+
+def test_a_file_that_grew_since_it_was_found_is_refused_and_nothing_of_it_is_remembered(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", b"".join(lines(20)))
+    shards = find_shards(tmp_path, "data/raw/**/*")
+    with path.open("ab") as file:
+        file.write(b"".join(lines(20, 1)))
+    os.utime(path, (0, 0))
+    digests = Digests(tmp_path)
+    with pytest.raises(CorpusError, match=r"has [\d,]+ bytes, and had [\d,]+ when the build began"):
+        cut(shards, digests, 0, 100, 2)
+    digests.save()
+    units = cut(find_shards(tmp_path, "data/raw/**/*"), Digests(tmp_path), 0, 100, 2).units
+    assert sum(unit.n_bytes for unit in units) == path.stat().st_size
+
+
+@given(st.lists(st.binary(min_size=1, max_size=12) | st.text("\n\r \t\f\0a", min_size=1, max_size=12).map(str.encode)))
+def test_lines_are_counted_alike_however_their_bytes_come(blocks: list[bytes]) -> None:
+    found = _Lines()
+    for block in blocks:
+        found.add(block)
+    found.end()
+    *ended, last = b"".join(blocks).split(b"\n")
+    expected = [*ended, last] if last else ended
+    assert (found.n_lines, found.n_blank) == (len(expected), sum(not line.strip() for line in expected))
 
 
 def test_two_units_of_one_name_are_refused(tmp_path: Path) -> None:

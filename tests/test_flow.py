@@ -119,22 +119,52 @@ def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tm
     assert "set run.engine: inline" in done.stderr
 
 
-def test_an_embedded_server_rests_when_nothing_is_to_be_done(home: dict[str, str]) -> None:
+def test_an_embedded_server_has_pauses_between_its_writes(home: dict[str, str]) -> None:
+    """Prefect takes an interval below a second for 0; its server takes all of a core then."""
     script = """
-import psutil, time
 from tokenmill.flows import server
-server.begin()
-server._embedded.wait()
-process = psutil.Process(server._embedded._process.pid)
-for _ in range(20):
-    before_s = sum(process.cpu_times()[:2])
-    time.sleep(1)
-    if sum(process.cpu_times()[:2]) - before_s < 0.3:
-        break
-else:
-    raise SystemExit("it takes all of a core")
+server.quiet_environment()
+from prefect.settings import get_current_settings
+assert int(get_current_settings().server.services.task_run_recorder.flush_interval) > 0
 """
     subprocess.run([sys.executable, "-c", script], env={**os.environ, **home}, check=True, timeout=120)
+
+
+def test_ctrl_c_while_digests_are_taken_ends_the_build(project: Project, home: dict[str, str]) -> None:
+    slow = """
+import sys, time
+from tokenmill import cutting
+from tokenmill.__main__ import program
+blocks = cutting._blocks
+def slowly(*arguments):
+    print("reading", file=sys.stderr, flush=True)
+    for block in blocks(*arguments):
+        time.sleep(1.5)
+        yield block
+cutting._blocks = slowly
+sys.argv = ["tokenmill", "build"]
+sys.exit(program())
+"""
+    for i in range(100):
+        project.write(f"more-{i}.jsonl", ["x"])
+    project.set(run__engine="threads", source__unit_bytes_min=0)
+    environment = {**os.environ, **home, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", slow]
+    before = servers(home)
+    with said(project).open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while said(project).read_text(encoding="utf-8").count("reading") < 6:  # the rest would take more than a minute
+            assert time.monotonic() < deadline
+            assert process.poll() is None, said(project).read_text(encoding="utf-8")
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=40) == 130
+    finally:
+        end(process)
+    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+    assert servers(home) == before
 
 
 def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_gives_the_bytes_of_an_inline_build(

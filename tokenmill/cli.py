@@ -1,17 +1,13 @@
 """The command line: build, status, check, and the commands of cli_project, cli_versions, cli_refresh."""
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, cast
 
 import tokenmill
 from tokenmill import cli_project, cli_refresh, cli_versions
@@ -20,10 +16,7 @@ from tokenmill.console import StageSummary, say, table
 from tokenmill.dvc_repository import quiet_environment
 from tokenmill.errors import Terminated, TokenmillError, of_the_machine
 from tokenmill.files import write_atomic
-from tokenmill.layout import DVC_LOCK_FILE, LAST_BUILD_FILE
-
-if TYPE_CHECKING:
-    from tokenmill.build import Build
+from tokenmill.layout import LAST_BUILD_FILE
 
 EXIT_USER_ERROR = 2
 
@@ -99,7 +92,9 @@ def _build(asked: argparse.Namespace) -> None:
         if under_dvc() or build.params.run.engine == "inline":
             summaries = run_stages(dataclasses.replace(build, run_units=run_in_threads(build.workers)))
         else:
-            summaries = _run_in_flow(build)
+            from tokenmill.flows.beginning import run_in_flow
+
+            summaries = run_in_flow(build)
         if is_new := any(summary.action != "up to date" for summary in summaries):
             _keep(summaries, build.root / LAST_BUILD_FILE)
     if not is_new:
@@ -112,57 +107,6 @@ def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
     with write_atomic(path) as partial:
         text = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
         partial.write_text(text + "\n", encoding="utf-8")
-
-
-def _run_in_flow(build: "Build") -> list[StageSummary]:
-    """The build as a Prefect flow; Prefect is imported here, because that alone takes longer than finding nothing to do."""
-    from tokenmill.build import settle_first
-    from tokenmill.flows import server
-    from tokenmill.flows.recipe import import_stages
-
-    runs_anyway = build.force or not (build.root / DVC_LOCK_FILE).exists()
-    with contextlib.ExitStack() as meanwhile:
-        if runs_anyway:
-            meanwhile.enter_context(_beginning(build))
-        settled = settle_first(build)
-        if len(settled) == len(build.stages):
-            return settled
-        if not runs_anyway:
-            meanwhile.enter_context(_beginning(build))
-        from tokenmill.flows.build import build as build_flow
-        from tokenmill.flows.build import threads
-
-        server.import_late()
-        import_stages()
-    flow = build_flow.with_options(task_runner=threads(build.workers))
-    done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
-    summaries = cast("list[StageSummary]", done)
-    return settled + summaries[len(settled) :]
-
-
-@contextmanager
-def _beginning(build: "Build") -> Iterator[None]:
-    """Beside what the block does, Prefect's server starts, if it is to have one of its own, and digests are taken."""
-    from tokenmill.flows import server
-
-    if not server.begin() or build.rehash:
-        yield
-        return
-    workshop = build.workshop
-
-    def take_digests() -> None:
-        with contextlib.suppress(TokenmillError, OSError):  # which the flow meets again
-            _ = workshop.corpus
-
-    thread = threading.Thread(target=take_digests, daemon=True)
-    thread.start()
-    try:
-        yield
-    except BaseException:
-        workshop.digests.stopped.set()
-        raise
-    finally:
-        thread.join()
 
 
 def _parser() -> argparse.ArgumentParser:

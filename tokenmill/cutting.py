@@ -7,6 +7,7 @@ change moves the ends beside it and no others.
 """
 
 import hashlib
+import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from tokenmill.digests import Digests
-from tokenmill.errors import CorpusError, TokenmillError, unreadable
+from tokenmill.errors import CorpusError, unreadable
 from tokenmill.files import open_regular
 from tokenmill.retries import with_retries
 from tokenmill.shards import Part, Shard
@@ -73,23 +74,30 @@ class _Cut(msgspec.Struct, frozen=True, array_like=True):
     parts: list[tuple[Part, str]]
 
 
-class _Stopped(TokenmillError):
+class Stopped(Exception):
     """The build ends while a file is read."""
 
 
-def cut(shards: Sequence[Shard], digests: Digests, unit_bytes_min: int, unit_bytes_max: int, threads: int) -> Corpus:
+def cut(
+    shards: Sequence[Shard],
+    digests: Digests,
+    unit_bytes_min: int,
+    unit_bytes_max: int,
+    threads: int,
+    leave_off: Callable[[], bool] = lambda: False,
+) -> Corpus:
     """The units of these shards.
 
-    Files that `digests` does not know are read. Raises CorpusError for two units of one output name, and for a file that
-    cannot be read or changes meanwhile.
+    Files that `digests` does not know are read, until `leave_off` says so. Raises CorpusError for two units of one output
+    name, and for a file that cannot be read or changes meanwhile; Stopped.
     """
     stop = threading.Event()
 
     def stopped() -> bool:
-        return stop.is_set() or digests.stopped.is_set()
+        return stop.is_set() or leave_off()
 
     def look(shard: Shard) -> _Cut:
-        word = f"cut {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
+        word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
         return with_retries(lambda: digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stopped)))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
@@ -118,15 +126,21 @@ def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:
 
 
 def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cut:
+    may_be_cut = _may_be_cut(shard, unit_bytes_max)
+    parts: list[tuple[Part, str]] = []
+    whole = hashlib.sha256()
     try:
-        parts: list[tuple[Part, str]] = []
-        whole = hashlib.sha256()
         with open(shard.path, "rb", opener=open_regular) as file:
-            if _may_be_cut(shard, unit_bytes_max) and shard.name.endswith(".jsonl"):
+            if (n_bytes := os.fstat(file.fileno()).st_size) != shard.n_bytes:
+                raise CorpusError(
+                    f"{shard.path}: has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began. Run `tokenmill build` "
+                    "again when it is at rest."
+                )
+            if may_be_cut and shard.name.endswith(".jsonl"):
                 parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
             for block in _blocks(file, None, stopped):
                 whole.update(block)
-        if _may_be_cut(shard, unit_bytes_max) and shard.name.endswith(".parquet"):
+        if may_be_cut and shard.name.endswith(".parquet"):
             parts = [(part, whole.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
     except OSError as error:
         raise unreadable(str(shard.path), error) from None
@@ -137,7 +151,7 @@ def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], boo
     """The next bytes of a file, so many, or all; fewer where it ends."""
     while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
         if stopped():
-            raise _Stopped
+            raise Stopped
         yield block
         n_bytes = None if n_bytes is None else n_bytes - len(block)
 
@@ -158,16 +172,16 @@ def _line_parts(
             lines.add(block)
         lines.end()
         yield Part(start, end, end - start, first_row, first_line), digest.hexdigest()
-        start, first_row, first_line = end, first_row + lines.n - lines.n_blank, first_line + lines.n
+        start, first_row, first_line = end, first_row + lines.n_lines - lines.n_blank, first_line + lines.n_lines
 
 
 class _Lines:
     """How many lines there are in bytes that come in blocks, and how many of them are white space alone."""
 
     def __init__(self) -> None:
-        self.n = self.n_blank = 0
-        self._begun = False  # a line, of which
-        self._blank = True  # this holds so far
+        self.n_lines = self.n_blank = 0
+        self._is_open = False  # a line has begun and not ended
+        self._is_blank = True  # so far the open line is white space alone
 
     def add(self, block: bytes) -> None:
         """Takes in the next bytes, one or more."""
@@ -176,22 +190,22 @@ class _Lines:
         text = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(text == _LINE_FEED)
         head = block[: ends[0] + 1] if len(ends) else block
-        self._begun, self._blank = True, self._blank and head.isspace()
+        self._is_open, self._is_blank = True, self._is_blank and head.isspace()
         if not len(ends):
             return
         self.end()
         first, last = int(ends[0]), int(ends[-1])
-        self.n += len(ends) - 1
-        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):
+        self.n_lines += len(ends) - 1
+        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):  # else none of them is blank
             self.n_blank += sum(not line.strip() for line in block[first + 1 : last].split(b"\n"))
         rest = block[last + 1 :]
-        self._begun, self._blank = bool(rest), not rest.strip()
+        self._is_open, self._is_blank = bool(rest), not rest.strip()
 
     def end(self) -> None:
-        """The line that was begun, if one was, ends."""
-        if self._begun:
-            self.n, self.n_blank = self.n + 1, self.n_blank + self._blank
-        self._begun, self._blank = False, True
+        """Ends the line that is open, if one is."""
+        if self._is_open:
+            self.n_lines, self.n_blank = self.n_lines + 1, self.n_blank + self._is_blank
+        self._is_open, self._is_blank = False, True
 
 
 def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max: int) -> int:

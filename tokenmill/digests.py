@@ -39,7 +39,7 @@ class Digests:
     """Facts of files, each under a file's name and a word that says which fact; may be used from several threads.
 
     A fact holds as long as the file's length, times of change and inode do. `trust`: whether to believe what earlier builds
-    have remembered. `stopped`: set when whoever reads files to find facts is to leave off.
+    have remembered.
     """
 
     def __init__(self, root: Path, trust: bool = True) -> None:
@@ -50,7 +50,6 @@ class Digests:
         self._seen: dict[Path, _Signature] = {}
         self._changed = False
         self._lock = threading.Lock()
-        self.stopped = threading.Event()
 
     def fact(self, path: Path, word: str, kind: type[T], find: Callable[[], T]) -> T:
         """`find()`, or what it gave for the file as it is. Raises CorpusError when the file changes meanwhile."""

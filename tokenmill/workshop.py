@@ -1,8 +1,9 @@
 """Where a stage gets its units done: those that are finished come from the unit store, the others are carried out."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class Workshop:
 
     `recorded`: the files that a stage made when it ran last, where they are now, by their names seen from `root`;
     `cache_mb_max`: what an encoder's thread may remember of pre-tokens; `unit_timeout_s`: what one unit may take; `anew`: do
-    finished units again, too.
+    finished units again, too; `leave_off`: set when reading the documents for the units is to end.
     """
 
     root: Path
@@ -39,12 +40,14 @@ class Workshop:
     cache_mb_max: int
     unit_timeout_s: float | None
     anew: bool
+    leave_off: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The units of the documents as they were when this was first asked for. Raises CorpusError."""
-        source = self.source
-        return cut(self.shards, self.digests, source.unit_bytes_min, source.unit_bytes_max, self.memory.workers)
+        """The units of the documents as they were when this was first asked for. Raises CorpusError, Stopped."""
+        source, workers = self.source, self.memory.workers
+        limits = (source.unit_bytes_min, source.unit_bytes_max)
+        return cut(self.shards, self.digests, *limits, workers, self.leave_off.is_set)
 
     def finish(
         self,

@@ -44,10 +44,11 @@ struct Pair {
     next: u32,
 }
 
-/// Pairs of some cells, counted before the first merge: key, count and where their positions end.
+/// Pairs of some cells, counted before the first merge.
 pub struct Counted {
     cells: Range<usize>,
     slots: Slots,
+    /// By pair, its key, its count, and where its positions end; of one that is left out, where those before it do.
     pairs: Vec<(u64, u64, u32)>,
     /// By pair, where its next position goes; NONE for one that is left out.
     cursors: Vec<u32>,
@@ -129,7 +130,9 @@ pub fn place(
             *cursor += 1;
         }
         Ok(())
-    })
+    })?;
+    (*slots, *cursors) = (Slots::default(), Vec::new());
+    Ok(())
 }
 
 /// The check, done at every 65,536th call.
@@ -142,6 +145,7 @@ fn now_and_then(check: impl Fn() -> Result<()>) -> impl FnMut() -> Result<()> {
 }
 
 /// A place for each pair: a table for pairs of the first 256 tokens, which are most at the start, and a map for others.
+#[derive(Default)]
 struct Slots {
     of_bytes: Vec<u32>,
     of_others: Map<u32>,
@@ -331,7 +335,7 @@ impl Pairs {
         cells_of: impl Fn(u32) -> usize,
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        if self.positions.len() < n_positions_max(n_places) {
+        if self.positions.len() < n_positions_to_compact(n_places) {
             return Ok(());
         }
         let Self { map, positions, more, .. } = self;
@@ -374,14 +378,14 @@ impl Pairs {
             pair.next = NONE;
             positions.extend_from_slice(&gathered[..pair.span.n_held()]);
         }
-        positions.shrink_to(n_positions_max(n_places));
+        positions.shrink_to(n_positions_to_compact(n_places));
         *more = Vec::new();
         Ok(())
     }
 }
 
-/// So many positions are compacted, when pairs begin in so many places.
-pub fn n_positions_max(n_places: usize) -> usize {
+/// From so many positions on they are compacted, when pairs begin in so many places.
+pub fn n_positions_to_compact(n_places: usize) -> usize {
     n_places + n_places / 2 + STALE_MIN
 }
 

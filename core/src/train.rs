@@ -169,7 +169,8 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, check)
         })?;
         self.n_placed = parts.iter().map(|part| part.n_places).sum();
-        let mut positions = Vec::with_capacity(pairs::n_positions_max(self.n_placed));
+        // Merges append to it; growing could hold it twice.
+        let mut positions = Vec::with_capacity(pairs::n_positions_to_compact(self.n_placed));
         positions.resize(parts.iter().map(|part| part.n_positions).sum(), 0);
         let mut rest = &mut positions[..];
         let rooms = parts.iter_mut().map(|part| {

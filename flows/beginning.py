@@ -1,0 +1,66 @@
+"""How a build on the command line becomes a Prefect flow, and what is done while Prefect's server starts."""
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import cast
+
+from tokenmill.build import Build, settle_first
+from tokenmill.console import StageSummary
+from tokenmill.cutting import Stopped
+from tokenmill.errors import TokenmillError
+from tokenmill.flows import server
+from tokenmill.flows.recipe import import_stages
+from tokenmill.layout import DVC_LOCK_FILE
+from tokenmill.workshop import Workshop
+
+
+def run_in_flow(build: Build) -> list[StageSummary]:
+    """What each stage did. Prefect is imported, which takes longer than finding nothing to do, when a stage has to run.
+
+    Where that is likely before DVC was asked, its own server starts, and digests are taken, while DVC looks.
+    """
+    _ = build.shards  # no server is started for documents that are not there
+    has_not_run = not (build.root / DVC_LOCK_FILE).exists()
+    early = build.force or (has_not_run and not server.may_be_set())
+    with contextlib.ExitStack() as meanwhile:
+        if early:
+            meanwhile.enter_context(_beside(build))
+        settled = settle_first(build)
+        if len(settled) == len(build.stages):
+            build.workshop.leave_off.set()
+            return settled
+        if not early:
+            meanwhile.enter_context(_beside(build))
+        from tokenmill.flows.build import build as build_flow
+        from tokenmill.flows.build import threads
+
+        server.import_late()
+        import_stages()
+    flow = build_flow.with_options(task_runner=threads(build.workers))
+    done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
+    summaries = cast("list[StageSummary]", done)
+    return settled + summaries[len(settled) :]
+
+
+@contextmanager
+def _beside(build: Build) -> Iterator[None]:
+    """Sees to a server for Prefect; if it is one of its own, digests are taken beside what the block does."""
+    if not server.begin() or build.rehash:
+        yield
+        return
+    workshop = build.workshop
+    with ThreadPoolExecutor(1, thread_name_prefix="digests") as pool:
+        taken = pool.submit(_take_digests, workshop)
+        try:
+            yield
+            taken.result()
+        except BaseException:
+            workshop.leave_off.set()
+            raise
+
+
+def _take_digests(workshop: Workshop) -> None:
+    with contextlib.suppress(TokenmillError, OSError, Stopped):  # errors that the flow meets again
+        _ = workshop.corpus
