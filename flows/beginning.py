@@ -12,7 +12,7 @@ from tokenmill.cutting import Stopped
 from tokenmill.errors import TokenmillError
 from tokenmill.flows import server
 from tokenmill.flows.recipe import import_stages
-from tokenmill.layout import DVC_LOCK_FILE
+from tokenmill.layout import DVC_LOCK_FILE, DVC_RUNS_DIRECTORY
 from tokenmill.workshop import Workshop
 
 
@@ -22,8 +22,8 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     Where that is likely before DVC was asked, its own server starts, and digests are taken, while DVC looks.
     """
     _ = build.shards  # no server is started for documents that are not there
-    has_not_run = not (build.root / DVC_LOCK_FILE).exists()
-    early = build.force or (has_not_run and not server.may_be_set())
+    is_first = not any((build.root / trace).exists() for trace in (DVC_LOCK_FILE, DVC_RUNS_DIRECTORY))
+    early = build.force or (is_first and not server.may_be_set())
     with contextlib.ExitStack() as meanwhile:
         if early:
             meanwhile.enter_context(_beside(build))

@@ -124,6 +124,16 @@ def test_a_frozen_stage_is_not_run(project: Project) -> None:
     assert project.actions(project.build())["train-vocab"] == "frozen"
 
 
+def test_a_frozen_stage_whose_outputs_are_not_there_is_refused(project: Project) -> None:
+    assert project.run("dvc", "freeze", "encode").returncode == 0
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "stage encode is frozen in dvc.yaml, so it does not run, and data/" in done.stderr
+    assert "dvc unfreeze encode" in done.stderr
+    assert project.run("dvc", "unfreeze", "encode").returncode == 0
+    project.build()
+
+
 def test_documents_without_names_get_their_position(project: Project) -> None:
     project.set(source__id_column=None)
     project.build()

@@ -4,6 +4,7 @@ STAGES = ("count", "train-vocab", "encode", "validate")
 PARAMS_FILE = "params.yaml"
 LOCK_FILE = "tokenmill.lock"
 DVC_LOCK_FILE = "dvc.lock"
+DVC_RUNS_DIRECTORY = ".dvc/cache/runs"  # unless DVC is told otherwise
 RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise
 COUNTS_FILE = "data/counts/counts.parquet"
 COUNTS_REPORT_FILE = "data/counts/report.json"

@@ -10,6 +10,7 @@ from tokenmill.files import is_left_over, remove_tree
 from tokenmill.layout import (
     COUNTS_FILE,
     DVC_LOCK_FILE,
+    DVC_RUNS_DIRECTORY,
     QUARANTINE_DIRECTORY,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
@@ -30,7 +31,6 @@ _FOLDERS = (
 )
 _DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
 _DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
-_RUNS = ".dvc/cache/runs"
 
 
 def own(root: Path) -> list[Path]:
@@ -48,7 +48,7 @@ def remove_own(root: Path) -> None:
 def remove_of_dvc(root: Path) -> None:
     """Removes DVC's temporary files. Only for who holds DVC's lock: nobody is about to rename one then."""
     remove_partials_of_dvc(root / name for name in _DVC_FOLDERS)
-    for folder in (root / _RUNS).glob("*/*"):
+    for folder in (root / DVC_RUNS_DIRECTORY).glob("*/*"):
         if not any(folder.iterdir()):  # of a run about to be recorded: DVC falls over an empty one
             folder.rmdir()
 

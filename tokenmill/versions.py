@@ -38,9 +38,14 @@ class Stage:
     def state(self) -> State:
         """Whether the stage's outputs belong to its dependencies and parameters as they are now.
 
-        "frozen" is DVC's word for a stage that is not to run; its staleness is not looked at.
+        "frozen" is DVC's word for a stage that is not to run; its staleness is not looked at, but its outputs have to be there.
         """
         if self._stage.frozen:
+            if missing := [str(out) for out in self._stage.outs if not out.exists]:
+                raise VersionsError(
+                    f"stage {self._name} is frozen in dvc.yaml, so it does not run, and {missing[0]} is not there. Bring it back "
+                    f"with `dvc checkout`, or let the stage run: `dvc unfreeze {self._name}`."
+                )
             return "frozen"
         with self._repo.lock:
             return "stale" if self._stage.status(check_updates=True) else "current"
