@@ -15,9 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
 from tokenmill.console import say
-from tokenmill.errors import Terminated, TokenmillError
+from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated, TokenmillError
 from tokenmill.flows.embedded import Embedded
 
 T = TypeVar("T")

@@ -22,9 +22,6 @@ from tokenmill.unit_store import UnitStore
 from tokenmill.units import RunUnits, n_workers
 from tokenmill.workshop import Workshop
 
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
-
 _N_CHANGED_SHOWN = 5
 
 Signature = tuple[str, int, int, int]

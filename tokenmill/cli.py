@@ -14,7 +14,7 @@ from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
 from tokenmill.dvc_repository import quiet_environment
-from tokenmill.errors import Terminated, TokenmillError, of_the_machine
+from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated, TokenmillError, of_the_machine
 from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE
 
@@ -24,12 +24,10 @@ EXIT_USER_ERROR = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
     Ctrl-C or a termination signal."""
-    asked = _parser().parse_args(arguments)
-    quiet_environment()
-    from tokenmill.build import EXIT_INTERRUPTED, EXIT_TERMINATED
-
     signal.signal(signal.SIGTERM, _terminate)
     try:
+        asked = _parser().parse_args(arguments)
+        quiet_environment()
         code: int = asked.run(asked) or 0
     except TokenmillError as error:
         print(f"tokenmill: error: {error}", file=sys.stderr)

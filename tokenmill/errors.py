@@ -105,6 +105,12 @@ class Terminated(BaseException):
     """The command is to end now."""
 
 
+EXIT_INTERRUPTED = 130
+"""Of a command that Ctrl-C ended."""
+EXIT_TERMINATED = 143
+"""Of one that Terminated ended."""
+
+
 class InternalError(Exception):
     """The core panicked: a defect of tokenmill, not of its input."""
 
