@@ -137,7 +137,7 @@ def build(project: Path) -> Cost:
     start_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.incremental", "--timed", str(project)],
-        cwd=ROOT,
+        cwd=project,  # where a pyproject.toml names Prefect, it is asked for a server first
         env={**os.environ, "PATH": _path(), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
