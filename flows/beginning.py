@@ -29,7 +29,8 @@ def run_in_flow(build: Build) -> list[StageSummary]:
             meanwhile.enter_context(_beside(build))
         settled = settle_first(build)
         if len(settled) == len(build.stages):
-            build.workshop.leave_off.set()
+            if early:
+                build.workshop.leave_off.set()
             return settled
         if not early:
             meanwhile.enter_context(_beside(build))

@@ -45,9 +45,14 @@ class Workshop:
     @cached_property
     def corpus(self) -> Corpus:
         """The units of the documents as they were when this was first asked for. Raises CorpusError, Stopped."""
-        source, workers = self.source, self.memory.workers
-        limits = (source.unit_bytes_min, source.unit_bytes_max)
-        return cut(self.shards, self.digests, *limits, workers, self.leave_off.is_set)
+        return cut(
+            self.shards,
+            self.digests,
+            self.source.unit_bytes_min,
+            self.source.unit_bytes_max,
+            self.memory.workers,
+            self.leave_off.is_set,
+        )
 
     def finish(
         self,
