@@ -145,37 +145,23 @@ struct Tally<'t> {
     spill: &'t Spill<'t>,
 }
 
-impl Tally<'_> {
+impl Sink for Tally<'_> {
     #[inline(always)]
-    fn add(&mut self, from: usize, to: usize) -> Result<()> {
+    fn put(&mut self, from: usize, to: usize) -> Result<()> {
         let pretoken = &self.text[from..to];
         match self.table.slot_of(pretoken, self.text) {
             Some(count) => increment(count, pretoken),
-            None => self.add_after_spilling(from, to),
+            None => self.put_after_spilling(pretoken),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_after_spilling(&mut self, from: usize, to: usize) -> Result<()> {
-        let pretoken = &self.text[from..to];
-        spill_table(self.table, pretoken, self.spill)?;
-        self.table.slot(pretoken).map_or_else(|| Err(too_long(pretoken)), |count| increment(count, pretoken))
     }
 }
 
-impl Sink for Tally<'_> {
-    fn put(&mut self, from: usize, to: usize) -> Result<()> {
-        self.add(from, to)
-    }
-
+impl Tally<'_> {
+    #[cold]
     #[inline(never)]
-    fn put_all(&mut self, mut from: usize, ends: &[usize]) -> Result<()> {
-        for &to in ends {
-            self.add(from, to)?;
-            from = to;
-        }
-        Ok(())
+    fn put_after_spilling(&mut self, pretoken: &[u8]) -> Result<()> {
+        spill_table(self.table, pretoken, self.spill)?;
+        self.table.slot(pretoken).map_or_else(|| Err(too_long(pretoken)), |count| increment(count, pretoken))
     }
 }
 

@@ -11,7 +11,9 @@ pub trait Sink {
     fn put(&mut self, from: usize, to: usize) -> Result<()>;
 
     /// Up to PIECES_MAX pieces, the first of which begins at `from`, and each of which ends where the next begins.
-    #[inline(always)]
+    ///
+    /// A loop of its own: inside the scanner's, counting was 0.9 times as fast.
+    #[inline(never)]
     fn put_all(&mut self, mut from: usize, ends: &[usize]) -> Result<()> {
         for &to in ends {
             self.put(from, to)?;
