@@ -70,7 +70,7 @@ def _tokenizer(shapes: dict[str, str]) -> tuple[Tokenizer, tokenizers.Tokenizer]
     counter = Counter("gpt2")
     counter.update(words + documents(4_000_000))
     with tempfile.TemporaryDirectory() as folder:
-        train_vocab(counter.finish(), 32_768, "gpt2").save(folder)
+        train_vocab(counter, 32_768, "gpt2").save(folder)
         path = Path(folder) / "tokenizer.json"
         document = json.loads(path.read_text(encoding="utf-8"))
         document["pre_tokenizer"] = {

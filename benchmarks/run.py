@@ -55,7 +55,7 @@ def _write_documents(path: Path, mb: int) -> int:
     path.write_text(json.dumps(texts), encoding="utf-8")
     counter = Counter("gpt2")
     counter.update(texts)
-    train_vocab(counter.finish(), 32_768, "gpt2", [END]).save(path.parent / "tokenizer")
+    train_vocab(counter, 32_768, "gpt2", [END]).save(path.parent / "tokenizer")
     return sum(len(text.encode()) for text in texts)
 
 

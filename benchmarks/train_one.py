@@ -36,9 +36,9 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
     def work() -> Any:
         counter = Counter("gpt2", threads=cores)
         with (folder / "text.txt").open("rb") as file:
-            while lines := file.readlines(1 << 20):
+            while lines := file.readlines(1 << 16):
                 counter.update(lines)
-        return train_vocab(counter.finish(), vocab_size, "gpt2", pair_count_min=1, threads=cores)
+        return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1, threads=cores)
 
     def answer(tokenizer: Any) -> Any:
         return [
@@ -65,7 +65,7 @@ def _nosplit(folder: Path, vocab_size: int, cores: int) -> Prepared:
     def work() -> Any:
         counter = Counter(None, threads=cores)
         counter.update([text])
-        return train_vocab(counter.finish(), vocab_size, None, pair_count_min=1, threads=cores)
+        return train_vocab(counter, vocab_size, None, pair_count_min=1, threads=cores)
 
     return work, lambda _: None
 

@@ -14,7 +14,8 @@ import msgspec
 
 from tokenmill.code import code_digest
 from tokenmill.console import Advance, StageSummary, progress, say
-from tokenmill.counts import Counter, merge, write_batches, write_counts
+from tokenmill.counter import Counter
+from tokenmill.counts import merge, write_batches, write_counts
 from tokenmill.cutting import Unit
 from tokenmill.errors import ParamsError, PatternError
 from tokenmill.files import write_atomic, write_directory

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from tokenmill.errors import CountsError
 
 GPT2 = _core.patterns()["gpt2"]
 ORDER = _core.byte_order()
-BYTES = pa.array([bytes([byte]) for byte in ORDER], pa.binary())
+BYTES = [bytes([byte]) for byte in ORDER]
 Pair = tuple[bytes, bytes]
 NUMBERS = st.integers(1, 5) | st.sampled_from([20, 60])
 COUNTS = st.dictionaries(st.text(alphabet="aab ", min_size=1, max_size=10), NUMBERS, min_size=1, max_size=6)
@@ -32,7 +33,7 @@ def learned(
     pretokens = pa.array(list(counts), pa.binary())
     numbers = pa.array(list(counts.values()), pa.uint64())
     goal = (n_tokens, score, least, longest, list(forbidden), threads)
-    table = pa.table(_core.train(pretokens, numbers, BYTES, 256, *goal, None, None, None)[0])
+    table = table_of(_core.train(pretokens, numbers, BYTES, 256, *goal, None, None, None)[0])
     # A token's id does not tell when it was made where a pair came up again, so the bytes are found by repetition.
     tokens = {place: bytes([byte]) for place, byte in enumerate(ORDER)}
     rows = list(zip(*(table[name].to_pylist() for name in ("left", "right", "token")), strict=True))
@@ -43,6 +44,14 @@ def learned(
         if all(token in tokens for _, _, token in rows):
             break
     return [(tokens[left], tokens[right]) for left, right, _ in rows], table
+
+
+def table_of(merges: bytes) -> pa.Table:
+    """Merges as the core gives them, in columns."""
+    columns = list(zip(*struct.iter_unpack("<IIIQ", merges), strict=True)) or [()] * 4
+    kinds = [pa.uint32()] * 3 + [pa.uint64()]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, names=["left", "right", "token", "count"])
 
 
 def by_tokenizers(counts: dict[str, int], n_tokens: int, least: int = 1, longest: int | None = None) -> list[Pair]:
@@ -101,24 +110,24 @@ def test_a_training_goes_on_from_each_checkpoint_with_the_same_merges(score: str
     expected = learned(counts, 60, score=score)[1]
     states: list[tuple[pa.Table, pa.Table]] = []
 
-    def keep(words: object, merges: object) -> None:
-        states.append((pa.table(words), pa.table(merges)))
+    def keep(words: pa.Table, merges: bytes) -> None:
+        states.append((words, table_of(merges)))
 
     pretokens = pa.array(list(counts), pa.binary())
     numbers = pa.array(list(counts.values()), pa.uint64())
     _core.train(pretokens, numbers, BYTES, 256, 60, score, 1, None, [], 1, None, 7, keep)
     assert [merges.num_rows for _, merges in states] == list(range(7, expected.num_rows + 1, 7))
     for words, merges in states:
-        tokens = BYTES.to_pylist()
+        tokens = list(BYTES)
         for left, right, token in zip(*(merges[name].to_pylist() for name in ("left", "right", "token")), strict=True):
             if token == len(tokens):
                 tokens.append(tokens[left] + tokens[right])
         n_left = 60 - (len(tokens) - 256)
         rest, *_ = _core.train(
-            words["ids"], words["count"], pa.array(tokens, pa.binary()), 256, n_left, score, 1, None, [], 1,
+            words["ids"], words["count"], tokens, 256, n_left, score, 1, None, [], 1,
             None, None, None,
         )  # fmt: skip
-        assert pa.concat_tables([merges, pa.table(rest)]).equals(expected)
+        assert pa.concat_tables([merges, table_of(rest)]).equals(expected)
 
 
 def test_many_places_of_one_pair_are_merged_by_threads_alike() -> None:
@@ -201,15 +210,14 @@ def test_a_forbidden_token_is_not_made() -> None:
 @pytest.mark.parametrize("score", reference_scores.SCORES)
 def test_a_forbidden_pair_may_arise_again(score: str) -> None:
     """Its left token is made of two pairs, so the forbidden pair arises where it was not before it came up."""
-    first = BYTES.to_pylist()
-    ab, bc = len(first), len(first) + 1
-    ids = {one: place for place, one in enumerate([*first, b"ab", b"bc"])}
+    ab, bc = len(BYTES), len(BYTES) + 1
+    ids = {one: place for place, one in enumerate([*BYTES, b"ab", b"bc"])}
     a, c, e, x, y = (ids[bytes([byte])] for byte in b"acexy")
     words = [[ab, c], [a, bc], [ab, c, x], [a, bc, x], [a, bc, e], [ab, c, x, y]]
-    table = pa.table(
+    table = table_of(
         _core.train(
             pa.array(words, pa.large_list(pa.uint32())), pa.array([30, 3, 100, 1, 4, 4], pa.uint64()),
-            pa.array(list(ids), pa.binary()), 256, 9, score, 1, None, [b"abcx"], 1, None, None, None,
+            list(ids), 256, 9, score, 1, None, [b"abcx"], 1, None, None, None,
         )[0]
     )  # fmt: skip
     pairs = list(zip(table["left"].to_pylist(), table["right"].to_pylist(), strict=True))

@@ -3,7 +3,7 @@
 >>> from tokenmill import Counter, train_vocab
 >>> counter = Counter(pattern="gpt2")
 >>> counter.update(["the cat sat on the mat", "the dog sat on the log"])
->>> tokenizer = train_vocab(counter.finish(), vocab_size=270, pattern="gpt2", special_tokens=["<|endoftext|>"])
+>>> tokenizer = train_vocab(counter, vocab_size=270, pattern="gpt2", special_tokens=["<|endoftext|>"])
 >>> tokenizer.decode(tokenizer.encode("the cat"))
 'the cat'
 """
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokenmill.counts import Counter
+    from tokenmill.counter import Counter
     from tokenmill.tokenizer import Tokenizer
     from tokenmill.training import train_vocab
 
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Counter", "Tokenizer", "__version__", "train_vocab"]
 
-_HOMES = {"Counter": "counts", "Tokenizer": "tokenizer", "train_vocab": "training"}
+_HOMES = {"Counter": "counter", "Tokenizer": "tokenizer", "train_vocab": "training"}
 
 
 def __getattr__(name: str) -> Any:

@@ -79,8 +79,8 @@ class Merger:
 
 def train(
     pretokens: Any,
-    counts: Any,
-    tokens: ArrowArray,
+    counts: Any | None,
+    tokens: Sequence[bytes],
     n_first: int,
     n_tokens_max: int,
     score: str,
@@ -90,19 +90,24 @@ def train(
     threads: int,
     progress: Callable[[int, int], None] | None,
     checkpoint_every: int | None,
-    checkpoint: Callable[[ArrowStream, ArrowStream], None] | None,
-) -> tuple[ArrowStream, int, ArrowArray]:
-    """A table `left: uint32, right: uint32, token: uint32, count: uint64`, one row a merge, in order; the number of tokens of
-    which the text consists then; and the bytes of the new tokens, by id.
+    checkpoint: Callable[[Any, bytes], None] | None,
+) -> tuple[bytes, int, list[bytes]]:
+    """The merges in order, 20 bytes each, little-endian: `left: uint32, right: uint32, token: uint32, count: uint64`; the
+    number of tokens of which the text consists then; and the bytes of the new tokens, by id.
 
     `tokens`: the bytes of every token so far, by id. `pretokens`: binary (the first 256 tokens are the bytes in the order
-    of `byte_order()` then), or large_list<uint32> of ids. Pairs of the first `n_first` tokens are looked at however long
-    they are. `score`: "count", "wordpiece" or "bytes_saved". Stops after n_tokens_max new tokens, or when no pair counts
-    pair_count_min. A pair whose bytes are in `forbidden` is never merged. `progress(tokens_done, merges_done)` is called
-    now and then; `checkpoint(words, merges)`, after every `checkpoint_every` merges, with a table `ids: large_list<uint32>,
-    count: uint64` of the pre-tokens as they are and one of this call's merges: with the words, their counts and all tokens
-    so far, another call goes on from there.
+    of `byte_order()` then), large_list<uint32> of ids, or a Counter, with None for `counts`: what it has not spilled.
+    Pairs of the first `n_first` tokens are looked at however long they are. `score`: "count", "wordpiece" or
+    "bytes_saved". Stops after n_tokens_max new tokens, or when no pair counts pair_count_min. A pair whose bytes are in
+    `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then; `checkpoint(words, merges)`,
+    after every `checkpoint_every` merges, with a table `ids: large_list<uint32>, count: uint64` of the pre-tokens as they
+    are and this call's merges: with the words, their counts and all tokens so far, another call goes on from there.
     """
+
+def merge_rows(merges: bytes, ids: Sequence[int], rank: int) -> bytes:
+    """Merges as `train` gives them, 16 bytes each, little-endian: `left, right, rank, token: uint32`, by the `ids` of tokens.
+
+    The first one has the rank `rank`; of merges of one pair the last stays, as in tokenizers."""
 
 @final
 class Encoder:

@@ -1,14 +1,18 @@
 """The state of a long training on disk, to go on from after the process was killed."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from tokenmill.files import naming, read, remove_tree, write_atomic, write_directory
 
-_KEY = "key"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WORDS, _MERGES, _KEY = "words.arrow", "merges", "key"
 
 
 @dataclass(frozen=True)
@@ -18,25 +22,27 @@ class Checkpoint:
     directory: Path
     every: int
 
-    def save(self, key: str, words: pa.Table, merges: pa.Table) -> None:
-        """Replaces what was kept: the pre-tokens as ids with their counts, and all merges so far."""
+    def save(self, key: str, words: pa.Table, merges: bytes) -> None:
+        """Replaces what was kept: the pre-tokens as ids with their counts, and all merges so far as the core gives them."""
+        import pyarrow as pa
+
         with write_directory(self.directory) as directory:
-            for name, table in (("words", words), ("merges", merges)):
-                with write_atomic(directory / f"{name}.arrow") as path, pa.ipc.new_file(path, table.schema) as writer:
-                    writer.write_table(table)
+            with write_atomic(directory / _WORDS) as path, pa.ipc.new_file(path, words.schema) as writer:
+                writer.write_table(words)
+            with write_atomic(directory / _MERGES) as path:
+                path.write_bytes(merges)
             with write_atomic(directory / _KEY) as path:
                 path.write_text(key, encoding="ascii")
 
-    def load(self, key: str) -> tuple[pa.Table, pa.Table] | None:
+    def load(self, key: str) -> tuple[pa.Table, bytes] | None:
         """What `save` kept under this key; None when there is nothing, or something of another training."""
         path = self.directory / _KEY
         if not path.is_file() or read(path).decode("ascii") != key:
             return None
+        import pyarrow as pa
+
         with naming(self.directory):
-            words, merges = (
-                pa.ipc.open_file(self.directory / f"{name}.arrow").read_all() for name in ("words", "merges")
-            )
-        return words, merges
+            return pa.ipc.open_file(self.directory / _WORDS).read_all(), read(self.directory / _MERGES)
 
     def remove(self) -> None:
         """Forgets what was kept."""
@@ -45,6 +51,7 @@ class Checkpoint:
 
 def key_of(counts: pa.Table, *settings: object) -> str:
     """The sha256, in hex, of counts (their rows, however chunked) and of what else decides the merges."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     digest = hashlib.sha256(repr(settings).encode())

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus import Batch
-from tokenmill.counts import Counter
+from tokenmill.counter import Counter
 from tokenmill.errors import CountsError
 from tokenmill.golden_texts import HARD, PANEL
 from tokenmill.scripts import main_scripts

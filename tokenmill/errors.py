@@ -22,7 +22,6 @@ A message says what, where (file, row), what was expected, what was found, and w
 
 import errno
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,4 +144,5 @@ def room(place: str) -> str:
     """How much is free on the disk that a path is on, whether or not it is there."""
     path = Path(os.path.abspath(place))  # noqa: PTH100 — links are not followed
     folder = next(one for one in (path, *path.parents) if one.is_dir())
-    return f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there"
+    disk = os.statvfs(folder)
+    return f"{disk.f_bavail * disk.f_frsize / 1e6:,.1f} MB are free there"

@@ -1,28 +1,27 @@
 """The tokenizer: text to ids and back, whichever engine and file it comes from."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import msgspec
-import pyarrow as pa
-
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
-from tokenmill.core_engine import PreparedCore, engine_of
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
-from tokenmill.files import write_atomic
 from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
-from tokenmill.texts import Texts, for_core, one_array
 from tokenmill.threads import threads_or_all
 from tokenmill.tokenizer_document import read_document
 from tokenmill.tokenizer_files import read_tokenizer_file
 from tokenmill.vocabulary import Model, digest_of
 
 if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
+    import pyarrow as pa
+
     from tokenmill._core import ArrowArray
+    from tokenmill.texts import Texts
 
 CACHE_MB_MAX = 128
 _UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
@@ -61,7 +60,7 @@ class Tokenizer:
 
         One that was just learned has no place, and does not: its engine is made when it is needed.
         """
-        self._make_engine: Callable[[bool], _Engine] = lambda allow: engine_of(model, allow, cache_mb_max * 2**20)
+        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, allow, cache_mb_max)
         if place is not None:
             try:
                 _ = self._engine
@@ -86,7 +85,7 @@ class Tokenizer:
         cache_mb_max: int = CACHE_MB_MAX,
         repo: str | Path | None = None,
         public_key: str | Path | None = None,
-    ) -> "Tokenizer":
+    ) -> Tokenizer:
         """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file; with `repo`, a version.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
@@ -115,7 +114,7 @@ class Tokenizer:
         return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file), cache_mb_max)
 
     @classmethod
-    def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> "Tokenizer":
+    def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> Tokenizer:
         from tempfile import TemporaryDirectory
 
         from tokenmill.registry import fetch_tokenizer, find_version, parse_reference
@@ -126,7 +125,7 @@ class Tokenizer:
             return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
     @classmethod
-    def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> "Tokenizer":
+    def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> Tokenizer:
         document = read_document(content, place)
         if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
             from tokenmill.tokenizers_engine import check_distinct
@@ -138,7 +137,7 @@ class Tokenizer:
             return cls._from_tokenizers(document, content, place, str(beyond))
 
     @classmethod
-    def _from_tokenizers(cls, document: dict[str, Any], content: bytes, place: str, reason: str) -> "Tokenizer":
+    def _from_tokenizers(cls, document: dict[str, Any], content: bytes, place: str, reason: str) -> Tokenizer:
         from tokenmill.tokenizers_engine import TokenizersEngine
 
         engine = TokenizersEngine(document, content, place)
@@ -165,6 +164,8 @@ class Tokenizer:
         .tiktoken file, whose merges may share a rank, which tokenizer.json cannot say. Raises ParamsError for an
         `end_of_document` that is no special token, PatternError for a regex that tokenizers would read otherwise.
         """
+        from tokenmill.files import write_atomic
+
         if end_of_document is not None and end_of_document not in self.special_tokens:
             known = ", ".join(self.special_tokens) or "none"
             raise ParamsError(
@@ -253,6 +254,10 @@ class Tokenizer:
 
     def _run(self, run: Callable[..., Any], texts: Texts, threads: int | None, special: SpecialTokensInText) -> Any:
         """What `run` gives of the engine for the policy, the texts as it takes them, and the number of threads."""
+        import pyarrow as pa
+
+        from tokenmill.texts import one_array
+
         engine = self._engine_for(special)
         if special == "reject":
             texts = one_array(texts)
@@ -268,6 +273,8 @@ class Tokenizer:
         `pretokens_max` are kept, in about 64 bytes each, for encoding with this `special`. With the engine tokenizers it does
         nothing.
         """
+        from tokenmill.core_engine import PreparedCore
+
         engine = self._engine_for(special)
         if isinstance(engine, _core.Encoder | PreparedCore):
             import pyarrow.compute as pc
@@ -323,6 +330,8 @@ class Tokenizer:
         `ids`: an Arrow array of lists of uint16 or uint32, or a list of lists or of numpy arrays. Raises TokenizerError with
         the number of the list for an id that is not in the vocabulary.
         """
+        import pyarrow as pa
+
         if not hasattr(ids, "__arrow_c_array__"):
             try:
                 ids = pa.array(ids, pa.large_list(pa.uint32()))
@@ -385,12 +394,22 @@ class Tokenizer:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
 
 
+def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:
+    from tokenmill.core_engine import engine_of
+
+    return engine_of(model, allow_special, cache_mb_max * 2**20)
+
+
 def _for(engine: _Engine, texts: Texts) -> Any:
     """The texts as the engine takes them; only the core alone takes them uncopied."""
+    from tokenmill.texts import for_core, one_array
+
     return for_core(texts) if isinstance(engine, _core.Encoder) else one_array(texts)
 
 
 def _lists(found: Any) -> pa.LargeListArray:
+    import pyarrow as pa
+
     return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
 
 
@@ -398,6 +417,8 @@ def _plain_ids(ids: Ids) -> Any:
     """A list of int, or an Arrow array of uint16 or uint32, as the core takes them."""
     if isinstance(ids, list):
         return ids
+    import pyarrow as pa
+
     if not hasattr(ids, "__arrow_c_array__"):
         try:
             ids = pa.array(ids, None if hasattr(ids, "__array__") else pa.uint32())
@@ -413,6 +434,8 @@ def _plain_ids(ids: Ids) -> Any:
 
 
 def _json(document: dict[str, Any]) -> bytes:
+    import msgspec
+
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     except OverflowError:  # a number of more than 64 bits; with an indent json takes ten times as long

@@ -1,27 +1,32 @@
 """Learns a vocabulary from counts of pre-tokens: byte-level BPE, merge for merge that of `tokenizers`' BpeTrainer."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from tokenmill import _core
-from tokenmill.checkpoint import Checkpoint, key_of
-from tokenmill.counts import check_schema
+from tokenmill.counter import Counter
 from tokenmill.errors import ParamsError
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
-from tokenmill.texts import Texts
 from tokenmill.threads import threads_or_all
-from tokenmill.tokenizer import Tokenizer
 from tokenmill.vocabulary import CHARACTERS, ID_MAX, AddedToken, Merges, Model, bytes_of, encoder_of, is_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenmill.checkpoint import Checkpoint
+    from tokenmill.texts import Texts
+    from tokenmill.tokenizer import Tokenizer
 
 Score = Literal["count", "wordpiece", "bytes_saved"]
 Progress = Callable[[int, int], None]
 
 _N_BYTES = 256
+_MERGE = struct.Struct("<IIIQ")  # left, right, token, count
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Learned:
 
 
 def train_vocab(
-    counts: pa.Table,
+    counts: pa.Table | Counter,
     vocab_size: int,
     pattern: str | None,
     special_tokens: Sequence[str] = (),
@@ -61,7 +66,8 @@ def train_vocab(
 ) -> Tokenizer:
     """A tokenizer of at most `vocab_size` tokens: the special ones, the 256 bytes, then the learned ones, in this order of ids.
 
-    `counts`: pretoken (binary), count (uint64). `pattern`: the one they were counted with. `pair_count_min`: a pair that
+    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself, which is empty then: no table is made
+    of it, and the memory for one is saved. `pattern`: the one they were counted with. `pair_count_min`: a pair that
     occurs less often is not merged; when none is left, learning stops, and `vocab_size` of the tokenizer is smaller.
     `token_bytes_max`: tokens of more than two bytes stay shorter than that, as with `max_token_length` of BpeTrainer.
     `progress(n_tokens, n_merges)`, learned so far, is called now and then. A pair whose text is a special token's is not
@@ -73,7 +79,7 @@ def train_vocab(
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")
     >>> counter.update(["low low lower lowest"])
-    >>> tokenizer = train_vocab(counter.finish(), vocab_size=300, pattern="gpt2")
+    >>> tokenizer = train_vocab(counter, vocab_size=300, pattern="gpt2")
     >>> tokenizer.vocab_size, tokenizer.token_bytes(257)
     (260, b'low')
     """
@@ -82,7 +88,7 @@ def train_vocab(
 
 
 def learn(
-    counts: pa.Table,
+    counts: pa.Table | Counter,
     vocab_sizes: Sequence[int],
     pattern: str | None,
     special_tokens: Sequence[str],
@@ -95,7 +101,6 @@ def learn(
 
     `checkpoint`: the state is kept there now and then, and a training that was killed goes on from it, with the same result.
     """
-    check_schema(counts, "counts")
     steps = steps_of(pattern)
     pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
     _check_special_tokens(special_tokens)
@@ -103,7 +108,9 @@ def learn(
     tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
     start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
     forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
-    return _learn(start, counts, counts["pretoken"], forbidden, vocab_sizes, goal, threads, progress, checkpoint)
+    if isinstance(counts, Counter) and checkpoint:
+        counts = counts.finish()  # the checkpoint's key is made of it
+    return _learn(start, counts, None, forbidden, vocab_sizes, goal, threads, progress, checkpoint)
 
 
 def extend(
@@ -124,12 +131,17 @@ def extend(
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")
     >>> counter.update(["low low lower lowest"])
-    >>> tokenizer = train_vocab(counter.finish(), vocab_size=258, pattern="gpt2")
+    >>> tokenizer = train_vocab(counter, vocab_size=258, pattern="gpt2")
     >>> counter.update(["new newer newest"])
     >>> longer = extend(tokenizer, counter.finish(), vocab_size=260, goal=Goal()).tokenizers[0]
     >>> [longer.token_bytes(id) for id in range(256, 260)]
     [b'lo', b'low', b'ew', b'new']
     """
+    import numpy as np
+    import pyarrow as pa
+
+    from tokenmill.counts import check_schema
+
     check_schema(counts, "counts")
     model = tokenizer.model
     if model is None:
@@ -152,6 +164,8 @@ def extend(
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
     """How many of the texts have other ids with the new tokenizer than with the old."""
+    import numpy as np
+
     before, after = old.encode_batch(texts), new.encode_batch(texts)
     one_ends, other_ends = before.offsets.to_numpy(), after.offsets.to_numpy()
     one, other = before.values.to_numpy(), after.values.to_numpy()
@@ -164,8 +178,8 @@ def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
 
 def _learn(
     start: Model,
-    counts: pa.Table,
-    words: pa.ChunkedArray,
+    counts: pa.Table | Counter,
+    words: pa.ChunkedArray | None,
     forbidden: Sequence[bytes],
     vocab_sizes: Sequence[int],
     goal: Goal,
@@ -173,32 +187,44 @@ def _learn(
     progress: Progress | None,
     checkpoint: Checkpoint | None,
 ) -> Learned:
+    """`words`: the pre-tokens as places of tokens; None: those of `counts`, as bytes."""
+    if not isinstance(counts, Counter):
+        from tokenmill.counts import check_schema
+
+        check_schema(counts, "counts")
     n_start = len(start.tokens) + len(start.added)
     _check_goal(vocab_sizes, goal, start)
     first = [start.tokens[id] for id in sorted(start.tokens)]
     n_tokens_max = max(vocab_sizes) - n_start
     settings = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
-    key = key_of(counts, _core.SOURCE_HASH, start, *settings) if checkpoint else ""
-    kept = checkpoint.load(key) if checkpoint else None
-    numbers = counts["count"]
-    earlier = None
+    key, kept = "", None
+    if checkpoint and not isinstance(counts, Counter):
+        from tokenmill.checkpoint import key_of
+
+        key = key_of(counts, _core.SOURCE_HASH, start, *settings)
+        kept = checkpoint.load(key)
+    source: tuple[Any, Any | None]
+    earlier = b""
     if kept:
         table, earlier = kept
-        words, numbers = table["ids"], table["count"]
+        source = table["ids"], table["count"]
+    elif isinstance(counts, Counter):
+        source = counts.source()
+    else:
+        source = (counts["pretoken"] if words is None else words), counts["count"]
     tokens = _tokens_after(first, earlier)
 
-    def keep(words_now: object, merges_now: object) -> None:
+    def keep(words_now: pa.Table, merges_now: bytes) -> None:
         assert checkpoint
-        checkpoint.save(key, pa.table(words_now), _joined(earlier, pa.table(merges_now)))
+        checkpoint.save(key, words_now, earlier + merges_now)
 
     def show(n_tokens: int, n_merges: int) -> None:
         if progress:
-            progress(n_tokens + len(tokens) - len(first), n_merges + (earlier.num_rows if earlier is not None else 0))
+            progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _MERGE.size)
 
     learned, n_text_tokens, new_tokens = _core.train(
-        words,
-        numbers,
-        pa.array(tokens, pa.binary()),
+        *source,
+        tokens,
         len(first),
         n_tokens_max - (len(tokens) - len(first)),
         goal.score,
@@ -210,26 +236,28 @@ def _learn(
         checkpoint.every if checkpoint else None,
         keep if checkpoint else None,
     )
-    merges = _joined(earlier, pa.table(learned))
-    tokens += pa.array(new_tokens).to_pylist()
+    from tokenmill.tokenizer import Tokenizer  # only now: learning is what takes the most memory
+
+    merges = earlier + learned
+    tokens += new_tokens
     n_added = len(start.added)
     tokenizers = [Tokenizer(_model(start, merges, tokens, size - n_added, goal.pad_vocab_to)) for size in vocab_sizes]
     if checkpoint:
         checkpoint.remove()
-    last_count = merges["count"][-1].as_py() if merges.num_rows else None
-    return Learned(tokenizers, merges.num_rows, last_count, n_text_tokens)
+    last_count = _MERGE.unpack(merges[-_MERGE.size :])[-1] if merges else None
+    return Learned(tokenizers, len(merges) // _MERGE.size, last_count, n_text_tokens)
 
 
-def _tokens_after(first: Sequence[bytes], merges: pa.Table | None) -> list[bytes]:
+def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
     """The bytes of all tokens, those made by merges behind the first ones."""
     tokens = list(first)
-    for left, right, token in _rows(merges):
+    for left, right, token, _ in _MERGE.iter_unpack(merges):
         if token == len(tokens):
             tokens.append(tokens[left] + tokens[right])
     return tokens
 
 
-def _model(start: Model, merges: pa.Table, tokens: Sequence[bytes], n_tokens_max: int, pad_vocab_to: int) -> Model:
+def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: int, pad_vocab_to: int) -> Model:
     """`start` with the first of `tokens`, which are in the order in which they were made, and the merges up to the last one."""
     ids = sorted(start.tokens)
     tokens = tokens[:n_tokens_max]
@@ -238,16 +266,8 @@ def _model(start: Model, merges: pa.Table, tokens: Sequence[bytes], n_tokens_max
     n_new = len(tokens) - len(ids)
     ids += range(next_id, next_id + n_new)
     next_id += n_new
-    left, right, token = (merges[name].to_numpy() for name in ("left", "right", "token"))
     if len(tokens) == n_tokens_max:
-        n_merges = int(np.argmax(token == len(tokens) - 1)) + 1 if n_new else 0
-        left, right, token = left[:n_merges], right[:n_merges], token[:n_merges]
-    # A pair that came up again has its last rank, as in `tokenizers`.
-    _, from_end = np.unique((left.astype(np.uint64) << np.uint64(32) | right)[::-1], return_index=True)
-    last = np.sort(len(token) - 1 - from_end)
-    id_of = np.array(ids, np.uint32)
-    columns = (id_of[left[last]], id_of[right[last]], rank + last, id_of[token[last]])
-    new = np.stack(columns, axis=1).astype(np.uint32)
+        merges = merges[: _n_until(merges, len(tokens) - 1) * _MERGE.size if n_new else 0]
     padding = [
         AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
         for i in range(-next_id % pad_vocab_to)
@@ -257,18 +277,14 @@ def _model(start: Model, merges: pa.Table, tokens: Sequence[bytes], n_tokens_max
     return replace(
         start,
         tokens=dict(zip(ids, tokens, strict=True)),
-        merges=Merges(np.concatenate([Merges.of(start.merges).rows, new])),
+        merges=Merges(Merges.of(start.merges).rows + _core.merge_rows(merges, ids, rank)),
         added=(*start.added, *padding),
     )
 
 
-def _rows(merges: pa.Table | None) -> Iterator[tuple[int, int, int]]:
-    if merges is not None:
-        yield from zip(*(merges[name].to_pylist() for name in ("left", "right", "token")), strict=True)
-
-
-def _joined(earlier: pa.Table | None, later: pa.Table) -> pa.Table:
-    return later if earlier is None else pa.concat_tables([earlier, later])
+def _n_until(merges: bytes, token: int) -> int:
+    """How many merges there are up to the first one that makes a token."""
+    return next(n for n, merge in enumerate(_MERGE.iter_unpack(merges), 1) if merge[2] == token)
 
 
 def _check_special_tokens(special_tokens: Sequence[str]) -> None:

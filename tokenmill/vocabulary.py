@@ -1,19 +1,20 @@
 """A byte-level BPE tokenizer as plain data, between the file formats and the core."""
 
-import hashlib
+from __future__ import annotations
+
 import json
+import struct
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard, overload
-
-import numpy as np
-import pyarrow as pa
 
 from tokenmill import _core
 from tokenmill.errors import TokenizerError
 from tokenmill.strict_json import shown
 
 ID_MAX = 2**32 - 2
+
+_MERGE = struct.Struct("<4I")
 
 
 class Merge(NamedTuple):
@@ -26,34 +27,37 @@ class Merge(NamedTuple):
 
 
 class Merges(Sequence[Merge]):
-    """Learned merges as they are learned, in columns: a tuple for each would take longer than learning them.
+    """Learned merges packed: a tuple for each would take longer than learning them.
 
-    `rows`: uint32 [n, 4], as the fields of Merge.
+    `rows`: the fields of Merge, uint32, little-endian, merge after merge.
     """
 
-    def __init__(self, rows: "np.ndarray[tuple[int, int], np.dtype[np.uint32]]") -> None:
+    def __init__(self, rows: bytes) -> None:
         self.rows = rows
 
     @overload
     def __getitem__(self, at: int) -> Merge: ...
     @overload
-    def __getitem__(self, at: slice) -> "Merges": ...
-    def __getitem__(self, at: int | slice) -> "Merge | Merges":
-        return Merges(self.rows[at]) if isinstance(at, slice) else Merge._make(self.rows[at].tolist())
+    def __getitem__(self, at: slice) -> Merges: ...
+    def __getitem__(self, at: int | slice) -> Merge | Merges:
+        i = range(len(self))[at]
+        if isinstance(i, range):
+            return Merges.of([self[one] for one in i])
+        return Merge._make(_MERGE.unpack_from(self.rows, i * _MERGE.size))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) // _MERGE.size
 
     def __iter__(self) -> Iterator[Merge]:
-        return map(Merge._make, self.rows.tolist())
+        return map(Merge._make, _MERGE.iter_unpack(self.rows))
 
     def __repr__(self) -> str:
         return repr(list(self))  # the key of a checkpoint is made of it
 
     @classmethod
-    def of(cls, merges: Sequence[Merge]) -> "Merges":
-        """The same merges in columns."""
-        return merges if isinstance(merges, cls) else cls(np.array(merges, np.uint32).reshape(-1, len(Merge._fields)))
+    def of(cls, merges: Sequence[Merge]) -> Merges:
+        """The same merges packed."""
+        return merges if isinstance(merges, cls) else cls(b"".join(_MERGE.pack(*merge) for merge in merges))
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,13 @@ def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
 
     Raises TokenizerError for a vocabulary that contradicts itself, PatternError for the steps.
     """
+    import numpy as np
+    import pyarrow as pa
+
     ids = pa.array(model.tokens.keys(), pa.uint32())
     vocabulary = pa.record_batch({"id": ids, "token": pa.array(model.tokens.values(), pa.binary())})
-    merges = [pa.array(column, pa.uint32()) for column in Merges.of(model.merges).rows.T]
+    columns = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields)).T
+    merges = [pa.array(column) for column in columns]
     added = pa.record_batch(
         {
             "id": pa.array([one.id for one in model.added], pa.uint32()),
@@ -143,6 +151,8 @@ def digest_of(model: Model) -> str:
 
 def sha256_of(canonical: Any) -> str:
     """The sha256, in hex, of values of JSON, whatever the order of keys."""
+    import hashlib  # 4 MB
+
     return hashlib.sha256(json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

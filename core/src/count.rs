@@ -99,6 +99,11 @@ impl Counts {
         self.tables.iter().map(Table::memory_bytes).sum()
     }
 
+    /// The bytes of the pre-tokens that the tables hold, each with one more; one that two threads met counts twice.
+    pub fn n_bytes_max(&self) -> usize {
+        self.tables.iter().flat_map(Table::iter).map(|(pretoken, _)| pretoken.len() + 1).sum()
+    }
+
     /// Takes out what the tables hold, each sorted in a thread of its own.
     pub fn drain(&mut self, limits: Limits) -> Result<Drain> {
         self.check()?;

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
 /// So many stale positions are not worth a compaction.
-const STALE_MIN: usize = if cfg!(test) { 4 } else { 1 << 20 };
+const STALE_MIN: usize = if cfg!(test) { 4 } else { 1 << 17 };
 pub const N_BYTES: usize = 256;
 /// So many changes ahead the lines that they need are fetched.
 const AHEAD: usize = 8;
@@ -62,6 +62,8 @@ pub struct Counted {
 pub struct Pairs {
     map: Map<Pair>,
     positions: Vec<u32>,
+    /// Where in `positions` the pair stood that was taken last.
+    free: Range<usize>,
     more: Vec<(Span, u32)>,
     before: Groups,
     after: Groups,
@@ -222,6 +224,7 @@ impl Pairs {
     pub fn take(&mut self, key: u64, positions: &mut Vec<u32>) {
         positions.clear();
         let Some(pair) = self.map.remove(key) else { return };
+        self.free = pair.span.start as usize..pair.span.start as usize + pair.span.n_held();
         gather(&pair, &self.positions, &self.more, |_| true, positions);
     }
 
@@ -245,7 +248,7 @@ impl Pairs {
         let keys_after = |id| (key_of(joint.token, id), key_of(joint.right, id));
         self.prefetch_first(&before.all, keys_before);
         self.prefetch_first(&after.all, keys_after);
-        let Self { map, positions, floor, absent_max, .. } = self;
+        let Self { map, positions, free, floor, absent_max, .. } = self;
         let is_in = |left, right, count: u64, left_out: &mut u64| {
             if !keep(left, right) {
                 return false;
@@ -259,12 +262,14 @@ impl Pairs {
         let (mut left_before, mut left_after) = (0, 0);
         before.place(
             positions,
+            std::mem::take(free),
             |group| is_in(group.id, joint.token, group.count, &mut left_before),
             parts,
             |found| &found.before,
         );
         after.place(
             positions,
+            0..0,
             |group| is_in(joint.token, group.id, group.count, &mut left_after),
             parts,
             |found| &found.after,
@@ -386,7 +391,7 @@ impl Pairs {
 
 /// From so many positions on they are compacted, when pairs begin in so many places.
 pub fn n_positions_to_compact(n_places: usize) -> usize {
-    n_places + n_places / 2 + STALE_MIN
+    n_places + n_places / 4 + STALE_MIN
 }
 
 /// The span of positions that stand from `start` on, or of the only one.
@@ -464,27 +469,31 @@ impl Groups {
         }
     }
 
-    /// Appends the positions of the groups that are kept and have more than one.
+    /// Puts the positions of the groups that are kept and have more than one where it is free, or at the end.
     fn place(
         &mut self,
         positions: &mut Vec<u32>,
+        free: Range<usize>,
         mut keep: impl FnMut(&Group) -> bool,
         parts: &[Found],
         side: impl Fn(&Found) -> &[Neighbour],
     ) {
-        let start = positions.len();
-        let mut n = start;
+        let mut n = 0;
         for group in &mut self.all {
             group.is_kept = keep(group);
             if group.is_kept && group.n > 1 {
-                group.end = n as u64;
                 n += group.n as usize;
             }
         }
-        if n == start {
+        if n == 0 {
             return;
         }
-        positions.resize(n, 0);
+        let mut start = if n <= free.len() { free.start } else { positions.len() };
+        positions.resize(positions.len().max(start + n), 0);
+        for group in self.all.iter_mut().filter(|group| group.is_kept && group.n > 1) {
+            group.end = start as u64;
+            start += group.n as usize;
+        }
         for neighbour in parts.iter().flat_map(&side) {
             let group = &mut self.all[self.places[neighbour.id as usize] as usize - 1];
             if group.is_kept && group.n > 1 {

@@ -196,9 +196,10 @@ impl<V: Copy + Default> Table<V> {
         used.map(|entry| (entry.bytes(&self.arena), &entry.value))
     }
 
-    /// The entries in order. Nothing is copied: they are sorted where they stand.
+    /// The entries in order. They are sorted where they stand, and the room for more is given back.
     pub fn into_sorted(mut self) -> Sorted<V> {
         self.entries.retain(|entry| entry.number() != 0);
+        self.entries.shrink_to_fit();
         let mut n_short = 0;
         for at in 0..self.entries.len() {
             if self.entries[at].key[15] != LONG {

@@ -4,12 +4,13 @@ use super::texts::binary_of;
 use crate::guard::{self, CoreError};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use arrow_array::{Array, ArrayRef, LargeListArray, RecordBatch, UInt32Array};
+use arrow_array::{Array, ArrayRef, LargeListArray, RecordBatch, UInt32Array, make_array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_pyarrow::{FromPyArrow, IntoPyArrow, Table, ToPyArrow};
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3_arrow::{PyRecordBatch, PyTable};
 use std::sync::Arc;
 
 pub(super) fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> guard::Result<RecordBatch> {
@@ -18,7 +19,27 @@ pub(super) fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> guard::Re
 
 pub(super) fn table_of(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
     let schema = batch.schema();
-    PyTable::try_new(vec![batch], schema)?.into_pyarrow(py)
+    let table = Table::try_new(vec![batch], schema).map_err(|error| CoreError::Internal(error.to_string()))?;
+    table.into_pyarrow(py)
+}
+
+/// An array of any Arrow library. What is not aligned is copied.
+pub(super) fn array_of(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let mut data = ArrayData::from_pyarrow_bound(array)?;
+    data.align_buffers();
+    Ok(make_array(data))
+}
+
+/// The chunks of pyarrow's ChunkedArray, or an array of any Arrow library as one.
+pub(super) fn chunks_of(arrays: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
+    match arrays.getattr("chunks") {
+        Ok(chunks) => chunks.try_iter()?.map(|chunk| array_of(&chunk?)).collect(),
+        Err(_) => Ok(vec![array_of(arrays)?]),
+    }
+}
+
+pub(super) fn record_batch_of(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    RecordBatch::from_pyarrow_bound(batch)
 }
 
 /// A column of a record batch, as unsigned 32-bit integers.
@@ -50,7 +71,5 @@ pub(super) fn offsets(ends: Vec<i64>) -> OffsetBuffer<i64> {
 }
 
 pub(super) fn column_to_pyarrow(py: Python<'_>, column: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
-    let schema = Arc::new(Schema::new(vec![Field::new("column", column.data_type().clone(), false)]));
-    let batch = batch_of(schema, vec![column])?;
-    PyRecordBatch::new(batch).into_pyarrow(py)?.call_method1("column", (0,))
+    column.to_data().to_pyarrow(py)
 }

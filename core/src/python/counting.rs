@@ -1,6 +1,6 @@
 //! `Counter` and `Merger`.
 
-use super::arrays::{batch_of, bytes_column};
+use super::arrays::{batch_of, bytes_column, record_batch_of};
 use super::calls::{long, run};
 use super::texts::Texts;
 use crate::count::{Counts, Drain};
@@ -12,10 +12,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_pyarrow::ToPyArrow;
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +29,7 @@ enum Counting {
 type Drained = Box<dyn FnMut() -> guard::Result<Option<Batch>> + Send>;
 
 /// Counts of pre-tokens.
-#[pyclass(module = "tokenmill._core")]
+#[pyclass(module = "tokenmill._core", frozen)]
 pub(super) struct Counter {
     pattern: Pattern,
     spill: Option<Py<PyAny>>,
@@ -100,36 +100,43 @@ impl Counter {
 
     #[pyo3(signature = (for_run=false))]
     fn drain<'py>(&self, py: Python<'py>, for_run: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let batch = long(
-            py,
-            |_| {
-                let mut drained = locked(&self.drained);
-                let next = match &mut *drained {
-                    Some(next) => next,
-                    None => drained.insert(match &mut *locked(&self.counting) {
-                        Counting::Exact(counts) => {
-                            let mut drain = counts.drain(limits(for_run))?;
-                            Box::new(move || drain.next_batch())
-                        }
-                        Counting::Approximate(lossy) => {
-                            let mut drain = lossy.drain(limits(for_run))?;
-                            Box::new(move || drain.next_batch())
-                        }
-                    }),
-                };
-                let batch = next()?;
-                if batch.is_none() {
-                    *drained = None;
-                }
-                batch.map(counts_batch).transpose()
-            },
-            || Ok(()),
-        )?;
-        batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()
+        let batch = long(py, |_| self.next_batch(limits(for_run))?.map(counts_batch).transpose(), || Ok(()))?;
+        batch.map(|batch| batch.to_pyarrow(py)).transpose()
     }
 }
 
 impl Counter {
+    /// The next rows of what is counted and not spilled; None after the last ones, and then nothing is left.
+    pub(super) fn next_batch(&self, limits: Limits) -> guard::Result<Option<Batch>> {
+        let mut drained = locked(&self.drained);
+        let next = match &mut *drained {
+            Some(next) => next,
+            None => drained.insert(match &mut *locked(&self.counting) {
+                Counting::Exact(counts) => {
+                    let mut drain = counts.drain(limits)?;
+                    Box::new(move || drain.next_batch())
+                }
+                Counting::Approximate(lossy) => {
+                    let mut drain = lossy.drain(limits)?;
+                    Box::new(move || drain.next_batch())
+                }
+            }),
+        };
+        let batch = next()?;
+        if batch.is_none() {
+            *drained = None;
+        }
+        Ok(batch)
+    }
+
+    /// The cells that the pre-tokens of `next_batch` take at most; 0 is said of an approximate counter, which has few.
+    pub(super) fn n_cells_max(&self) -> usize {
+        match &*locked(&self.counting) {
+            Counting::Exact(counts) => counts.n_bytes_max(),
+            Counting::Approximate(_) => 0,
+        }
+    }
+
     /// Hands a run over to Python, batch for batch; what Python raises is kept in `raised`.
     fn spill(&self, mut drain: Drain, raised: &Mutex<Option<PyErr>>) -> guard::Result<()> {
         let Some(spill) = &self.spill else {
@@ -140,7 +147,7 @@ impl Counter {
             let batch = drain.next_batch()?.map(counts_batch).transpose()?;
             let is_last = batch.is_none();
             let said = Python::attach(|py| {
-                let batch = batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()?;
+                let batch = batch.map(|batch| batch.to_pyarrow(py)).transpose()?;
                 spill.call1(py, (run, batch)).map(|_| ())
             });
             if let Err(error) = said {
@@ -198,8 +205,9 @@ impl Merger {
     }
 
     #[pyo3(signature = (run, batch=None))]
-    fn feed(&self, py: Python<'_>, run: usize, batch: Option<PyRecordBatch>) -> PyResult<()> {
-        let rows = batch.map(PyRecordBatch::into_inner).map(|batch| {
+    fn feed(&self, py: Python<'_>, run: usize, batch: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let rows = batch.map(|batch| {
+            let batch = record_batch_of(batch)?;
             let counts = batch.column_by_name("count").and_then(|column| column.as_primitive_opt::<UInt64Type>());
             let counts =
                 counts.cloned().ok_or_else(|| PyTypeError::new_err("expected a column \"count\" of uint64."))?;
@@ -221,7 +229,7 @@ impl Merger {
             })
         });
         let (batch, hungry) = done?;
-        Ok((batch.map(|batch| PyRecordBatch::new(batch).into_pyarrow(py)).transpose()?, hungry))
+        Ok((batch.map(|batch| batch.to_pyarrow(py)).transpose()?, hungry))
     }
 
     fn totals(&self) -> ((u64, u128, u128), (u64, u128, u128)) {

@@ -1,6 +1,8 @@
 //! `Encoder`.
 
-use super::arrays::{bytes_column, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets};
+use super::arrays::{
+    array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
+};
 use super::calls::{SHORT_BYTES, long, run};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
@@ -15,8 +17,6 @@ use arrow_schema::DataType;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use pyo3_arrow::input::AnyArray;
-use pyo3_arrow::{PyArray, PyRecordBatch};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,12 +35,13 @@ impl PyEncoder {
     fn new(
         py: Python<'_>,
         steps: Vec<String>,
-        vocabulary: PyRecordBatch,
-        merges: PyRecordBatch,
-        added: PyRecordBatch,
+        vocabulary: &Bound<'_, PyAny>,
+        merges: &Bound<'_, PyAny>,
+        added: &Bound<'_, PyAny>,
         ignore_merges: bool,
     ) -> PyResult<Self> {
-        let (vocabulary, merges, added) = (vocabulary.into_inner(), merges.into_inner(), added.into_inner());
+        let (vocabulary, merges, added) =
+            (record_batch_of(vocabulary)?, record_batch_of(merges)?, record_batch_of(added)?);
         let (ids, tokens) = (ids_column(&vocabulary, "id")?, bytes_column(&vocabulary, "token")?);
         let [left, right, rank, token] = ["left", "right", "rank", "token"].map(|name| ids_column(&merges, name));
         let (left, right, rank, token) = (left?, right?, rank?, token?);
@@ -76,8 +77,8 @@ impl PyEncoder {
         self.0.limit_cache(bytes_max);
     }
 
-    fn warm(&self, py: Python<'_>, pretokens: AnyArray) -> PyResult<()> {
-        let (pretokens, _) = pretokens.into_chunked_array()?.into_inner();
+    fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {
+        let pretokens = chunks_of(pretokens)?;
         let pretokens = pretokens.iter().map(binary_of).collect::<PyResult<Vec<_>>>()?;
         long(
             py,
@@ -129,13 +130,18 @@ impl PyEncoder {
             let ids = list.iter().map(|id| id.extract::<u32>()).collect::<PyResult<Vec<_>>>()?;
             return self.decoded(py, &ids);
         }
-        let array = ids.extract::<PyArray>()?;
-        let ids = run(py, SHORT_BYTES, |_| Ok(ids_of(array.array())?.into_owned()))?;
+        let array = array_of(ids)?;
+        let ids = run(py, SHORT_BYTES, |_| Ok(ids_of(&array)?.into_owned()))?;
         self.decoded(py, &ids)
     }
 
-    fn decode_batch<'py>(&self, py: Python<'py>, ids: PyArray, threads: usize) -> PyResult<Bound<'py, PyAny>> {
-        let array = ids.array().clone();
+    fn decode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        ids: &Bound<'_, PyAny>,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = array_of(ids)?;
         let decoded = run(py, n_ids_of(&array), |stop| match array.data_type() {
             DataType::List(_) => decode_lists(&self.0, array.as_list::<i32>(), threads, stop),
             DataType::LargeList(_) => decode_lists(&self.0, array.as_list::<i64>(), threads, stop),

@@ -55,5 +55,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;
+    module.add_function(wrap_pyfunction!(training::merge_rows, module)?)?;
     module.add_function(wrap_pyfunction!(training::train, module)?)
 }

@@ -1,5 +1,6 @@
 //! Texts as Python has them, read in place: lists of str or bytes, and Arrow's arrays of strings.
 
+use super::arrays::chunks_of;
 use super::calls::CorpusError;
 use crate::guard::{self, CoreError};
 use arrow_array::cast::AsArray;
@@ -8,7 +9,6 @@ use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
-use pyo3_arrow::input::AnyArray;
 use std::sync::Arc;
 
 /// An array of texts as binary, whatever string type it has. Nulls and other types are errors.
@@ -63,7 +63,7 @@ impl<'py> Texts<'py> {
         if let Ok(list) = texts.cast::<PyList>() {
             return Ok(Self::List(list.iter().collect()));
         }
-        let (chunks, _) = texts.extract::<AnyArray>()?.into_chunked_array()?.into_inner();
+        let chunks = chunks_of(texts)?;
         let mut before = 0;
         for chunk in &chunks {
             if let Some(i) = first_null(chunk) {

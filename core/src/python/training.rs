@@ -1,25 +1,29 @@
 //! `train`.
 
-use super::arrays::{batch_of, column_to_pyarrow, offsets, table_of};
+use super::arrays::{batch_of, chunks_of, offsets, table_of};
 use super::calls::{CountsError, long};
+use super::counting::Counter;
 use super::texts::{binary_of, slices};
-use crate::guard::{self, CoreError, Stop};
+use crate::guard::{self, CoreError, Stop, guarded};
+use crate::runs::{Batch, RUN};
 use crate::score::NAMES;
-use crate::train::{Goal, Lists, Merge, Progress, Start, byte_order, train as learn};
+use crate::train::{Goal, Learned, Lists, Merge, Progress, Start, byte_order, train as learn};
 use crate::words::WordsBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, GenericBinaryArray, LargeBinaryArray, LargeListArray, OffsetSizeTrait, RecordBatch, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, GenericBinaryArray, LargeListArray, OffsetSizeTrait, RecordBatch, UInt32Array, UInt64Array,
 };
-use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3_arrow::PyArray;
-use pyo3_arrow::input::AnyArray;
+use pyo3::types::{PyBytes, PyList};
+use rustc_hash::FxHashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Left, right and token as u32, the count as u64.
+const MERGE_BYTES: usize = 20;
 
 #[pyfunction]
 #[allow(clippy::too_many_arguments)] // plain arguments at the boundary; Goal groups them behind it
@@ -29,9 +33,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 ))]
 pub(super) fn train<'py>(
     py: Python<'py>,
-    pretokens: AnyArray,
-    counts: AnyArray,
-    tokens: PyArray,
+    pretokens: &Bound<'py, PyAny>,
+    counts: Option<&Bound<'_, PyAny>>,
+    tokens: Vec<Vec<u8>>,
     n_first: usize,
     n_tokens_max: u64,
     score: &str,
@@ -42,10 +46,11 @@ pub(super) fn train<'py>(
     progress: Option<Py<PyAny>>,
     checkpoint_every: Option<u64>,
     checkpoint: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyAny>, u64, Bound<'py, PyAny>)> {
-    let (pretokens, _) = pretokens.into_chunked_array()?.into_inner();
-    let (counts, _) = counts.into_chunked_array()?.into_inner();
-    let tokens = binary_of(tokens.array())?;
+) -> PyResult<(Bound<'py, PyBytes>, u64, Bound<'py, PyList>)> {
+    let source = match (pretokens.cast::<Counter>(), counts) {
+        (Ok(counter), None) => Source::Counter(counter.get()),
+        (_, counts) => columns_of(pretokens, counts)?,
+    };
     let Some((_, score)) = NAMES.into_iter().find(|(name, _)| *name == score) else {
         return Err(CountsError::new_err(format!(
             "score: found {score:?}; expected one of {:?}.",
@@ -72,10 +77,10 @@ pub(super) fn train<'py>(
     let raised = Mutex::new(None);
     let mut keep = |lists: Lists, merges: &[Merge]| {
         let Some(checkpoint) = &checkpoint else { return Ok(()) };
-        let (words, merges) = (lists_batch(lists)?, merges_batch(merges)?);
+        let (words, merges) = (lists_batch(lists)?, packed(merges));
         let told = Python::attach(|py| {
-            let tables = (table_of(py, words)?, table_of(py, merges)?);
-            checkpoint.call1(py, tables).map(|_| ())
+            let so_far = (table_of(py, words)?, PyBytes::new(py, &merges));
+            checkpoint.call1(py, so_far).map(|_| ())
         });
         told.map_err(|error| {
             *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -83,38 +88,93 @@ pub(super) fn train<'py>(
         })
     };
     let work = |stop: &Stop| {
-        let tokens: Vec<Vec<u8>> = slices(&tokens).into_iter().map(<[u8]>::to_vec).collect();
-        let mut words = WordsBuilder::default();
-        words.reserve(pretokens.iter().map(n_cells_of).sum());
-        let mut numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values().iter().copied());
-        for chunk in &pretokens {
-            add_words(&mut words, chunk, &tokens, &mut numbers)?;
-        }
+        let words = source.words(&tokens)?;
         let learned = learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)?;
-        let offsets = OffsetBuffer::from_lengths(learned.n_bytes.into_iter().map(|n| n as usize));
-        let tokens = LargeBinaryArray::new(offsets, learned.bytes.into(), None);
-        Ok((merges_batch(&learned.merges)?, learned.n_text_tokens, tokens))
+        Ok((packed(&learned.merges), learned))
     };
-    check_training(&pretokens, &counts)?;
     let learned = long(py, work, show);
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     show()?;
-    let (merges, n_text_tokens, tokens) = learned?;
-    Ok((table_of(py, merges)?, n_text_tokens, column_to_pyarrow(py, Arc::new(tokens))?))
+    let (merges, Learned { bytes, n_bytes, n_text_tokens, .. }) = learned?;
+    let mut rest = &bytes[..];
+    let tokens = n_bytes.into_iter().map(|n| {
+        let (token, after) = rest.split_at(n as usize);
+        rest = after;
+        PyBytes::new(py, token)
+    });
+    Ok((PyBytes::new(py, &merges), n_text_tokens, PyList::new(py, tokens.collect::<Vec<_>>())?))
+}
+
+#[pyfunction]
+pub(super) fn merge_rows<'py>(
+    py: Python<'py>,
+    merges: &[u8],
+    ids: Vec<u32>,
+    rank: u32,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let rows = guarded(|| {
+        let mut pairs = FxHashSet::default();
+        let mut rows = Vec::with_capacity(merges.len() / MERGE_BYTES);
+        for (later, record) in merges.chunks_exact(MERGE_BYTES).enumerate().rev() {
+            let (words, _) = record.as_chunks::<4>();
+            let [left, right, token] = [0, 1, 2].map(|i| u32::from_le_bytes(words[i]) as usize);
+            if pairs.insert((left, right)) {
+                rows.push([ids[left], ids[right], rank + later as u32, ids[token]].map(u32::to_le_bytes));
+            }
+        }
+        Ok(rows.into_iter().rev().flatten().flatten().collect::<Vec<_>>())
+    });
+    Ok(PyBytes::new(py, &rows?))
+}
+
+/// Where the pre-tokens come from, with their counts.
+enum Source<'c> {
+    Counter(&'c Counter),
+    Columns(Vec<ArrayRef>, Vec<ArrayRef>),
+}
+
+impl Source<'_> {
+    /// The pre-tokens as ids of `tokens`; a counter is empty then.
+    fn words(&self, tokens: &[Vec<u8>]) -> guard::Result<WordsBuilder> {
+        let mut words = WordsBuilder::default();
+        match self {
+            Self::Counter(counter) => {
+                let id_of = ids_of_bytes();
+                words.reserve(counter.n_cells_max());
+                while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
+                    let mut start = 0;
+                    for (end, count) in ends.into_iter().zip(counts) {
+                        let pretoken = &bytes[std::mem::replace(&mut start, end as usize)..end as usize];
+                        words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1)?;
+                    }
+                }
+            }
+            Self::Columns(pretokens, counts) => {
+                words.reserve(pretokens.iter().map(n_cells_of).sum());
+                let numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values());
+                let mut numbers = numbers.copied();
+                pretokens.iter().try_for_each(|chunk| add_words(&mut words, chunk, tokens, &mut numbers))?;
+            }
+        }
+        Ok(words)
+    }
 }
 
 /// Raises what is wrong with the columns of counts.
-fn check_training(pretokens: &[ArrayRef], counts: &[ArrayRef]) -> PyResult<()> {
+fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -> PyResult<Source<'static>> {
+    let counts =
+        counts.ok_or_else(|| PyTypeError::new_err("counts: expected a column; only a Counter has its own."))?;
+    let (pretokens, counts) = (chunks_of(pretokens)?, chunks_of(counts)?);
     if let Some(chunk) = counts.iter().find(|chunk| *chunk.data_type() != DataType::UInt64) {
         return Err(CountsError::new_err(format!("counts: expected uint64; found {}.", chunk.data_type())));
     }
     let n_of = |chunks: &[ArrayRef]| chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
-    if n_of(pretokens) != n_of(counts) {
-        return Err(CountsError::new_err(format!("{} pre-tokens, but {} counts.", n_of(pretokens), n_of(counts))));
+    if n_of(&pretokens) != n_of(&counts) {
+        return Err(CountsError::new_err(format!("{} pre-tokens, but {} counts.", n_of(&pretokens), n_of(&counts))));
     }
-    Ok(())
+    Ok(Source::Columns(pretokens, counts))
 }
 
 /// Adds pre-tokens, which come as bytes (then the first 256 tokens are the bytes) or as lists of ids.
@@ -135,13 +195,18 @@ fn add_words(
             words.add(ids, count, |id| tokens[id as usize].len())
         });
     }
-    let mut id_of = [0_u32; 256];
-    byte_order().iter().zip(0..).for_each(|(&byte, id)| id_of[byte as usize] = id);
+    let id_of = ids_of_bytes();
     let binary = binary_of(chunk).map_err(|error| CoreError::Counts(error.to_string()))?;
     slices(&binary)
         .into_iter()
         .zip(counts)
         .try_for_each(|(pretoken, count)| words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1))
+}
+
+fn ids_of_bytes() -> [u32; 256] {
+    let mut id_of = [0; 256];
+    byte_order().iter().zip(0..).for_each(|(&byte, id)| id_of[byte as usize] = id);
+    id_of
 }
 
 /// The cells that a chunk of pre-tokens takes at most, where they are bytes.
@@ -157,17 +222,14 @@ fn n_cells_of(chunk: &ArrayRef) -> usize {
     }
 }
 
-fn merges_batch(merges: &[Merge]) -> guard::Result<RecordBatch> {
-    let ids = |of: fn(&Merge) -> u32| Arc::new(UInt32Array::from_iter_values(merges.iter().map(of)));
-    let columns: Vec<ArrayRef> = vec![
-        ids(|one| one.left),
-        ids(|one| one.right),
-        ids(|one| one.token),
-        Arc::new(UInt64Array::from_iter_values(merges.iter().map(|one| one.count))),
-    ];
-    let fields = ["left", "right", "token"].map(|name| Field::new(name, DataType::UInt32, false));
-    let count = Field::new("count", DataType::UInt64, false);
-    batch_of(Arc::new(Schema::new([&fields[..], &[count]].concat())), columns)
+/// The merges as records: no Arrow library has to be there to read them.
+fn packed(merges: &[Merge]) -> Vec<u8> {
+    let mut records = Vec::with_capacity(MERGE_BYTES * merges.len());
+    for Merge { left, right, token, count } in merges {
+        [left, right, token].iter().for_each(|id| records.extend(id.to_le_bytes()));
+        records.extend(count.to_le_bytes());
+    }
+    records
 }
 
 fn lists_batch((ids, ends, counts): Lists) -> guard::Result<RecordBatch> {
