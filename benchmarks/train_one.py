@@ -35,8 +35,9 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
 
     def work() -> Any:
         counter = Counter("gpt2", threads=cores)
+        n_bytes = 1 << 16 if cores == 1 else cores << 20  # several threads count what comes in megabytes
         with (folder / "text.txt").open("rb") as file:
-            while lines := file.readlines(1 << 16):
+            while lines := file.readlines(n_bytes):
                 counter.update(lines)
         return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1, threads=cores)
 

@@ -344,3 +344,27 @@ def test_interrupt_stops_encoding() -> None:
 
 def test_the_oracle_is_short() -> None:
     assert len(Path(reference.__file__).read_text(encoding="utf-8").splitlines()) < 60
+
+
+def _unaligned(array: pa.Array) -> pa.Array:
+    """The same array, its buffers one byte off."""
+    buffers = [None if one is None else pa.py_buffer(b"x" + one.to_pybytes()).slice(1) for one in array.buffers()]
+    return pa.Array.from_buffers(array.type, len(array), buffers)
+
+
+def test_arrays_that_are_not_aligned_are_read_all_the_same() -> None:
+    texts, numbers = pa.array(["low", "lower", "low"]), pa.array([3, 1, 2], pa.uint64())
+    counters = [_core.Counter([]) for _ in range(2)]
+    for counter, array in zip(counters, (texts, _unaligned(texts)), strict=True):
+        counter.update(array)
+    assert counters[0].drain().equals(counters[1].drain())
+    built = encoder({bytes([byte]): byte for byte in range(256)}, [])
+    assert built.encode_batch(_unaligned(texts), 1).equals(built.encode_batch(texts, 1))
+    ids = pa.array([97, 98, 99], pa.uint32())
+    assert built.decode_bytes(_unaligned(ids)) == b"abc"
+    goal = (256, 9, "count", 1, None, [], 1, None, None, None)
+    tokens = [bytes([byte]) for byte in _core.byte_order()]
+    words = texts.cast(pa.binary())
+    assert _core.train(_unaligned(words), _unaligned(numbers), tokens, *goal) == _core.train(
+        words, numbers, tokens, *goal
+    )

@@ -237,6 +237,42 @@ def test_a_counter_gives_the_tokenizer_that_its_table_gives_and_is_empty_then(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("memory_mb_max", [1, 1024], ids=["spilled", "held"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"score": "x"}, {"threads": 0}, {"vocab_size": 3}, {"pattern": "("}, {"pair_count_min": 0},
+        {"special_tokens": ["<|reserved_0|>"], "pad_vocab_to": 64},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_setting_leaves_the_counter_as_it_was(wrong: dict[str, Any], memory_mb_max: int) -> None:
+    counter = Counter("gpt2", memory_mb_max=memory_mb_max)
+    counter.update([" ".join(map(str, range(30_000)))])
+    assert (counter.n_runs > 0) == (memory_mb_max == 1)
+    with pytest.raises((ParamsError, PatternError, ValueError)):
+        train_vocab(counter, **({"vocab_size": 300, "pattern": "gpt2"} | wrong))
+    assert counter.finish().num_rows == 30_000
+
+
+def test_a_counter_may_be_learned_from_with_a_checkpoint(tmp_path: Path) -> None:
+    counter = Counter("gpt2")
+    counter.update(TEXT)
+    learned = learn(counter, [900], "gpt2", [], Goal(), checkpoint=Checkpoint(tmp_path / "state", every=100))
+    assert learned.tokenizers[0].digest == trained(TEXT, vocab_size=900).digest
+
+
+def test_packed_merges_are_a_sequence() -> None:
+    model = trained(TEXT, vocab_size=300).model
+    assert model
+    merges = list(model.merges)
+    assert len(model.merges) == len(merges) == 44
+    assert [model.merges[i] for i in (0, 7, -1)] == [merges[0], merges[7], merges[-1]]
+    assert list(model.merges[5:20:3]) == merges[5:20:3]
+    with pytest.raises(IndexError):
+        model.merges[44]
+
+
 def test_a_vocabulary_is_learned_from_a_counter_without_arrow_and_numpy() -> None:
     code = """
 import sys

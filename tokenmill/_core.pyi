@@ -118,12 +118,12 @@ class Encoder:
     def limit_cache(self, bytes_max: int) -> None:
         """What each thread may remember of pre-tokens that it met, from now on."""
     def warm(self, pretokens: Any) -> None:
-        """Remembers the ids of pre-tokens (a binary array or stream, the most frequent first) for all threads."""
+        """Remembers the ids of pre-tokens (a binary array, in chunks or not, the most frequent first) for all threads."""
     def encode(self, text: str) -> list[int]: ...
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
         """An array large_list<uint32>, one list a text, each ended by `end_id` if given.
 
-        `texts`: a list of str or of bytes, or a string array or stream; they are read in place."""
+        `texts`: a list of str or of bytes, or a string array, in chunks (pyarrow's) or not; they are read in place."""
     def encode_batch_with_starts(self, texts: Any, threads: int, end_id: int | None = None) -> tuple[Any, Any]:
         """The same, and an array large_list<uint64>: the byte at which each token begins in its text."""
     def count_tokens(self, texts: Any, threads: int) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tokenmill import _core
 from tokenmill.counter import Counter
@@ -26,7 +27,8 @@ Score = Literal["count", "wordpiece", "bytes_saved"]
 Progress = Callable[[int, int], None]
 
 _N_BYTES = 256
-_MERGE = struct.Struct("<IIIQ")  # left, right, token, count
+_RESERVED = re.compile(r"<\|reserved_(0|[1-9][0-9]*)\|>")
+_LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, token, count
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,15 @@ def train_vocab(
 ) -> Tokenizer:
     """A tokenizer of at most `vocab_size` tokens: the special ones, the 256 bytes, then the learned ones, in this order of ids.
 
-    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself, which is empty then: no table is made
-    of it, and the memory for one is saved. `pattern`: the one they were counted with. `pair_count_min`: a pair that
-    occurs less often is not merged; when none is left, learning stops, and `vocab_size` of the tokenizer is smaller.
-    `token_bytes_max`: tokens of more than two bytes stay shorter than that, as with `max_token_length` of BpeTrainer.
-    `progress(n_tokens, n_merges)`, learned so far, is called now and then. A pair whose text is a special token's is not
-    merged. `score`: which pair comes first, by "count" (BPE), "wordpiece" (count / (left's count × right's count)) or
-    "bytes_saved" (count × (bytes - 1)); equal ones by the smaller left id, then the smaller right id. `pad_vocab_to`:
-    special tokens `<|reserved_0|>` … are added at the end until the size is a multiple of it.
+    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself: then no table is made but of what was
+    spilled, which saves its memory, and the counter is empty from when learning begins, whether it ends well or not.
+    `pattern`: the one they were counted with. `pair_count_min`: a pair that occurs less often is not merged; when none is
+    left, learning stops, and `vocab_size` of the tokenizer is smaller. `token_bytes_max`: tokens of more than two bytes
+    stay shorter than that, as with `max_token_length` of BpeTrainer. `progress(n_tokens, n_merges)`, learned so far, is
+    called now and then. A pair whose text is a special token's is not merged. `score`: which pair comes first, by "count"
+    (BPE), "wordpiece" (count / (left's count × right's count)) or "bytes_saved" (count × (bytes - 1)); equal ones by the
+    smaller left id, then the smaller right id. `pad_vocab_to`: special tokens `<|reserved_0|>` … are added at the end until
+    the size is a multiple of it.
     Raises ParamsError, PatternError, CountsError.
 
     >>> from tokenmill import Counter
@@ -104,12 +107,15 @@ def learn(
     steps = steps_of(pattern)
     pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
     _check_special_tokens(special_tokens)
+    _check_reserved(special_tokens, goal.pad_vocab_to)
     added = [AddedToken(id, text, special=True, in_vocab=True) for id, text in enumerate(special_tokens)]
     tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
     start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
     forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
-    if isinstance(counts, Counter) and checkpoint:
-        counts = counts.finish()  # the checkpoint's key is made of it
+    if not isinstance(counts, Counter):
+        from tokenmill.counts import check_schema
+
+        check_schema(counts, "counts")
     return _learn(start, counts, None, forbidden, vocab_sizes, goal, threads, progress, checkpoint)
 
 
@@ -188,23 +194,20 @@ def _learn(
     checkpoint: Checkpoint | None,
 ) -> Learned:
     """`words`: the pre-tokens as places of tokens; None: those of `counts`, as bytes."""
-    if not isinstance(counts, Counter):
-        from tokenmill.counts import check_schema
-
-        check_schema(counts, "counts")
     n_start = len(start.tokens) + len(start.added)
     _check_goal(vocab_sizes, goal, start)
+    n_threads = threads_or_all(threads)
     first = [start.tokens[id] for id in sorted(start.tokens)]
     n_tokens_max = max(vocab_sizes) - n_start
     settings = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
-    key, kept = "", None
-    if checkpoint and not isinstance(counts, Counter):
+    key, kept, earlier = "", None, b""
+    if checkpoint:
         from tokenmill.checkpoint import key_of
 
+        counts = counts.finish() if isinstance(counts, Counter) else counts
         key = key_of(counts, _core.SOURCE_HASH, start, *settings)
         kept = checkpoint.load(key)
     source: tuple[Any, Any | None]
-    earlier = b""
     if kept:
         table, earlier = kept
         source = table["ids"], table["count"]
@@ -220,7 +223,7 @@ def _learn(
 
     def show(n_tokens: int, n_merges: int) -> None:
         if progress:
-            progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _MERGE.size)
+            progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _LEARNED.size)
 
     learned, n_text_tokens, new_tokens = _core.train(
         *source,
@@ -231,7 +234,7 @@ def _learn(
         goal.pair_count_min,
         goal.token_bytes_max,
         forbidden,
-        threads_or_all(threads),
+        n_threads,
         show,
         checkpoint.every if checkpoint else None,
         keep if checkpoint else None,
@@ -244,14 +247,14 @@ def _learn(
     tokenizers = [Tokenizer(_model(start, merges, tokens, size - n_added, goal.pad_vocab_to)) for size in vocab_sizes]
     if checkpoint:
         checkpoint.remove()
-    last_count = _MERGE.unpack(merges[-_MERGE.size :])[-1] if merges else None
-    return Learned(tokenizers, len(merges) // _MERGE.size, last_count, n_text_tokens)
+    last_count = _LEARNED.unpack(merges[-_LEARNED.size :])[-1] if merges else None
+    return Learned(tokenizers, len(merges) // _LEARNED.size, last_count, n_text_tokens)
 
 
 def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
     """The bytes of all tokens, those made by merges behind the first ones."""
     tokens = list(first)
-    for left, right, token, _ in _MERGE.iter_unpack(merges):
+    for left, right, token, _ in _LEARNED.iter_unpack(merges):
         if token == len(tokens):
             tokens.append(tokens[left] + tokens[right])
     return tokens
@@ -267,13 +270,13 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
     ids += range(next_id, next_id + n_new)
     next_id += n_new
     if len(tokens) == n_tokens_max:
-        merges = merges[: _n_until(merges, len(tokens) - 1) * _MERGE.size if n_new else 0]
+        merges = merges[: _n_until(merges, len(tokens) - 1) * _LEARNED.size if n_new else 0]
     padding = [
         AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
         for i in range(-next_id % pad_vocab_to)
     ]
     if taken := {one.text for one in start.added} & {one.text for one in padding}:
-        raise ParamsError(f"pad_vocab_to: {min(taken)} is a special token already. Give that one another name.")
+        raise _taken(min(taken))
     return replace(
         start,
         tokens=dict(zip(ids, tokens, strict=True)),
@@ -284,7 +287,17 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
 
 def _n_until(merges: bytes, token: int) -> int:
     """How many merges there are up to the first one that makes a token."""
-    return next(n for n, merge in enumerate(_MERGE.iter_unpack(merges), 1) if merge[2] == token)
+    return next(n for n, merge in enumerate(_LEARNED.iter_unpack(merges), 1) if merge[2] == token)
+
+
+def _check_reserved(special_tokens: Sequence[str], pad_vocab_to: int) -> None:
+    for text in special_tokens:
+        if (found := _RESERVED.fullmatch(text)) and int(found[1]) < pad_vocab_to - 1:
+            raise _taken(text)
+
+
+def _taken(text: str) -> ParamsError:
+    return ParamsError(f"pad_vocab_to: {text} is a special token already. Give that one another name.")
 
 
 def _check_special_tokens(special_tokens: Sequence[str]) -> None:
@@ -310,6 +323,8 @@ def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
                 f"vocab_size: found {vocab_size!r}; allowed: {smallest} ({len(start.tokens)} {what} + {len(start.added)} special "
                 f"tokens) to {ID_MAX}."
             )
+    if goal.score not in get_args(Score):
+        raise ParamsError(f"score: found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")
     if goal.pair_count_min < 1:
         raise ParamsError(f"pair_count_min: found {goal.pair_count_min}; allowed: 1 or more.")
     if goal.token_bytes_max is not None and goal.token_bytes_max < 2:

@@ -99,8 +99,9 @@ impl Counts {
         self.tables.iter().map(Table::memory_bytes).sum()
     }
 
-    /// The bytes of the pre-tokens that the tables hold, each with one more; one that two threads met counts twice.
-    pub fn n_bytes_max(&self) -> usize {
+    /// The bytes of the pre-tokens that the tables hold, and one more for each, as training holds them; a pre-token that two
+    /// threads met counts twice.
+    pub fn n_cells_max(&self) -> usize {
         self.tables.iter().flat_map(Table::iter).map(|(pretoken, _)| pretoken.len() + 1).sum()
     }
 

@@ -3,9 +3,10 @@
 //! Invariants: a pair's count is the number of places where it stands now, overlaps included ("aaa" has "aa" twice),
 //! times the counts of their pre-tokens; its positions name every such place, and maybe places where it no longer stands,
 //! so a position is checked on use. Positions stand in one array, but for a pair with a single one, which holds it itself;
-//! when more than a third of the array must be stale, all are checked and moved together. Pairs that count less than `floor`
+//! those of the pair that is merged make room for new ones; when more than a fifth of the array must be stale, all are checked
+//! and moved together. Pairs that count less than `floor`
 //! are left out: most pairs are rare, and never merged. One that is left out counts `absent_max` at most.
-//! Cost: O(1) a change, O(positions + pairs log pairs) a compaction, which the array's growth by half pays for; 4 bytes a
+//! Cost: O(1) a change, O(positions + pairs log pairs) a compaction, which the array's growth by a quarter pays for (by half is as fast, and holds more); 4 bytes a
 //! position, 32 an entry, and 16 a pair while the array is compacted.
 
 use crate::guard::{CoreError, Result};
@@ -507,6 +508,27 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_positions_stand_where_those_of_the_merged_pair_were_if_there_is_room() {
+        let mut pairs = Pairs { positions: vec![1, 2, 3, 4, 7, 8], ..Pairs::new(vec![], vec![], 1) };
+        pairs.add(key_of(5, 6), 4, Span { start: 1, n: 3 });
+        pairs.take(key_of(5, 6), &mut Vec::new());
+        let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
+        let at = |id, position| Neighbour { id, position, count: 1 };
+        let before = vec![at(1, 20), at(2, 30), at(1, 40)];
+        let after = vec![at(3, 21), at(3, 41)];
+        let found = [Found { before, after, ..Found::default() }];
+        pairs.change(&joint, true, &found, |_, _| true, &mut Vec::new()).unwrap();
+        assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41]);
+        assert_eq!(pairs.only_position(key_of(2, 7)), Some(30));
+        let mut positions = Vec::new();
+        pairs.take(key_of(1, 7), &mut positions);
+        assert_eq!(positions, [20, 40]);
+        let before = (0..3).map(|position| at(9, position)).collect(); // more than the two places that are free
+        pairs.change(&joint, true, &[Found { before, ..Found::default() }], |_, _| true, &mut Vec::new()).unwrap();
+        assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41, 0, 1, 2]);
+    }
 
     #[test]
     fn what_a_token_made_again_leaves_out_is_added_to_what_an_absent_pair_may_count() {

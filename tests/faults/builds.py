@@ -144,9 +144,14 @@ def run(project: Project, before: Callable[[], None] = lambda: None, *arguments:
 def start(
     project: Project, before: Callable[[], None] = lambda: None, *arguments: str, output: str = "said.txt"
 ) -> int:
-    """Starts such a build; its process id. `before` runs in it first."""
+    """Starts such a build; its process id, once it has begun: a signal that came sooner would meet this process's fork. `before`
+    runs in it first."""
+    begun, begins = os.pipe()
     pid = os.fork()
     if pid:
+        os.close(begins)
+        os.read(begun, 1)
+        os.close(begun)
         return pid
     code = _FELL
     try:
@@ -159,6 +164,8 @@ def start(
         os.dup2(said, 2)
         faulthandler.dump_traceback_later(HANGS_S - 5)  # where it hangs, if it does
         sys.argv = ["tokenmill", "build"]
+        os.close(begun)
+        os.close(begins)
         before()
         code = main(["build", *arguments])
     finally:

@@ -23,18 +23,16 @@ pub(super) fn table_of(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_,
     table.into_pyarrow(py)
 }
 
-/// An array of any Arrow library. What is not aligned is copied.
+/// An array of any Arrow library. Buffers that are not aligned are copied.
 pub(super) fn array_of(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    let mut data = ArrayData::from_pyarrow_bound(array)?;
-    data.align_buffers();
-    Ok(make_array(data))
+    Ok(make_array(ArrayData::from_pyarrow_bound(array)?))
 }
 
 /// The chunks of pyarrow's ChunkedArray, or an array of any Arrow library as one.
 pub(super) fn chunks_of(arrays: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
-    match arrays.getattr("chunks") {
-        Ok(chunks) => chunks.try_iter()?.map(|chunk| array_of(&chunk?)).collect(),
-        Err(_) => Ok(vec![array_of(arrays)?]),
+    match arrays.getattr_opt("chunks")? {
+        Some(chunks) => chunks.try_iter()?.map(|chunk| array_of(&chunk?)).collect(),
+        None => Ok(vec![array_of(arrays)?]),
     }
 }
 

@@ -132,7 +132,7 @@ impl Counter {
     /// The cells that the pre-tokens of `next_batch` take at most; 0 is said of an approximate counter, which has few.
     pub(super) fn n_cells_max(&self) -> usize {
         match &*locked(&self.counting) {
-            Counting::Exact(counts) => counts.n_bytes_max(),
+            Counting::Exact(counts) => counts.n_cells_max(),
             Counting::Approximate(_) => 0,
         }
     }

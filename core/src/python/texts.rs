@@ -58,7 +58,7 @@ pub(super) enum TextSlices<'t> {
 }
 
 impl<'py> Texts<'py> {
-    /// Of a list of str or of bytes, or of an Arrow array or stream.
+    /// Of a list of str or of bytes, or of an Arrow array, in chunks or not.
     pub(super) fn new(texts: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = texts.cast::<PyList>() {
             return Ok(Self::List(list.iter().collect()));

@@ -88,7 +88,7 @@ pub(super) fn train<'py>(
         })
     };
     let work = |stop: &Stop| {
-        let words = source.words(&tokens)?;
+        let words = source.words(&tokens, stop)?;
         let learned = learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)?;
         Ok((packed(&learned.merges), learned))
     };
@@ -118,8 +118,8 @@ pub(super) fn merge_rows<'py>(
         let mut pairs = FxHashSet::default();
         let mut rows = Vec::with_capacity(merges.len() / MERGE_BYTES);
         for (later, record) in merges.chunks_exact(MERGE_BYTES).enumerate().rev() {
-            let (words, _) = record.as_chunks::<4>();
-            let [left, right, token] = [0, 1, 2].map(|i| u32::from_le_bytes(words[i]) as usize);
+            let (parts, _) = record.as_chunks::<4>();
+            let [left, right, token] = [0, 1, 2].map(|i| u32::from_le_bytes(parts[i]) as usize);
             if pairs.insert((left, right)) {
                 rows.push([ids[left], ids[right], rank + later as u32, ids[token]].map(u32::to_le_bytes));
             }
@@ -137,13 +137,14 @@ enum Source<'c> {
 
 impl Source<'_> {
     /// The pre-tokens as ids of `tokens`; a counter is empty then.
-    fn words(&self, tokens: &[Vec<u8>]) -> guard::Result<WordsBuilder> {
+    fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> guard::Result<WordsBuilder> {
         let mut words = WordsBuilder::default();
         match self {
             Self::Counter(counter) => {
                 let id_of = ids_of_bytes();
                 words.reserve(counter.n_cells_max());
                 while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
+                    stop.check()?;
                     let mut start = 0;
                     for (end, count) in ends.into_iter().zip(counts) {
                         let pretoken = &bytes[std::mem::replace(&mut start, end as usize)..end as usize];
@@ -155,14 +156,17 @@ impl Source<'_> {
                 words.reserve(pretokens.iter().map(n_cells_of).sum());
                 let numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values());
                 let mut numbers = numbers.copied();
-                pretokens.iter().try_for_each(|chunk| add_words(&mut words, chunk, tokens, &mut numbers))?;
+                for chunk in &pretokens {
+                    stop.check()?;
+                    add_words(&mut words, chunk, tokens, &mut numbers)?;
+                }
             }
         }
         Ok(words)
     }
 }
 
-/// Raises what is wrong with the columns of counts.
+/// The columns of counts. Raises what is wrong with them.
 fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -> PyResult<Source<'static>> {
     let counts =
         counts.ok_or_else(|| PyTypeError::new_err("counts: expected a column; only a Counter has its own."))?;
