@@ -72,6 +72,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
             return encode_unit(unit, directory, source, tokenizer, end_id, special, workshop.memory.limits, advance)
 
         done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
+    tokenizer.forget()  # validate has the same one
     shards = [output_shard(unit, keys[unit.name], facts) for unit, (_, facts) in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)

@@ -111,6 +111,16 @@ def test_dvc_shows_the_graph_and_the_metrics(project: Project) -> None:
     assert metrics[""]["data"]["data/report/report.json"]["data"]["documents"] == 6
 
 
+def test_only_says_when_a_stage_before_it_is_not_up_to_date(project: Project) -> None:
+    project.build()
+    assert "not up to date" not in project.build("--only", "encode").stderr
+    project.set(count__pattern="cl100k")
+    told = "--only encode: count is not up to date, and encode goes by what is there."
+    assert project.build("--only", "encode").stderr.count(told) == 1
+    project.set(count__pattern="gpt2", train_vocab__vocab_size=290)
+    assert "--only validate: train-vocab is not up to date" in project.build("--only", "validate").stderr
+
+
 def test_only_runs_that_stage_and_force_runs_what_is_up_to_date(project: Project) -> None:
     project.build()
     assert project.actions(project.build("--only", "encode", "--force")) == {"encode": "run"}

@@ -117,6 +117,8 @@ class Encoder:
     def __init__(self, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> None: ...
     def limit_cache(self, bytes_max: int) -> None:
         """What each thread may remember of pre-tokens that it met, from now on."""
+    def forget(self) -> None:
+        """Forgets all pre-tokens that were met or warmed, and gives their memory back."""
     def warm(self, pretokens: Any) -> None:
         """Remembers the ids of pre-tokens (a binary array, in chunks or not, the most frequent first) for all threads."""
     def encode(self, text: str) -> list[int]: ...

@@ -14,7 +14,7 @@ from tokenmill.digests import Digests
 from tokenmill.dvc_files import Known
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
-from tokenmill.memory import Memory, divide, peak_mb, reset_peak
+from tokenmill.memory import Memory, divide, peak_mb, release_unused, reset_peak
 from tokenmill.params import Params, load_params
 from tokenmill.shards import Shard, find_shards
 from tokenmill.sources import sources_hash
@@ -98,6 +98,8 @@ class Build:
             return []
         if under_dvc():
             return [self._at_rest(name, run)]
+        if self.only:
+            self._tell_what_is_stale_before(name)
         with versions.opened(self.root, name, self.known) as stage:
             _refuse_unseen_shards(self.shards, stage, name)
             if not self.force:
@@ -109,6 +111,17 @@ class Build:
         if name == self.stages[-1]:
             self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
         return [summary]
+
+    def _tell_what_is_stale_before(self, name: str) -> None:
+        for earlier in STAGES[: STAGES.index(name)]:
+            with versions.opened(self.root, earlier, self.known) as stage:
+                is_stale = stage.state() == "stale"
+            if is_stale:
+                _say_once(
+                    f"--only {name}: {earlier} is not up to date, and {name} goes by what is there. `tokenmill build` brings "
+                    "all stages up to date"
+                )
+                return
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary]) -> StageSummary:
         """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
@@ -223,6 +236,7 @@ def _signatures(shards: Sequence[Shard]) -> list[Signature]:
 
 def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummary:
     """What the stage did, with the memory that it took."""
+    release_unused()
     reset_peak()
     return replace(run(build), peak_mb=peak_mb())
 

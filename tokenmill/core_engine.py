@@ -83,6 +83,12 @@ class PreparedCore:
     def _bare(self) -> _core.Encoder:
         return self._make_bare()
 
+    def forget(self) -> None:
+        """Forgets all pre-tokens that were met."""
+        self._whole.forget()
+        if "_bare" in self.__dict__:
+            self._bare.forget()
+
     def _encoder(self, pieces: list[str]) -> _core.Encoder:
         made = self._early_in_core and self._early and any(map(self._early.is_in, pieces))
         return self._bare if made else self._whole

@@ -1,5 +1,6 @@
 """How much memory a build may hold, and what this process held at most."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,6 +62,17 @@ def divide(mb_max: int, engine: Literal["inline", "threads"], workers: int) -> M
             f"{base_mb} MB are for Python and its libraries."
         )
     return Memory(mb_max, base_mb, min(workers, (mb_max - base_mb) // _SHARE_MB_MIN))
+
+
+def release_unused() -> None:
+    """Gives back to the system what was freed.
+
+    Where each stage kept what the one before it had freed, a build of 10 GB under `memory_mb_max` 600 held 653 MB.
+    """
+    if "pyarrow" in sys.modules:
+        import pyarrow as pa
+
+        pa.default_memory_pool().release_unused()
 
 
 def reset_peak() -> None:

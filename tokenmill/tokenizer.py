@@ -282,6 +282,12 @@ class Tokenizer:
             frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
             engine.warm(counts["pretoken"].take(frequent))
 
+    def forget(self) -> None:
+        """Gives back the memory for what encoding remembers of pre-tokens (`cache_mb_max` a thread); no id changes."""
+        for made in ("_engine", "_allowing"):
+            if self.engine == "core" and made in self.__dict__:
+                self.__dict__[made].forget()
+
     def _engine_for(self, special: SpecialTokensInText) -> _Engine:
         check_policy(special)
         return self._allowing if special == "allow" else self._engine

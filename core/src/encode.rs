@@ -138,8 +138,13 @@ impl Encoder {
     /// What the cache of each thread may hold from now on.
     pub fn limit_cache(&mut self, bytes_max: usize) {
         self.cache_bytes_max = bytes_max;
-        self.known = Mutex::default();
-        self.workers = Mutex::default();
+        self.forget();
+    }
+
+    /// Forgets all pre-tokens that were met, and those that `warm` was given.
+    pub fn forget(&self) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn keep_whole_what_merges_lead_to(&mut self) {
@@ -388,6 +393,9 @@ mod tests {
             encoder.limit_cache(0);
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
             encoder.warm(&[b"abcabcab", b"abc", b"", b"not a pre-token", b"bc"], &Stop::default()).unwrap();
+            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+            encoder.forget();
+            assert!(encoder.workers.lock().unwrap().is_empty() && encoder.known.lock().unwrap().is_none());
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
         }
     }

@@ -77,6 +77,10 @@ impl PyEncoder {
         self.0.limit_cache(bytes_max);
     }
 
+    fn forget(&self) {
+        self.0.forget();
+    }
+
     fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {
         let pretokens = chunks_of(pretokens)?;
         let pretokens = pretokens.iter().map(binary_of).collect::<PyResult<Vec<_>>>()?;
