@@ -52,6 +52,47 @@ sys.exit(program())
     assert (done.returncode, done.stderr) == (130, "tokenmill: interrupted.\n")
 
 
+ENDS = pytest.mark.parametrize(
+    ("name", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+)
+
+
+@ENDS
+def test_a_signal_that_comes_while_an_object_closes_itself_is_not_lost(name: str, code: int, word: str) -> None:
+    lost = f"""
+import os, signal, sys, time
+from tokenmill import cli
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+def run(asked):
+    Closing()
+    time.sleep(60)
+cli._check = run
+sys.exit(cli.main(["check", "tokenizer.json"]))
+"""
+    done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}. Run `tokenmill build` to go on.\n")
+
+
+@ENDS
+def test_a_signal_that_a_library_takes_for_an_error_of_its_own_is_one_line(name: str, code: int, word: str) -> None:
+    swallowed = f"""
+import os, signal, sys
+from tokenmill import cli
+from tokenmill.errors import TokenmillError
+def run(asked):
+    try:
+        os.kill(os.getpid(), signal.{name})
+    except BaseException:
+        raise TokenmillError("params.yaml is not there") from None
+cli._check = run
+sys.exit(cli.main(["check", "tokenizer.json"]))
+"""
+    done = subprocess.run([sys.executable, "-c", swallowed], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, f"tokenmill: {word}. Run `tokenmill build` to go on.\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_ends_the_call_with_keyboard_interrupt(call: str) -> None:

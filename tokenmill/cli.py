@@ -3,10 +3,12 @@
 import argparse
 import dataclasses
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Timer
 from types import FrameType
 
 import tokenmill
@@ -20,30 +22,37 @@ from tokenmill.layout import LAST_BUILD_FILE
 
 EXIT_USER_ERROR = 2
 
+_AGAIN_S = 0.05
+
+_signals: list[int] = []
+"""Those that came: a library that catches everything makes an error of its own of one (fsspec: the file is not there)."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
     Ctrl-C or a termination signal."""
+    _signals.clear()
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         asked = _parser().parse_args(arguments)
         quiet_environment()
-        code: int = asked.run(asked) or 0
-    except TokenmillError as error:
-        print(f"tokenmill: error: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR
-    except OSError as error:
-        print(f"tokenmill: error: {of_the_machine(error)}", file=sys.stderr)
-        return EXIT_USER_ERROR
-    except KeyboardInterrupt:
-        _pass_over_halves()
-        print("tokenmill: interrupted. Run `tokenmill build` to go on.", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except Terminated:
-        _pass_over_halves()
-        print("tokenmill: terminated. Run `tokenmill build` to go on.", file=sys.stderr)
-        return EXIT_TERMINATED
-    return code
+        return asked.run(asked) or 0
+    except (TokenmillError, OSError) as error:
+        if not _signals:
+            words = of_the_machine(error) if isinstance(error, OSError) else error
+            print(f"tokenmill: error: {words}", file=sys.stderr)
+            return EXIT_USER_ERROR
+        is_interrupted = _signals[-1] == signal.SIGINT
+    except (KeyboardInterrupt, Terminated) as ended:
+        is_interrupted = isinstance(ended, KeyboardInterrupt)
+    _pass_over_halves()
+    print(
+        f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}. Run `tokenmill build` to go on.",
+        file=sys.stderr,
+    )
+    return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED
 
 
 def _pass_over_halves() -> None:
@@ -73,8 +82,27 @@ def _status(asked: argparse.Namespace) -> int:
     return 2 if any(one.would_run for one in found) else 0
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    _note(number)
     raise Terminated
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    _note(number)
+    raise KeyboardInterrupt
+
+
+def _note(number: int) -> None:
+    _signals.append(number)
+    sys.unraisablehook = _send_again
+
+
+def _send_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """What is raised while an object closes itself, Python ignores: a signal that came just then comes again."""
+    if ignored.exc_type in (KeyboardInterrupt, Terminated):
+        again = Timer(_AGAIN_S, os.kill, (os.getpid(), _signals[-1]))
+        again.daemon = True
+        again.start()
 
 
 def _build(asked: argparse.Namespace) -> None:

@@ -269,9 +269,8 @@ class Tokenizer:
     def warm(self, counts: pa.Table, pretokens_max: int = 2**20, special: SpecialTokensInText = "as_text") -> None:
         """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
 
-        `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens that are no token,
-        `pretokens_max` are kept, in about 64 bytes each, for encoding with this `special`. With the engine tokenizers it does
-        nothing.
+        `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens `pretokens_max` are kept, in
+        about 64 bytes each, for encoding with this `special`. With the engine tokenizers it does nothing.
         """
         from tokenmill.core_engine import PreparedCore
 

@@ -165,18 +165,13 @@ impl Run<'_> {
         if bytes.len() >= u32::MAX as usize {
             return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", bytes.len())));
         }
-        match self.encoder.whole.get(bytes) {
-            Some(&id) => self.ids.put([id], 1),
-            None => {
-                self.encoder.merge(bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
-                    CoreError::Tokenizer(format!(
-                        "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
-                        bytes[at],
-                        place.start + at
-                    ))
-                })?;
-            }
-        }
+        self.encoder.put_new(bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
+            CoreError::Tokenizer(format!(
+                "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
+                bytes[at],
+                place.start + at
+            ))
+        })?;
         if let Some(key) = key {
             self.cache.insert(key, bytes, &self.ids.as_slice()[before..]);
         }
