@@ -44,10 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             words = of_the_machine(error) if isinstance(error, OSError) else error
             print(f"tokenmill: error: {words}", file=sys.stderr)
             return EXIT_USER_ERROR
+        _pass_over_halves()
         is_interrupted = _signals[-1] == signal.SIGINT
     except (KeyboardInterrupt, Terminated) as ended:
+        _pass_over_halves()
         is_interrupted = isinstance(ended, KeyboardInterrupt)
-    _pass_over_halves()
     print(
         f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}. Run `tokenmill build` to go on.",
         file=sys.stderr,
