@@ -141,7 +141,7 @@ def run(flow: Callable[[], T]) -> T:
     """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
     was cancelled on the server. A server that goes away meanwhile changes neither."""
     import httpx
-    from prefect.exceptions import CancelledRun
+    from prefect.exceptions import CancelledRun, ObjectNotFound
 
     if _embedded is not None:
         from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -154,7 +154,7 @@ def run(flow: Callable[[], T]) -> T:
         done = flow()
     except CancelledRun:
         raise Terminated from None
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
         return cast("T", _without_server(error))
     except TokenmillError:
         _settle()

@@ -76,7 +76,10 @@ sys.exit(cli.main(["check", "tokenizer.json"]))
 
 
 @ENDS
-def test_a_signal_that_a_library_takes_for_an_error_of_its_own_is_one_line(name: str, code: int, word: str) -> None:
+@pytest.mark.parametrize("error", ["TokenmillError", "RuntimeError"])
+def test_a_signal_that_a_library_takes_for_an_error_of_its_own_is_one_line(
+    name: str, code: int, word: str, error: str
+) -> None:
     swallowed = f"""
 import os, signal, sys
 from tokenmill import cli
@@ -85,7 +88,7 @@ def run(asked):
     try:
         os.kill(os.getpid(), signal.{name})
     except BaseException:
-        raise TokenmillError("params.yaml is not there") from None
+        raise {error}("params.yaml is not there") from None
 cli._check = run
 sys.exit(cli.main(["check", "tokenizer.json"]))
 """

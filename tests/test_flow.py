@@ -191,6 +191,22 @@ def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_g
     assert set(runs(home, "task_run")[n_known:]) == {(unit, "COMPLETED") for unit in units}
 
 
+def test_a_server_that_does_not_know_the_flow_run_at_its_end_changes_nothing(home: dict[str, str]) -> None:
+    code = """
+from prefect.exceptions import ObjectNotFound
+from tokenmill.flows import server
+def flow():
+    server.keep("done")
+    raise ObjectNotFound(Exception("404"))
+print(server.run(flow))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **home}
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert "does not show how this build ended" in done.stderr
+
+
 def _until_equal(found: Callable[[], set[int]], expected: set[int]) -> None:
     deadline = time.monotonic() + 20
     while found() != expected:

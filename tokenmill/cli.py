@@ -25,7 +25,7 @@ EXIT_USER_ERROR = 2
 _AGAIN_S = 0.05
 
 _signals: list[int] = []
-"""Those that came: a library that catches everything makes an error of its own of one (fsspec: the file is not there)."""
+"""Those that came: a library that catches everything makes an error of its own of one (fsspec, that the file is not there)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,8 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked = _parser().parse_args(arguments)
         quiet_environment()
         return asked.run(asked) or 0
-    except (TokenmillError, OSError) as error:
+    except Exception as error:
         if not _signals:
+            if not isinstance(error, TokenmillError | OSError):
+                raise
             words = of_the_machine(error) if isinstance(error, OSError) else error
             print(f"tokenmill: error: {words}", file=sys.stderr)
             return EXIT_USER_ERROR
