@@ -59,7 +59,7 @@ def build(
     root = Path(project)
 
     def work() -> list[StageSummary]:
-        with alone(root, wait=False):
+        with alone(root, wait=False, force=force, rehash=rehash):
             summaries = run_and_note(start(root / PARAMS_FILE, only, force, rehash, map_tasks))
         _show(summaries, root)
         return summaries

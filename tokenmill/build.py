@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 
-from tokenmill import _core, dvc_repository, leftovers, lock, versions
+from tokenmill import _core, digests, dvc_repository, leftovers, lock, versions
 from tokenmill.code_pins import pin_code, refuse_other_code
 from tokenmill.console import StageSummary, say
 from tokenmill.digests import Digests
@@ -59,7 +59,7 @@ class Build:
     @cached_property
     def workshop(self) -> Workshop:
         """Where this build's units are done."""
-        digests = Digests(self.root, trust=not self.rehash)
+        known = Digests(self.root, trust=not self.rehash)
         store = UnitStore(self.root, trust=not self.rehash)
         recorded = partial(versions.recorded_files, self.root)
         return Workshop(
@@ -68,7 +68,7 @@ class Build:
             self.shards,
             self.run_units,
             self.memory,
-            digests,
+            known,
             store,
             recorded,
             min(self.params.run.cache_mb_max, self.memory.kept_mib),
@@ -103,7 +103,7 @@ class Build:
         with versions.opened(self.root, name, self.known) as stage:
             _refuse_unseen_shards(self.shards, stage, name)
             if not self.force:
-                settled = _settle(stage, name)
+                settled = _settle(self, stage, name)
                 if settled:
                     return [settled]
             with stage.recording():
@@ -192,15 +192,24 @@ def _say_once(text: str) -> None:
 
 
 @contextmanager
-def alone(root: Path, wait: bool) -> Iterator[None]:
-    """No other build of the project runs meanwhile; what a killed one left behind is gone. Raises BusyError, VersionsError."""
+def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> Iterator[None]:
+    """No other build of the project runs meanwhile; what a killed one left behind is gone. Raises BusyError, VersionsError.
+
+    What files are remembered by is forgotten first, as the build was asked: not only passed over, so that the next build sees
+    what this one would have seen, should it be stopped. A forced build trusts no hash of DVC's, which would link what is made
+    anew to what its cache has under that name.
+    """
 
     def clean() -> None:
         leftovers.remove_own(root)
         if not under_dvc():
             dvc_repository.mend(root)
 
-    with lock.alone(root, wait, clean):
+    with lock.alone(root, wait, clean) as is_first:
+        if is_first and rehash:
+            digests.forget(root)
+        if is_first and (rehash or force) and not under_dvc():
+            dvc_repository.forget_hashes(root)
         yield
 
 
@@ -210,21 +219,25 @@ def settle_first(build: Build) -> list[StageSummary]:
     for stage in () if build.force else build.stages:
         with versions.opened(build.root, stage, build.known) as opened:
             _refuse_unseen_shards(build.shards, opened, stage)
-            settled = _settle(opened, stage)
+            settled = _settle(build, opened, stage)
         if settled is None:
             break
         summaries.append(settled)
     return summaries
 
 
-def _settle(stage: versions.Stage, name: str) -> StageSummary | None:
-    """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run."""
+def _settle(build: Build, stage: versions.Stage, name: str) -> StageSummary | None:
+    """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run.
+
+    Who wrote into an output wrote into the unit store, too, where the two are one file.
+    """
     match stage.state():
         case "current":
             return StageSummary(name, "up to date")
         case "frozen":
             return StageSummary(name, "frozen")
         case "stale":
+            build.workshop.store.remove_damaged(stage.altered())
             return StageSummary(name, "restored") if stage.restore() else None
 
 

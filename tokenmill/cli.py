@@ -115,7 +115,7 @@ def _build(asked: argparse.Namespace) -> None:
 
     asked_for = (asked.params or find_params(), asked.only, asked.force, asked.rehash, run_in_threads(1))
     build = start(*asked_for)
-    with alone(build.root, asked.wait):
+    with alone(build.root, asked.wait, asked.force, asked.rehash):
         if asked.wait:
             build = start(*asked_for)  # the parameters may have changed meanwhile
         if under_dvc() or build.params.run.engine == "inline":

@@ -15,6 +15,8 @@ from tokenmill.layout import SCRATCH_DIRECTORY
 
 T = TypeVar("T")
 
+_FILE = f"{SCRATCH_DIRECTORY}/digests.json"
+
 # A file written to twice within one tick of the clock has the same time of change after both: one that changed so
 # shortly before it was read is not remembered (git calls such an entry racy).
 _RACY_NS = 2_000_000_000
@@ -44,7 +46,7 @@ class Digests:
 
     def __init__(self, root: Path, trust: bool = True) -> None:
         self._root = root
-        self._path = root / SCRATCH_DIRECTORY / "digests.json"
+        self._path = root / _FILE
         self._known = _load(self._path) if trust else {}
         self._used: set[str] = set()
         self._seen: dict[Path, _Signature] = {}
@@ -98,6 +100,11 @@ class Digests:
 
     def _name(self, path: Path, word: str) -> str:
         return f"{word} {os.path.relpath(path, self._root)}"
+
+
+def forget(root: Path) -> None:
+    """Removes what is remembered of the files of the project at `root`."""
+    (root / _FILE).unlink(missing_ok=True)
 
 
 def _signature(path: Path) -> _Signature:

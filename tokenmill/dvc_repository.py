@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import psutil
 
 from tokenmill import leftovers
+from tokenmill.console import say
 from tokenmill.dvc_files import make_strict
 from tokenmill.errors import VersionsError, room
 from tokenmill.files import naming, read
@@ -126,6 +128,39 @@ def mend(root: Path) -> None:
     with repository(root) as repo, repo.lock:
         leftovers.remove_of_dvc(root)
         _mend_rwlock(repo)
+
+
+def forget_hashes(root: Path) -> None:
+    """Lets DVC read each file again of which it remembers the md5, by its path, inode, length and time. Raises VersionsError."""
+    with repository(root) as repo:
+        repo.state.hashes.clear()
+
+
+@contextmanager
+def reading_cache(repo: Any) -> Iterator[None]:
+    """Lets DVC know a file of its cache for whole by its bytes, which it reads where it does not remember their md5; else it
+    goes by the file's mode. One with other bytes is removed, as if it had never been there."""
+    cache = repo.cache.local
+    cache.check = partial(_check_bytes, cache)
+    try:
+        yield
+    finally:
+        del cache.check
+
+
+def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
+    """What DVC's check of an object gives, and raises."""
+    from dvc_data.fsutils import _localfs_info
+    from dvc_data.hashfile.hash import hash_file
+    from dvc_objects.errors import ObjectFormatError
+
+    path = cache.oid_to_path(oid)
+    meta, found = hash_file(path, cache.fs, cache.hash_name, cache.state, info=_localfs_info(path))
+    if (found.value or "").removesuffix(".dir") != oid.removesuffix(".dir"):  # DVC remembers a folder's with the suffix
+        cache.fs.remove(path)
+        say(f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again if need be")
+        raise ObjectFormatError(path)
+    return meta
 
 
 def _mend_rwlock(repo: Any) -> None:

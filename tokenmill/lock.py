@@ -19,8 +19,8 @@ _held: set[Path] = set()  # a build inside a build, as the flow's inside the com
 
 
 @contextmanager
-def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
-    """No other process builds the project at `root` while the block runs.
+def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[bool]:
+    """No other process builds the project at `root` while the block runs; yields False in a build inside a build.
 
     `wait`: until that is so; otherwise raises BusyError that says who builds it. `clean` is called first when the holder
     before was killed or failed. The lock is flock(2) on .tokenmill/lock; the file stays and says who holds it: process,
@@ -28,7 +28,7 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
     """
     path = (root / SCRATCH_DIRECTORY / "lock").absolute()
     if path in _held:
-        yield
+        yield False
         return
     path.parent.mkdir(exist_ok=True)
     # Not inherited by children: Prefect's server outlives a killed build and would hold the lock for it.
@@ -43,7 +43,7 @@ def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[None]:
             clean()  # should it fail, the file still tells the next
         _held.add(path)
         try:
-            yield
+            yield True
         finally:
             _held.discard(path)
         _write(path, file, "")

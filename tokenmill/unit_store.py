@@ -7,7 +7,7 @@ project state asks. Files in the store are read-only; an output is another name 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -130,6 +130,15 @@ class UnitStore:
         flush the folder that it is in takes as long as to count it."""
         while self._unflushed:
             flush(self._unflushed.pop())
+
+    def remove_damaged(self, altered: Iterable[Path]) -> None:
+        """Removes the units that have one of the files given by another name, if they are not as they were put there."""
+        inodes = {path.stat().st_ino for path in altered}
+        for folder in self._folders() if inodes else ():
+            with os.scandir(folder) as entries:
+                shares = any(entry.inode() in inodes for entry in entries)
+            if shares and self._whole(folder.name, trust=False) is None:
+                shutil.rmtree(folder)
 
     def clean(self, bytes_max: int) -> None:
         """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""

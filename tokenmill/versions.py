@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from tokenmill import leftovers
 from tokenmill.dvc_files import Known, ask_once, is_params
-from tokenmill.dvc_repository import repository
+from tokenmill.dvc_repository import reading_cache, repository
 from tokenmill.errors import VersionsError, room
 from tokenmill.files import write_atomic
 from tokenmill.layout import DVC_LOCK_FILE
@@ -73,7 +73,7 @@ class Stage:
         from dvc.stage.cache import RunCacheNotFoundError
 
         try:
-            with self._repo.lock:
+            with self._repo.lock, reading_cache(self._repo):
                 try:
                     self._repo.stage_cache.restore(self._stage)
                 except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
@@ -90,6 +90,11 @@ class Stage:
             self._known.clear()
             self._record()
         return True
+
+    def altered(self) -> list[Path]:
+        """The files of the outputs with bytes that no stage made: those that DVC's cache does not have."""
+        changed = [out for out in self._stage.outs if out.use_cache and out.exists and out.changed_checksum()]
+        return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
 
     def sight_of(self, path: Path) -> Sight:
         """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
@@ -108,12 +113,7 @@ class Stage:
     def _seen(self) -> set[str]:
         """The files of the dependencies as DVC lists them."""
         there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
-        found = [(dep.fs_path, _built(dep)) for dep in there]
-        return {
-            "/".join((path, *key))
-            for path, tree in found
-            for key in ((key for key, _meta, _info in tree) if tree.hash_info.isdir else [()])
-        }
+        return {"/".join((dep.fs_path, *key)) for dep in there for key, _oid in _files(dep)}
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -150,8 +150,9 @@ class Stage:
         self._stage.save_outs()
         self._stage.md5 = self._stage.compute_md5()
         try:
-            self._repo.stage_cache.save(self._stage)
-            self._stage.commit()
+            with reading_cache(self._repo):
+                self._repo.stage_cache.save(self._stage)
+                self._stage.commit()
         # DVC passes over a file that it could not copy, or a folder that it cannot see, and stumbles over it later.
         except (ConfirmRemoveError, AssertionError) as error:
             raise VersionsError(
@@ -211,10 +212,13 @@ def _dump(stage: Any) -> None:
         dump_yaml(partial, content)
 
 
-def _built(dependency: Any) -> Any:
-    """DVC's object of a dependency: the tree of a folder, with each file's md5, or that of a file."""
-    dry = {"ignore": dependency.dvcignore, "dry_run": True}
-    return dependency._build(dependency.local_cache, dependency.fs_path, dependency.fs, dependency.hash_name, **dry)[2]
+def _files(entry: Any) -> list[tuple[tuple[str, ...], str]]:
+    """The files of a dependency or output as DVC finds them: names from its path on, and md5."""
+    dry = {"ignore": entry.dvcignore, "dry_run": True}
+    found = entry._build(entry.local_cache, entry.fs_path, entry.fs, entry.hash_name, **dry)[2]
+    if not found.hash_info.isdir:
+        return [((), found.hash_info.value)]
+    return [(key, info.value) for key, _meta, info in found]
 
 
 def _load(repo: Any, name: str, known: Known) -> Any:
