@@ -66,6 +66,10 @@ class Embedded:
                 "written to, start a server (`make server`), or set run.engine: inline in params.yaml."
             ) from None
 
+    def kill(self) -> None:
+        """Ends it without letting it write what it has not written yet."""
+        self._process.kill()
+
     def close(self) -> None:
         """Ends it, at once when a signal comes meanwhile; nothing happens when it has ended."""
         if self._process.stdin is not None:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -23,15 +23,20 @@ T = TypeVar("T")
 
 _SETTINGS_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyproject.toml")  # where a server may be named
 _SETTLE_S_MAX = 15.0
-_LEAVE_S = 5.0
+_LEAVE_S = 1.0
+_LAST_ANSWER_S_MAX = 5.0
+_GONE_S_MAX = 1.0
 _EXIT_FAILED = 2
 _EXIT_CODES = {KeyboardInterrupt: EXIT_INTERRUPTED, Terminated: EXIT_TERMINATED}
 _ANSWER_S_MAX = 10.0
+_SILENCE_S_MAX = 2.0
 _PAGE_RUNS = 200  # what a server gives at once
 
 _embedded: Embedded | None = None
 _n_task_runs = 0
 _outcomes: list[Any] = []
+_ending: contextlib.ExitStack | None = None  # of `run`, until it has been told what is waited for
+_is_gone = False
 _to_the_end = contextlib.ExitStack()  # of the process
 
 
@@ -106,7 +111,8 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     if not url:
         return None
     try:
-        httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max).raise_for_status()
+        with _told_if_long(f"waiting for an answer of Prefect's server at {url}, {answer_s_max:.0f} s at most"):
+            httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TokenmillError(
             f"PREFECT_API_URL: no Prefect server answers at {url} ({type(error).__name__}). Start it (`prefect server start`), "
@@ -124,22 +130,48 @@ def _url_of_settings() -> str | None:
     return url
 
 
-def give_up_if_gone() -> bool:
-    """Has Prefect try each call only once when its server no longer answers, and says whether it does not: with five tries
-    more, as by default, a call takes more than a minute."""
+def give_up_if_gone(answer_s_max: float = _LAST_ANSWER_S_MAX) -> bool:
+    """To be asked when a flow's work has ended: whether the server no longer answers.
+
+    Prefect then tries each call of the flow only once, for a second: with a minute for each and five tries more, as by default,
+    a server that hangs would hold a build that is done for minutes.
+    """
+    global _ending, _is_gone
+    from prefect.context import FlowRunContext
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-    try:
-        check_standing(_LEAVE_S)
-    except TokenmillError:
-        _to_the_end.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+    if _is_gone:
         return True
-    return False
+    try:
+        check_standing(answer_s_max)
+    except TokenmillError:
+        _is_gone = True
+        _to_the_end.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+        with contextlib.suppress(AttributeError):  # another Prefect keeps its client elsewhere, and waits for a minute
+            FlowRunContext.get().client._client.timeout = _GONE_S_MAX  # type: ignore[union-attr]
+    if _ending is not None:
+        whom = "Prefect to end without its server" if _is_gone else "Prefect's server to record how the build ended"
+        _ending.enter_context(_told_if_long(f"waiting for {whom}"))
+        _ending = None
+    return _is_gone
+
+
+@contextlib.contextmanager
+def _told_if_long(line: str) -> Iterator[None]:
+    """Says what is waited for when the block takes long."""
+    timer = threading.Timer(_SILENCE_S_MAX, say, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def run(flow: Callable[[], T]) -> T:
     """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
     was cancelled on the server. A server that goes away meanwhile changes neither."""
+    global _ending, _is_gone
     import httpx
     from prefect.exceptions import CancelledRun, ObjectNotFound
 
@@ -150,17 +182,19 @@ def run(flow: Callable[[], T]) -> T:
         _to_the_end.enter_context(temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}))
         _embedded.wait()
     _outcomes.clear()
-    try:
-        done = flow()
-    except CancelledRun:
-        raise Terminated from None
-    except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
-        return cast("T", _without_server(error))
-    except TokenmillError:
+    _is_gone = False
+    with contextlib.ExitStack() as _ending:
+        try:
+            done = flow()
+        except CancelledRun:
+            raise Terminated from None
+        except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
+            return cast("T", _without_server(error))
+        except TokenmillError:
+            _settle()
+            raise
         _settle()
-        raise
-    _settle()
-    return done
+        return done
 
 
 def _without_server(error: Exception) -> object:
@@ -204,12 +238,15 @@ def _settle() -> None:
 
 
 def _leave_in_time(code: int) -> None:
-    """Ends this process with `code` in a few seconds, if Prefect, which goes on trying for minutes, has not let it end by then."""
+    """Ends this process with `code` a second after its last line, if Prefect, which goes on trying for minutes, has not let it
+    end by then."""
 
     def leave() -> None:
         sys.stdout.flush()
+        if _embedded is not None:
+            _embedded.kill()
         os._exit(code)
 
     timer = threading.Timer(_LEAVE_S, leave)
     timer.daemon = True
-    timer.start()
+    threading._register_atexit(timer.start)  # type: ignore[attr-defined] # those of `atexit` come after Prefect's own waiting

@@ -16,6 +16,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.runtime import flow_run
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled
 
 from tokenmill import console
@@ -28,6 +29,8 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 1.0
 _AGAIN_S = 3.0
 _LAST_WORD_S_MAX = 5.0
+_ANSWER_S_MAX = 10.0
+_ANSWER_TO_SIGNAL_S_MAX = 2.0
 
 
 def watched(work: Callable[[], T]) -> T | State[None]:
@@ -41,7 +44,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
     try:
         done = work()
         server.keep(done)
-        server.give_up_if_gone()
+        is_gone = server.give_up_if_gone()
     except (TokenmillError, OSError) as error:
         server.keep(error)
         server.give_up_if_gone()
@@ -50,18 +53,21 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         if cancelled.is_set():
             return Cancelled(message="stopped as asked; what is finished is kept for the next build")
         server.keep(stopped if isinstance(stopped, KeyboardInterrupt) else Terminated())
-        server.give_up_if_gone()
+        server.give_up_if_gone(_ANSWER_TO_SIGNAL_S_MAX)
         raise
     finally:
         ended.set()
-    watch.join(_LAST_WORD_S_MAX)
+    if not is_gone:
+        watch.join(_LAST_WORD_S_MAX)
     return done
 
 
 def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event) -> None:
     told: dict[int, tuple[UUID, float]] = {}
     first, is_lost = len(console.shown), False
-    with get_client(sync_client=True) as client:
+    # It asks again by itself: Prefect's client would be silent for minutes.
+    once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
+    with once, get_client(httpx_settings={"timeout": _ANSWER_S_MAX}, sync_client=True) as client:
         while not cancelled.is_set():
             is_last = ended.wait(_LOOK_EVERY_S)
             try:

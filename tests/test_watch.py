@@ -1,9 +1,12 @@
 """What a build shows on a standing Prefect server, and that it ends when it is cancelled there."""
 
 import signal
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import Project
@@ -87,6 +90,41 @@ def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path
     assert "Traceback" not in words
     assert "Prefect's server went away" in words
     assert project.run("tokenmill", "status").returncode == 0
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """The server's processes stand still while the block runs: they take connections, and never answer."""
+    found = psutil.process_iter(["environ"])
+    processes = [one for one in found if (one.info["environ"] or {}).get("PREFECT_HOME") == str(server.home)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
+
+
+@pytest.mark.parametrize(("number", "code", "wait_s_max"), [(None, 0, 70), (signal.SIGINT, 130, 40)])
+def test_a_server_that_hangs_stops_no_build(
+    project: Project, tmp_path: Path, number: signal.Signals | None, code: int, wait_s_max: int
+) -> None:
+    (home := tmp_path / "home").mkdir()
+    with standing_server(home) as server, building(project, server.environment, n_documents=2) as process:
+        time.sleep(1)
+        with hanging(server):
+            if number:
+                process.send_signal(number)
+            assert process.wait(timeout=wait_s_max) == code, said(project).read_text(encoding="utf-8")
+    words = said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in words
+    assert "waiting for" in words
+    assert "Prefect's server went away" in words
+    if number is None:
+        assert project.run("tokenmill", "status").returncode == 0
+    else:
+        assert "Run `tokenmill build` to go on" in words
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
