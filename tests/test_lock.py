@@ -149,3 +149,25 @@ def test_outputs_that_dvc_has_not_recorded_do_not_stop_a_restore(project: Projec
     project.set(train_vocab__vocab_size=272)
     assert "run" not in project.actions(project.build()).values()
     assert project.outputs() == before
+
+
+@pytest.mark.parametrize("content", ["", '{"read": {"/some/where": [{"pid": 1', "[]", '{"write": 7}'])
+def test_a_list_of_dvc_that_was_cut_short_is_mended_without_a_trace_of_the_build(
+    project: Project, content: str
+) -> None:
+    (rwlock := project.root / ".dvc/tmp/rwlock").write_text(content, encoding="utf-8")
+    done = project.run("tokenmill", "build", "--only", "count")
+    assert (done.returncode, "DVC" in done.stderr) == (0, False), done.stderr
+    rwlock.write_text(content, encoding="utf-8")
+    for command in ("status", "doctor"):
+        assert "JSON" not in (done := project.run("tokenmill", command)).stdout + done.stderr
+        assert not rwlock.exists() or rwlock.read_text(encoding="utf-8") != content
+        rwlock.write_text(content, encoding="utf-8")
+
+
+def test_a_list_of_dvc_that_cannot_be_mended_is_named(project: Project) -> None:
+    (project.root / ".dvc/tmp/rwlock").mkdir()
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert ".dvc/tmp/rwlock: Is a directory" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -26,6 +26,7 @@ from tokenmill.files import naming, read
 from tokenmill.links import has_clones
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
+_RWLOCK = "rwlock"
 _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
 
@@ -83,6 +84,7 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
     from dvc.repo import Repo
+    from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
     from dvc.scm import SCMError
 
     make_strict()
@@ -95,6 +97,7 @@ def repository(root: Path) -> Iterator[Any]:
             chdir(root),
             Repo(str(root)) as repo,
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
+            _mend_rwlock(repo)
             _keep_bytes_once(repo)
             if "checksum_jobs" not in repo.config["core"]:  # DVC itself would take half of the cores
                 repo.fs.hash_jobs = len(os.sched_getaffinity(0))
@@ -112,6 +115,10 @@ def repository(root: Path) -> Iterator[Any]:
         ) from error
     except SCMError as error:
         raise VersionsError(f"{root / '.git'}: {_innermost(error)}. See what `git status` says there.") from error
+    except (RWLockFileCorruptedError, RWLockFileFormatError) as error:
+        raise VersionsError(
+            f"{root / '.dvc/tmp' / _RWLOCK}: DVC's list of who is at work was cut short. Run this again, which mends it."
+        ) from error
     except DvcException as error:
         raise VersionsError(f"DVC: {_innermost(error)}") from error
     except (sqlite3.Error, diskcache.Timeout) as error:
@@ -127,7 +134,6 @@ def mend(root: Path) -> None:
     leftovers.mend_dvc_lock(root)
     with repository(root) as repo, repo.lock:
         leftovers.remove_of_dvc(root)
-        _mend_rwlock(repo)
 
 
 def forget_hashes(root: Path) -> None:
@@ -168,19 +174,29 @@ def _mend_rwlock(repo: Any) -> None:
 
     DVC forgets ended processes by itself, but not one whose id another process has now.
     """
-    path = Path(repo.tmp_dir) / "rwlock"
+    from dvc.lock import make_lock
+
+    path = Path(repo.tmp_dir) / _RWLOCK
+    if _is_stale(path):
+        hard_link = repo.config["core"].get("hardlink_lock", False)
+        with make_lock(f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link):  # who writes into it holds that
+            if _is_stale(path):
+                path.unlink()
+
+
+def _is_stale(path: Path) -> bool:
+    from dvc.rwlock import SCHEMA
+    from voluptuous import Invalid
+
     try:
-        held = json.loads(read(path))
-        holders = [*held.get("write", {}).values(), *(one for some in held.get("read", {}).values() for one in some)]
+        held = SCHEMA(json.loads(read(path)))
         written_s = path.stat().st_mtime
-        reused = [one for one in holders if (started_s := _started_s(one["pid"])) and started_s > written_s]
     except FileNotFoundError:
-        return
-    except ValueError:
-        path.unlink()
-        return
-    if reused:
-        path.unlink()
+        return False
+    except (ValueError, Invalid):
+        return True
+    holders = [*held["write"].values(), *(one for some in held["read"].values() for one in some)]
+    return any((started_s := _started_s(one["pid"])) and started_s > written_s for one in holders)
 
 
 def _started_s(pid: int) -> float | None:
