@@ -1,7 +1,6 @@
 """What a build shows on a standing Prefect server, and that it ends when it is cancelled there."""
 
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -92,11 +91,15 @@ def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path
     assert project.run("tokenmill", "status").returncode == 0
 
 
-@contextmanager
-def hanging(server: Server) -> Iterator[None]:
-    """The server's processes stand still while the block runs: they take connections, and never answer."""
+def processes_of(server: Server) -> list[psutil.Process]:
+    """Those that know its home: before a build begins, those of the server."""
     found = psutil.process_iter(["environ"])
-    processes = [one for one in found if (one.info["environ"] or {}).get("PREFECT_HOME") == str(server.home)]
+    return [one for one in found if (one.info["environ"] or {}).get("PREFECT_HOME") == str(server.home)]
+
+
+@contextmanager
+def hanging(processes: list[psutil.Process]) -> Iterator[None]:
+    """A server's processes stand still while the block runs: they take connections, and never answer."""
     for process in processes:
         process.suspend()
     try:
@@ -111,9 +114,9 @@ def test_a_server_that_hangs_stops_no_build(
     project: Project, tmp_path: Path, number: signal.Signals | None, code: int, wait_s_max: int
 ) -> None:
     (home := tmp_path / "home").mkdir()
-    with standing_server(home) as server, building(project, server.environment, n_documents=2) as process:
-        time.sleep(1)
-        with hanging(server):
+    with standing_server(home) as server:
+        processes = processes_of(server)
+        with building(project, server.environment, n_documents=2) as process, hanging(processes):
             if number:
                 process.send_signal(number)
             assert process.wait(timeout=wait_s_max) == code, said(project).read_text(encoding="utf-8")
