@@ -9,6 +9,7 @@ import httpx
 from prefect import State, flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import PrefectException
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.states import Completed
@@ -21,7 +22,7 @@ from tokenmill.cutting import Unit
 from tokenmill.errors import PassingError
 from tokenmill.flows import server
 from tokenmill.flows.recipe import run_stages
-from tokenmill.flows.watch import watched
+from tokenmill.flows.watch import end_what_was_cancelled, watched
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.retries import DELAYS_S
 from tokenmill.units import Done, F, n_workers, results
@@ -47,6 +48,7 @@ def _name() -> str:
     task_runner=threads(n_workers(None)),
     persist_result=False,
     validate_parameters=True,
+    on_cancellation=[end_what_was_cancelled],
 )
 def build(
     project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False
@@ -137,5 +139,5 @@ def _show(summaries: Sequence[StageSummary], root: Path) -> None:
         return
     try:
         create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, PrefectException) as error:
         say(f"Prefect's server did not take the table of the build: {error}")

@@ -11,7 +11,7 @@ from tokenmill.console import say
 from tokenmill.errors import BusyError
 from tokenmill.flows.build import map_tasks, run_and_note, threads
 from tokenmill.flows.notify import notify
-from tokenmill.flows.watch import watched
+from tokenmill.flows.watch import end_what_was_cancelled, watched
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.params import load_params
 from tokenmill.tasks.refresh import refresh as refresh_data
@@ -33,6 +33,7 @@ def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
     persist_result=False,
     on_failure=[tell_of_failure],
     on_crashed=[tell_of_failure],
+    on_cancellation=[end_what_was_cancelled],
 )
 def refresh(project: str = ".") -> State[None]:
     """Refreshes the project in the folder `project` (see tasks.refresh); the state's message says what was done.

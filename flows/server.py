@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -49,6 +50,11 @@ def expect(n_task_runs: int) -> None:
 def keep(outcome: object) -> None:
     """What the flow's work gave or raised: `run` hands it on when no server is there to be told of the end."""
     _outcomes.append(outcome)
+
+
+def is_well() -> bool:
+    """Whether the flow's work has ended, and raised nothing."""
+    return bool(_outcomes) and not isinstance(_outcomes[-1], BaseException)
 
 
 def quiet_environment() -> None:
@@ -183,6 +189,7 @@ def run(flow: Callable[[], T]) -> T:
         _embedded.wait()
     _outcomes.clear()
     _is_gone = False
+    tell_deleted.cache_clear()
     with contextlib.ExitStack() as _ending:
         try:
             done = flow()
@@ -197,14 +204,25 @@ def run(flow: Callable[[], T]) -> T:
         return done
 
 
+@cache
+def tell_deleted() -> None:
+    """Says, once in a build, that the flow run is not there any more."""
+    say("the flow run was deleted on Prefect's server, which does not show how this build ended")
+
+
 def _without_server(error: Exception) -> object:
     """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
+    import httpx
+
     if not _outcomes:
         raise TokenmillError(
             f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
             "run.engine: inline in params.yaml."
         ) from None
-    say("Prefect's server went away, so it does not show how this build ended")
+    if isinstance(error, httpx.HTTPError):
+        say("Prefect's server went away, so it does not show how this build ended")
+    else:
+        tell_deleted()
     outcome = _outcomes[-1]
     failed = isinstance(outcome, BaseException)
     _leave_in_time(_EXIT_CODES.get(type(outcome), _EXIT_FAILED) if failed else 0)

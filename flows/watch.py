@@ -7,17 +7,17 @@ meanwhile. Nothing waits for that thread but a build that is done.
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
 from prefect import State
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-from prefect.exceptions import PrefectException, TerminationSignal
+from prefect.exceptions import ObjectNotFound, PrefectException, TerminationSignal
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Completed
 
 from tokenmill import console
 from tokenmill.console import Progress, say
@@ -38,11 +38,15 @@ def watched(work: Callable[[], T]) -> T | State[None]:
 
     Meanwhile the artifacts tokenmill-STAGE show how far each stage is. A server that cannot be reached stops nothing.
     """
-    ended, cancelled = threading.Event(), threading.Event()
-    watch = threading.Thread(target=_watch, args=(UUID(flow_run.id), ended, cancelled), daemon=True)
+    ended, cancelled, deciding = threading.Event(), threading.Event(), threading.Lock()
+    watch = threading.Thread(target=_watch, args=(UUID(flow_run.id), ended, cancelled, deciding), daemon=True)
     watch.start()
     try:
         done = work()
+        with deciding:  # from here on no signal comes that would stop what is done
+            ended.set()
+        if cancelled.is_set():
+            return _cancelled()
         server.keep(done)
         is_gone = server.give_up_if_gone()
     except (TokenmillError, OSError) as error:
@@ -51,7 +55,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         raise
     except (KeyboardInterrupt, TerminationSignal) as stopped:
         if cancelled.is_set():
-            return Cancelled(message="stopped as asked; what is finished is kept for the next build")
+            return _cancelled()
         server.keep(stopped if isinstance(stopped, KeyboardInterrupt) else Terminated())
         server.give_up_if_gone(_ANSWER_TO_SIGNAL_S_MAX)
         raise
@@ -62,17 +66,34 @@ def watched(work: Callable[[], T]) -> T | State[None]:
     return done
 
 
-def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event) -> None:
+def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
+    """Prefect calls it when the server answers the end of a run with Cancelling: it was cancelled when the work was done, and would
+    be Cancelling for good."""
+    final = Completed(message="cancelled when all was done") if server.is_well() else _cancelled()
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(flow_run.id, final, force=True)
+
+
+def _cancelled() -> State[None]:
+    return Cancelled(message="stopped as asked; what is finished is kept for the next build")
+
+
+def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event, deciding: threading.Lock) -> None:
     told: dict[int, tuple[UUID, float]] = {}
     first, is_lost = len(console.shown), False
     # It asks again by itself: Prefect's client would be silent for minutes.
     once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
     with once, get_client(httpx_settings={"timeout": _ANSWER_S_MAX}, sync_client=True) as client:
-        while not cancelled.is_set():
+        while True:
             is_last = ended.wait(_LOOK_EVERY_S)
             try:
                 _tell(client, run, console.shown[first:], told)
                 state = client.read_flow_run(run).state
+            except ObjectNotFound:
+                server.tell_deleted()
+                return
+            except httpx.HTTPStatusError:  # it answers; its database is busy
+                state = None
             except (httpx.HTTPError, PrefectException) as error:
                 if not is_lost and not is_last:
                     say(f"Prefect's server does not answer, so it does not show this build: {type(error).__name__}")
@@ -80,13 +101,16 @@ def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event) -> Non
             if is_last:
                 return
             if state is not None and (state.is_cancelling() or state.is_cancelled()):
+                break
+    is_first = True
+    while not ended.wait(0 if is_first else _AGAIN_S):  # a signal is lost when it comes where Prefect heeds none
+        with deciding:
+            if not ended.is_set():
                 cancelled.set()
-    say("cancelled on Prefect's server: stopping")
-    main = threading.main_thread().ident
-    assert main
-    signal.pthread_kill(main, signal.SIGTERM)
-    while not ended.wait(_AGAIN_S):  # a signal is lost when it comes where Prefect heeds none
-        signal.pthread_kill(main, signal.SIGTERM)
+                if is_first:
+                    say("cancelled on Prefect's server: stopping")
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        is_first = False
 
 
 def _tell(client: SyncPrefectClient, run: UUID, shown: Sequence[Progress], told: dict[int, tuple[UUID, float]]) -> None:

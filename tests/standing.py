@@ -61,13 +61,21 @@ class Server:
         """What the button in the web page and `prefect flow-run cancel` do."""
         self.post(f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
 
+    def delete(self, flow_run: dict[str, Any]) -> None:
+        """What the button in the web page does."""
+        self._ask("DELETE", f"flow_runs/{flow_run['id']}", None)
+
     def post(self, path: str, body: Any) -> Any:
-        """What the server answers, asked again while its database is locked, as Prefect's own client does."""
+        """What the server answers."""
+        return self._ask("POST", path, body).json()
+
+    def _ask(self, method: str, path: str, body: Any) -> httpx.Response:
+        """Asked again while the server's database is locked, as Prefect's own client does."""
         deadline = time.monotonic() + 60
-        while (answer := httpx.post(f"{self.url}/{path}", json=body, timeout=30)).status_code == 503:
+        while (answer := httpx.request(method, f"{self.url}/{path}", json=body, timeout=30)).status_code == 503:
             assert time.monotonic() < deadline, answer.text
             time.sleep(1)
-        return answer.raise_for_status().json()
+        return answer.raise_for_status()
 
 
 @contextmanager

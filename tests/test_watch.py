@@ -1,6 +1,7 @@
 """What a build shows on a standing Prefect server, and that it ends when it is cancelled there."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -128,6 +129,54 @@ def test_a_server_that_hangs_stops_no_build(
         assert project.run("tokenmill", "status").returncode == 0
     else:
         assert "Run `tokenmill build` to go on" in words
+
+
+LAST_MOMENT = """
+import os, sys
+import httpx
+from tokenmill.__main__ import program
+from tokenmill.flows import server
+kept = server.keep
+def keep(outcome):
+    from prefect.runtime import flow_run
+    kept(outcome)
+    path = f"{os.environ['PREFECT_API_URL']}/flow_runs/{flow_run.id}"
+    answer = httpx.ACT
+    print("asked:", answer.json()["status"] if answer.content else "deleted", file=sys.stderr)
+server.keep = keep
+sys.argv = ["tokenmill", "build"]
+sys.exit(program())
+"""
+CANCEL = 'post(f"{path}/set_state", json={"state": {"type": "CANCELLING"}})'
+
+
+@pytest.mark.parametrize(("is_right", "code", "state"), [(True, 0, "COMPLETED"), (False, 2, "CANCELLED")])
+def test_a_run_that_is_cancelled_when_its_work_is_done_ends_on_the_server(
+    project: Project, server: Server, is_right: bool, code: int, state: str
+) -> None:
+    project.set(run__engine="threads")
+    if not is_right:
+        (project.root / "data/raw/d.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
+    done = project.run(sys.executable, "-c", LAST_MOMENT.replace("ACT", CANCEL), **server.environment)
+    assert done.returncode == code, done.stderr
+    assert "asked: ACCEPT" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert server.flow_run(f"build {project.root.name}")["state"]["type"] == state
+
+
+def test_a_flow_run_that_was_deleted_is_told_as_that(project: Project, server: Server) -> None:
+    project.set(run__engine="threads")
+    done = project.run(sys.executable, "-c", LAST_MOMENT.replace("ACT", "delete(path)"), **server.environment)
+    assert done.returncode == 0, done.stderr
+    with building(project, server.environment, n_documents=3) as process:
+        run = server.flow_run(f"build {project.root.name}")
+        server.delete(run)
+        assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
+    for words in (done.stderr, said(project).read_text(encoding="utf-8")):
+        assert words.count("the flow run was deleted on Prefect's server") == 1
+        assert "does not answer" not in words
+        assert "went away" not in words
+        assert "Traceback" not in words
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
