@@ -15,6 +15,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from tokenmill.console import say
 from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated, TokenmillError
@@ -31,6 +32,7 @@ _EXIT_FAILED = 2
 _EXIT_CODES = {KeyboardInterrupt: EXIT_INTERRUPTED, Terminated: EXIT_TERMINATED}
 _ANSWER_S_MAX = 10.0
 _SILENCE_S_MAX = 2.0
+_SHOWN_MAX = 40
 _PAGE_RUNS = 200  # what a server gives at once
 
 _embedded: Embedded | None = None
@@ -109,22 +111,63 @@ def may_be_set() -> bool:
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     """The URL of the server that stands by itself, if Prefect is set to use one.
 
-    Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback.
+    Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback. So it
+    would for what is no address, or that of something else.
     """
     import httpx
 
     url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment counts before all other settings
     if not url:
         return None
+    _refuse_no_address(url)
     try:
         with _told_if_long(f"waiting for an answer of Prefect's server at {url}, {answer_s_max:.0f} s at most"):
-            httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max).raise_for_status()
+            answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
+            if answer.status_code != httpx.codes.NOT_FOUND:
+                answer.raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TokenmillError(
             f"PREFECT_API_URL: no Prefect server answers at {url} ({type(error).__name__}). Start it (`prefect server start`), "
             "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
         ) from None
+    if not _is_healthy(answer):
+        found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
+        meant = (
+            ""
+            if url.rstrip("/").endswith("/api")
+            else f" A Prefect server's address ends with /api: {url.rstrip('/')}/api?"
+        )
+        raise TokenmillError(
+            f"PREFECT_API_URL: what answers at {url} is not the API of a Prefect server: expected true from {answer.url}, found "
+            f"{found}.{meant} Correct or unset it, or set run.engine: inline in params.yaml."
+        )
     return url
+
+
+def _refuse_no_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in url
+    except ValueError:  # of a port or an IPv6 address
+        is_address = False
+    if not is_address:
+        raise TokenmillError(
+            f"PREFECT_API_URL: found {url!r}, expected the address of a Prefect server's API, like http://127.0.0.1:4200/api. "
+            "Correct or unset it, or set run.engine: inline in params.yaml."
+        )
+
+
+def _is_healthy(answer: Any) -> bool:
+    """Whether Prefect's API gave this answer to the question for its health; its cloud may word it otherwise."""
+    if answer.status_code == 404:
+        return False
+    if str(answer.url.host).endswith("prefect.cloud"):
+        return True
+    try:
+        return answer.json() is True
+    except ValueError:
+        return False
 
 
 def _url_of_settings() -> str | None:

@@ -1,6 +1,10 @@
 """What a stage makes counts only for parameters and shards that stayed as they were, and that DVC sees change."""
 
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -99,6 +103,52 @@ def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> Non
     assert done.returncode == 2
     assert "no Prefect server answers at http://127.0.0.1:9/api" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("not a url", "found 'not a url', expected the address of a Prefect server's API"),
+        ("127.0.0.1:4200/api", "expected the address"),
+        ("http://127.0.0.1:x/api", "expected the address"),
+        ("http:///api", "expected the address"),
+        ("{web}", "ends with /api: {web}/api?"),
+        ("{web}/api", "is not the API of a Prefect server: expected true from {web}/api/health, found 200, 'fine'"),
+        pytest.param(
+            "{silent}/api",
+            "waiting for an answer of Prefect's server at {silent}/api, 10 s at most",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_address_of_prefects_server_is_said(project: Project, url: str, words: str) -> None:
+    project.set(run__engine="threads")
+    with somebody() as web, socket.create_server(("127.0.0.1", 0)) as listening:
+        places = {"web": web, "silent": f"http://127.0.0.1:{listening.getsockname()[1]}"}
+        done = project.run("tokenmill", "build", PREFECT_API_URL=url.format(**places))
+    assert done.returncode == 2
+    assert words.format(**places) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "set run.engine: inline" in done.stderr
+
+
+@contextmanager
+def somebody() -> Iterator[str]:
+    """The address of a web server that answers all that it is asked, and is not Prefect."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"fine")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
 
 
 def test_a_unit_whose_input_changed_while_it_was_read_is_not_kept(project: Project) -> None:
