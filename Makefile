@@ -51,7 +51,7 @@ lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 
 server: setup ## Prefect's server and its web page, on this machine alone
-	@$(BIN)/prefect server start --host 127.0.0.1 --port 4200
+	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false $(BIN)/prefect server start --host 127.0.0.1 --port 4200
 
 bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, in an environment of their own
 	@$(BIN)/python -m tokenmill.sample data/raw

@@ -7,6 +7,7 @@ until its task runs are settled.
 import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -79,7 +80,9 @@ def begin() -> bool:
     does not answer."""
     global _embedded
     quiet_environment()
-    if may_be_set() and check_standing():
+    if may_be_set() and (url := check_standing()):
+        page = re.sub("//[^/]*@", "//", url.rstrip("/").removesuffix("/api"))  # without a password
+        say(f"Prefect at {page}: the build appears there in some seconds")
         return False
     say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
     _embedded = Embedded()

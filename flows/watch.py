@@ -53,7 +53,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         server.keep(error)
         server.give_up_if_gone()
         raise
-    except (KeyboardInterrupt, TerminationSignal) as stopped:
+    except (KeyboardInterrupt, TerminationSignal, Terminated) as stopped:  # SIGINT, SIGTERM, SIGHUP
         if cancelled.is_set():
             return _cancelled()
         server.keep(stopped if isinstance(stopped, KeyboardInterrupt) else Terminated())

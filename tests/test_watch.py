@@ -51,7 +51,8 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     project.set(source__on_bad_document="fail", source__glob="data/raw/[acd].jsonl")
     done = project.run("tokenmill", "build", **server.environment)
     assert done.returncode == 2
-    started, _finished, error = done.stderr.splitlines()
+    where, started, _finished, error = done.stderr.splitlines()
+    assert where == f"Prefect at {server.url.removesuffix('/api')}: the build appears there in some seconds"
     assert started == "count: started"
     assert error.startswith("tokenmill: error: data/raw/d.jsonl")
     run = server.flow_run(name)
@@ -179,7 +180,23 @@ def test_a_flow_run_that_was_deleted_is_told_as_that(project: Project, server: S
         assert "Traceback" not in words
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_end_of_the_terminal_is_not_heeded_where_it_is_ignored(project: Project) -> None:
+    script = """
+import os, signal
+from tokenmill import cli
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+cli.cli_project.add_commands = lambda _: os.kill(os.getpid(), signal.SIGHUP)
+cli.main(["build"])
+"""
+    assert project.run(sys.executable, "-c", script).returncode == 0
+    done = project.run(
+        sys.executable, "-c", script.replace("SIG_IGN", "SIG_DFL").replace("cli.main", "exit(cli.main") + ")"
+    )
+    assert done.returncode == 143
+    assert "terminated. Run `tokenmill build` to go on" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server, number: int, code: int) -> None:
     with building(project, server.environment) as process:
         process.send_signal(number)

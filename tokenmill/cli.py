@@ -30,9 +30,11 @@ _signals: list[int] = []
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
-    Ctrl-C or a termination signal."""
+    Ctrl-C, or by a termination signal or the end of its terminal."""
     _signals.clear()
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+        signal.signal(signal.SIGHUP, _terminate)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
