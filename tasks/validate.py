@@ -24,12 +24,14 @@ from tokenmill.files import read, sha256_file, write_atomic
 from tokenmill.golden import checked_tokenizer
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.limits import Limits
-from tokenmill.manifest import InputRows, Manifest, OutputShard, read_manifest
+from tokenmill.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest
 from tokenmill.params import Source
 from tokenmill.quarantine import Documents, piece_bad, sifted
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.unit_store import unit_key
 from tokenmill.workshop import Workshop, content
+
+_MANIFEST = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _check_lost(unit: Unit, source: Source, entry: OutputShard, limits: Limits) 
         except DamagedError:
             continue
         raise ValidationError(
-            f"manifest.json: {unit.output}: says that {piece.shard.name} is damaged; it can be read. Run `tokenmill build --force`."
+            f"{_MANIFEST}: {unit.output}: says that {piece.shard.name} is damaged; it can be read. Run `tokenmill build --force`."
         )
 
 
@@ -217,24 +219,24 @@ def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokeni
     """The manifest speaks of these documents, files and tokenizer, and its sums are the sums of its entries."""
     if manifest.tokenizer_digest != tokenizer.digest:
         raise ValidationError(
-            f"manifest.json: the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; "
+            f"{_MANIFEST}: the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; "
             f"{TOKENIZER_DIRECTORY} holds {tokenizer.digest[:16]}…. Run `tokenmill build`."
         )
     shape = (str(id_type(tokenizer.id_max)), tokenizer.id_max)
     if (manifest.id_type, manifest.id_max) != shape:
         raise ValidationError(
-            f"manifest.json: id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}. "
+            f"{_MANIFEST}: id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}. "
             "Run `tokenmill build --force`."
         )
     if manifest.end_of_document_id not in (None, *tokenizer.special_tokens.values()):
         raise ValidationError(
-            f"manifest.json: end_of_document_id: {manifest.end_of_document_id} is no special token of the tokenizer. "
+            f"{_MANIFEST}: end_of_document_id: {manifest.end_of_document_id} is no special token of the tokenizer. "
             "Run `tokenmill build --force`."
         )
     named, found = sorted(shard.name for shard in manifest.shards), sorted(files)
     if named != found:
         raise ValidationError(
-            f"manifest.json: names {len(named)} files, {TOKENS_DIRECTORY} holds {len(found)}; the first that differs: "
+            f"{_MANIFEST}: names {len(named)} files, {TOKENS_DIRECTORY} holds {len(found)}; the first that differs: "
             f"{next(a or b for a, b in zip_longest(named, found) if a != b)}. Run `tokenmill build --force`."
         )
     _check_inputs(manifest, corpus.sha256)
@@ -244,13 +246,13 @@ def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokeni
     n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
     if manifest.n_bad != n_bad:
         raise ValidationError(
-            f"manifest.json: n_bad is {manifest.n_bad}, its shards have {n_bad}. Run `tokenmill build --force`."
+            f"{_MANIFEST}: n_bad is {manifest.n_bad}, its shards have {n_bad}. Run `tokenmill build --force`."
         )
     for key in ("n_documents", "n_tokens", "text_bytes"):
         total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
         if total != parts:
             raise ValidationError(
-                f"manifest.json: {key} is {total}, its shards have {parts}. Run `tokenmill build --force`."
+                f"{_MANIFEST}: {key} is {total}, its shards have {parts}. Run `tokenmill build --force`."
             )
 
 
@@ -262,7 +264,7 @@ def _check_inputs(manifest: Manifest, sha256: dict[Shard, str]) -> None:
         known = (
             "in the manifest but not among the shards" if odd in listed else "a shard that the manifest does not name"
         )
-        raise ValidationError(f"manifest.json: {odd} is {known}. Run `tokenmill build`.")
+        raise ValidationError(f"{_MANIFEST}: {odd} is {known}. Run `tokenmill build`.")
     for shard in manifest.inputs:
         if shard.sha256 != there[shard.name]:
             raise ValidationError(
@@ -276,7 +278,7 @@ def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
     expected = [(piece.shard.name, piece.part.first_row if piece.part else 0) for piece in unit.pieces]
     if named != expected:
         raise ValidationError(
-            f"manifest.json: {unit.output}: expected the documents from {expected}; found {named}. "
+            f"{_MANIFEST}: {unit.output}: expected the documents from {expected}; found {named}. "
             "Run `tokenmill build --force`."
         )
 

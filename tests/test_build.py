@@ -226,3 +226,32 @@ def test_what_a_build_cost_is_kept_for_programs(project: Project) -> None:
     (count,) = json.loads((project.root / ".tokenmill/last-build.json").read_text(encoding="utf-8"))
     assert count["stage"] == "count"
     assert count["peak_mb"] > 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "missing", "first"),
+    [
+        ("train-vocab", "data/counts", "count"),
+        ("encode", "data/tokenizer", "train-vocab"),
+        ("validate", "data/counts", "count"),
+    ],
+)
+def test_a_stage_alone_says_which_must_be_built_first(project: Project, stage: str, missing: str, first: str) -> None:
+    done = project.run("tokenmill", "build", "--only", stage)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert f"--only {stage}: {project.root / missing} is not there; stage {first} makes it" in line
+    assert f"`tokenmill build --only {first}`" in line
+
+
+def test_what_is_wrong_with_the_manifest_is_told_with_its_path(project: Project) -> None:
+    project.build()
+    (project.root / "data/tokens/manifest.json").unlink()
+    done = project.run("tokenmill", "build", "--only", "validate")
+    assert done.returncode == 2
+    assert f"{project.root}/data/tokens/manifest.json: missing. Run `tokenmill build`" in done.stderr
+    project.build()
+    project.write("c.jsonl", ["new"])
+    done = project.run("tokenmill", "build", "--only", "validate")
+    assert done.returncode == 2
+    assert "data/tokens/manifest.json: data/raw/c.jsonl is a shard that the manifest does not name" in done.stderr

@@ -99,6 +99,7 @@ class Build:
         if under_dvc():
             return [self._at_rest(name, run)]
         if self.only:
+            self._refuse_what_is_not_made_before(name)
             self._tell_what_is_stale_before(name)
         with versions.opened(self.root, name, self.known) as stage:
             _refuse_unseen_shards(self.shards, stage, name)
@@ -111,6 +112,20 @@ class Build:
         if name == self.stages[-1]:
             self.workshop.store.clean(int(self.params.run.store_gb_max * 1e9))
         return [summary]
+
+    def _refuse_what_is_not_made_before(self, name: str) -> None:
+        """Raises ParamsError when an earlier stage has yet to make what this one reads."""
+        with versions.opened(self.root, name, self.known) as stage:
+            missing = stage.missing()
+        for earlier in STAGES[: STAGES.index(name)] if missing else ():
+            with versions.opened(self.root, earlier, self.known) as stage:
+                made = [path for path in missing if path in stage.outputs]
+            if made:
+                path = os.path.relpath(made[0], self.root)
+                raise ParamsError(
+                    f"--only {name}: {self.root / path} is not there; stage {earlier} makes it, which must be built first. Run "
+                    f"`tokenmill build`, which builds all that is needed, or `tokenmill build --only {earlier}`."
+                )
 
     def _tell_what_is_stale_before(self, name: str) -> None:
         for earlier in STAGES[: STAGES.index(name)]:

@@ -67,6 +67,15 @@ class Stage:
                 )
         return found
 
+    def missing(self) -> list[Path]:
+        """The files and folders that the stage depends on and that are not there."""
+        return [Path(dep.fs_path) for dep in self._stage.deps if not is_params(dep) and not dep.exists]
+
+    @property
+    def outputs(self) -> list[Path]:
+        """The files and folders that the stage makes."""
+        return [Path(out.fs_path) for out in self._stage.outs]
+
     def restore(self) -> bool:
         """Brings the outputs back from DVC's run cache, if the stage has run with these inputs before, and records it."""
         from dvc.exceptions import ConfirmRemoveError
