@@ -90,3 +90,10 @@ def test_every_parameter_but_run_and_refresh_is_tracked() -> None:
     params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
     tracked = {name for stage in STAGES.values() for name in stage["params"] if "." not in name}
     assert tracked == set(params) - {"run", "refresh"}
+
+
+def test_every_stage_reads_the_documents_as_the_readme_of_the_data_says() -> None:
+    stages = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert all("data/raw" in stage["deps"] for stage in stages.values())
+    text = " ".join((REPOSITORY / "data/README.md").read_text(encoding="utf-8").split())
+    assert "in the place of `data/raw` in the `deps` of all four stages" in text
