@@ -21,7 +21,7 @@ from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
 from tokenmill.errors import PassingError
 from tokenmill.flows import server
-from tokenmill.flows.recipe import run_stages
+from tokenmill.flows.recipe import Run, run_stages
 from tokenmill.flows.watch import end_what_was_cancelled, watched
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.retries import DELAYS_S
@@ -71,11 +71,29 @@ def build(
 
 def run_and_note(build: Build) -> list[StageSummary]:
     """The stages of a build, with a task run in the state Skipped for each that did not need to run."""
-    summaries = run_stages(build)
+    summaries = run_stages(build, _as_task)
     skipped = [one for one in summaries if one.action != "run"]
     server.expect(len(skipped))
     wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
     return summaries
+
+
+def _as_task(run: Run, build: Build) -> StageSummary:
+    """Trains as a task in this thread, named after the size of the vocabulary; to take a tokenizer is no task."""
+    if build.params.tokenizer is not None:
+        return run(build)
+    name = f"train-vocab {build.params.train_vocab.vocab_size:,} tokens"
+
+    @task(name="train-vocab", task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
+    def train() -> State[None]:
+        done.append(run(build))
+        n_tokens, text_mb, seconds = done[0].n_tokens or 0, done[0].text_mb or 0, done[0].seconds or 0
+        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s")
+
+    done: list[StageSummary] = []  # a task that is called gives its state back
+    server.expect(1)
+    train()
+    return done[0]
 
 
 @task(name="skipped", task_run_name="{stage}", cache_policy=NO_CACHE, persist_result=False)

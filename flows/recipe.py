@@ -1,17 +1,28 @@
 """What a build does, in order; it knows nothing of the orchestrator."""
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 from tokenmill.build import Build
 from tokenmill.console import StageSummary
 from tokenmill.layout import COUNTS_FILE, STAGES, TOKENIZER_DIRECTORY
 
+Run = Callable[[Build], StageSummary]
 
-def run_stages(build: Build) -> list[StageSummary]:
-    """count → train-vocab → encode → validate; the result is what each stage did."""
+
+def _directly(run: Run, build: Build) -> StageSummary:
+    return run(build)
+
+
+def run_stages(build: Build, train: Callable[[Run, Build], StageSummary] = _directly) -> list[StageSummary]:
+    """count → train-vocab → encode → validate; the result is what each stage did.
+
+    `train` carries out the one stage without units.
+    """
     return [
         *build.stage("count", _count),
-        *build.stage("train-vocab", _train_vocab),
+        *build.stage("train-vocab", partial(train, _train_vocab)),
         *build.stage("encode", _encode),
         *build.stage("validate", _validate),
     ]

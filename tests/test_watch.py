@@ -26,8 +26,9 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     states = server.task_states(run)
     units = [f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"]
     assert {unit: state for unit, (state, _) in states.items()} == {
-        unit: "Quarantined" if "b.jsonl" in unit else "Completed" for unit in units
+        unit: "Quarantined" if "b.jsonl" in unit else "Completed" for unit in (*units, "train-vocab 272 tokens")
     }
+    assert states["train-vocab 272 tokens"][1].startswith("train-vocab: 272 tokens of 0.0 MB, ")
     words = "encode data/raw/b.jsonl: 3 documents, 0.0 MB, "
     assert states["encode data/raw/b.jsonl"][1].startswith(words)
     assert ", 1 left out, " in states["encode data/raw/b.jsonl"][1]
