@@ -31,7 +31,7 @@ core: .venv/.core ## compile the core again where its sources changed
 .venv/.installed: requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python is too old: found $$($(PYTHON) -V 2>&1), tokenmill needs 3.11 or newer; install one and name it: make PYTHON=/path/to/python3.11."; exit 1; }
-	@command -v cargo >/dev/null || { echo "The Rust toolchain is missing: install rustc and cargo 1.88 or newer, with rustup (rustup.rs) or from your system's packages."; exit 1; }
+	@command -v cargo >/dev/null || { echo "The Rust toolchain is missing: install rustc and cargo 1.89 or newer, with rustup (rustup.rs) or from your system's packages."; exit 1; }
 	@command -v cc >/dev/null || { echo "A C compiler is missing: install gcc (Debian: apt-get install gcc), which Rust links with."; exit 1; }
 	@command -v git >/dev/null || { echo "git is missing: install it (Debian: apt-get install git)."; exit 1; }
 	@$(PYTHON) -m venv .venv >.venv.log 2>&1 || { tail -3 .venv.log; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)."; exit 1; }

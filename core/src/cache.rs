@@ -7,7 +7,7 @@
 
 use crate::pages::Pages;
 use crate::prefetch::prefetch;
-use bytemuck::{Pod, Zeroable};
+use bytemuck::{Pod, Zeroable, must_cast};
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
@@ -18,11 +18,13 @@ pub const LONG_BYTES_MAX: usize = 256;
 const INLINE_IDS_MAX: u32 = 3;
 const LINES_MIN: usize = 1 << 10;
 const LONG: u128 = 0x80 << 120;
+/// In the key of an entry whose ids are in the ring: who looks for few ids does not find it.
+const MANY: u128 = 0x40 << 120;
 /// In the place of the number of ids: they are in the ring.
 const IN_RING: u32 = 1 << 31;
 
-/// `key`: the bytes of a short pre-token, its length in the top byte; for a long one LONG, its length and its hash; 0: no
-/// entry. `value`: up to three ids, their number last; or for more, and for a long key, where their record is in the ring.
+/// `key`: the bytes of a short pre-token, its length in the top byte; for a long one LONG, its length and its hash; with MANY,
+/// the ids are in the ring; 0: no entry. `value`: up to three ids, their number last; or for more, and for a long key, where their record is in the ring.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -68,7 +70,7 @@ impl Cache {
     pub fn value(&self, key: Key) -> Option<&[u32; 4]> {
         let at = self.lines().home(key);
         let mut entries = self.lines[at].0.iter().chain(&self.lines[at ^ 1].0);
-        entries.find(|entry| entry.key == key.key).map(|entry| &entry.value)
+        entries.find(|entry| entry.key & !MANY == key.bits()).map(|entry| &entry.value)
     }
 
     /// The ids of the pre-token `bytes` by the value of its entry, if their record is still there.
@@ -87,13 +89,14 @@ impl Cache {
         }
         if let Some(value) = self.value_of(key, bytes, ids) {
             self.n_placed += 1;
-            self.place(Entry { key: key.key, value });
+            let many = if value[3] & IN_RING == 0 { 0 } else { MANY };
+            self.place(Entry { key: key.bits() | many, value });
         }
     }
 
     fn value_of(&mut self, key: Key, bytes: &[u8], ids: &[u32]) -> Option<[u32; 4]> {
         match *ids {
-            _ if key.key & LONG != 0 => self.ring.push(bytes, ids),
+            _ if key.bits() & LONG != 0 => self.ring.push(bytes, ids),
             [one] => Some([one, 0, 0, 1]),
             [one, two] => Some([one, two, 0, 2]),
             [one, two, three] => Some([one, two, three, 3]),
@@ -102,7 +105,7 @@ impl Cache {
     }
 
     fn place(&mut self, entry: Entry) {
-        let at = hash_of(entry.key) as usize & (self.lines.len() - 1);
+        let at = hash_of(entry.key & !MANY) as usize & (self.lines.len() - 1);
         for line in [at, at ^ 1] {
             if let Some(free) = self.lines[line].0.iter_mut().find(|old| old.key == 0 || old.key == entry.key) {
                 *free = entry;
@@ -145,8 +148,8 @@ impl<'c> Lines<'c> {
     #[inline(always)]
     pub fn few(self, key: Key) -> Option<&'c [u32; 4]> {
         let Line([first, second]) = &self.0[self.home(key)];
-        let entry = if first.key == key.key { first } else { second };
-        (entry.key == key.key && entry.value[3] <= INLINE_IDS_MAX).then_some(&entry.value)
+        let entry = if first.key == key.bits() { first } else { second };
+        (entry.key == key.bits()).then_some(&entry.value)
     }
 }
 
@@ -212,31 +215,29 @@ fn word(bytes: &[u8]) -> u32 {
 /// A pre-token's key and its hash.
 #[derive(Clone, Copy, Default)]
 pub struct Key {
-    key: u128,
+    /// A u128 that stands where a u64 can: with its place, a key takes 32 bytes.
+    bits: [u64; 2],
     hash: u64,
 }
 
 impl Key {
+    #[inline(always)]
+    fn bits(self) -> u128 {
+        must_cast(self.bits)
+    }
+
     /// How many bytes the pre-token has.
     #[inline(always)]
     pub fn n_bytes(self) -> usize {
-        if self.key & LONG == 0 { (self.key >> 120) as usize } else { (self.key >> 64) as usize & 0xffff }
+        let bits = self.bits();
+        if bits & LONG == 0 { (bits >> 120) as usize } else { (bits >> 64) as usize & 0xffff }
     }
 
-    /// Of the `n` bytes of `text` from `at` on, at most SHORT_BYTES_MAX.
+    /// Of the first `n` bytes, at most SHORT_BYTES_MAX.
     #[inline(always)]
-    pub fn short(text: &[u8], at: usize, n: usize) -> Self {
-        let bytes = match text.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
-            Some(bytes) => *bytes,
-            None => near_the_end(&text[at..at + n]),
-        };
-        // In halves: as a whole it would go through a register of vectors.
-        let (halves, _) = bytes.as_chunks::<8>();
-        let [low, high] = MASKS[n & 15];
-        let low = u64::from_le_bytes(halves[0]) & low;
-        let high = u64::from_le_bytes(halves[1]) & high | (n as u64) << 56;
-        let key = u128::from(high) << 64 | u128::from(low);
-        Self { key, hash: hash_of(key) }
+    pub fn short(bytes: [u8; 16], n: usize) -> Self {
+        let (key, [low, high]) = cut(bytes, n & 15);
+        Self { bits: must_cast(key), hash: hash_of_halves(low, high) }
     }
 
     /// Of a longer pre-token, of at most LONG_BYTES_MAX.
@@ -245,32 +246,58 @@ impl Key {
         let mut hasher = FxHasher::default();
         hasher.write(bytes);
         let key = LONG | (bytes.len() as u128) << 64 | u128::from(hasher.finish());
-        Self { key, hash: hash_of(key) }
+        Self { bits: must_cast(key), hash: hash_of(key) }
     }
 
     /// Of any pre-token; None for one that is too long to be kept.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         match bytes.len() {
-            n @ ..=SHORT_BYTES_MAX => Some(Self::short(bytes, 0, n)),
+            n @ ..=SHORT_BYTES_MAX => Some(Self::short(padded(bytes), n)),
             n => (n <= LONG_BYTES_MAX).then(|| Self::long(bytes)),
         }
     }
 }
 
-/// The bits of the first n bytes, in halves.
-const MASKS: [[u64; 2]; 16] = {
-    let mut masks = [[0; 2]; 16];
+/// The first `n` of the bytes with their number in the last one: as a key, and in halves.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn cut(bytes: [u8; 16], n: usize) -> (u128, [u64; 2]) {
+    use std::arch::x86_64::{__m128i, _mm_and_si128, _mm_cvtsi128_si64, _mm_or_si128, _mm_unpackhi_epi64};
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn cut(bytes: __m128i, mask: __m128i, length: __m128i) -> (__m128i, [i64; 2]) {
+        let key = _mm_or_si128(_mm_and_si128(bytes, mask), length);
+        (key, [_mm_cvtsi128_si64(key), _mm_cvtsi128_si64(_mm_unpackhi_epi64(key, key))])
+    }
+
+    let [mask, length] = CUTS[n];
+    // SAFETY: SSE2 is part of x86-64.
+    let (key, halves) = unsafe { cut(must_cast(bytes), must_cast(mask), must_cast(length)) };
+    (must_cast(key), halves.map(i64::cast_unsigned))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn cut(bytes: [u8; 16], n: usize) -> (u128, [u64; 2]) {
+    let [mask, length] = CUTS[n];
+    let key = u128::from_le_bytes(bytes) & mask | length;
+    (key, [key as u64, (key >> 64) as u64])
+}
+
+/// The bits of the first n bytes, and n in the last byte.
+const CUTS: [[u128; 2]; 16] = {
+    let mut cuts = [[0; 2]; 16];
     let mut n = 1;
     while n < 16 {
-        masks[n] = masks[n - 1];
-        masks[n][(n - 1) / 8] = masks[n - 1][(n - 1) / 8] << 8 | 0xff;
+        cuts[n] = [cuts[n - 1][0] << 8 | 0xff, (n as u128) << 120];
         n += 1;
     }
-    masks
+    cuts
 };
 
-#[inline(never)]
-fn near_the_end(bytes: &[u8]) -> [u8; 16] {
+fn padded(bytes: &[u8]) -> [u8; 16] {
     let mut padded = [0; 16];
     padded[..bytes.len()].copy_from_slice(bytes);
     padded
@@ -279,7 +306,12 @@ fn near_the_end(bytes: &[u8]) -> [u8; 16] {
 /// Both halves of a product of the key's halves.
 #[inline(always)]
 fn hash_of(key: u128) -> u64 {
-    let (low, high) = (key as u64 ^ 0x9e37_79b9_7f4a_7c15, (key >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03);
+    hash_of_halves(key as u64, (key >> 64) as u64)
+}
+
+#[inline(always)]
+fn hash_of_halves(low: u64, high: u64) -> u64 {
+    let (low, high) = (low ^ 0x9e37_79b9_7f4a_7c15, high ^ 0xd1b5_4a32_d192_ed03);
     let product = u128::from(low) * u128::from(high);
     product as u64 ^ (product >> 64) as u64
 }
@@ -334,10 +366,10 @@ mod tests {
     #[test]
     fn lengths_and_zero_bytes_are_told_apart() {
         let mut cache = Cache::new(0, 1 << 20);
-        cache.insert(Key::short(b"a\0", 0, 1), b"a", &[1]);
-        cache.insert(Key::short(b"a\0", 0, 2), b"a\0", &[2]);
+        cache.insert(Key::of(b"a").unwrap(), b"a", &[1]);
+        cache.insert(Key::of(b"a\0").unwrap(), b"a\0", &[2]);
         assert_eq!((ids_of(&cache, b"a"), ids_of(&cache, b"a\0")), (Some(vec![1]), Some(vec![2])));
-        assert_eq!(Key::short(b"xab and something more", 1, 2).key, Key::short(b"ab", 0, 2).key);
+        assert_eq!(Key::short(*b"ab and something", 2).bits(), Key::of(b"ab").unwrap().bits());
     }
 
     #[test]

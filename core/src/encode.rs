@@ -6,6 +6,7 @@
 use crate::cache::{Cache, Key, SHORT_BYTES_MAX};
 use crate::decode::Decoder;
 use crate::guard::{CoreError, Result, Stop, lossy};
+use crate::ids::{Block, Ids, Spare};
 use crate::merge::{MergeTable, Scratch};
 use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
@@ -55,6 +56,8 @@ pub struct Encoder {
     known: Mutex<Option<Arc<Cache>>>,
     /// Workers that wait for their next call.
     workers: Mutex<Vec<Worker>>,
+    /// Memory that waits for the ids of the next batch.
+    spare: Spare,
 }
 
 /// What one thread needs of its own.
@@ -80,9 +83,9 @@ pub struct Wanted {
 /// A batch: all ids, the end of each text in them, and for each id the byte at which its token begins in its text.
 ///
 /// An id that stands for no byte of the text (`end_id`) begins where the text ends.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Batch {
-    pub ids: Vec<u32>,
+    pub ids: Ids,
     pub ends: Vec<i64>,
     pub starts: Vec<u64>,
 }
@@ -129,6 +132,7 @@ impl Encoder {
             cache_bytes_max: CACHE_BYTES_MAX,
             known: Mutex::default(),
             workers: Mutex::default(),
+            spare: Spare::default(),
         };
         if !ignore_merges {
             encoder.keep_whole_what_merges_lead_to();
@@ -142,10 +146,11 @@ impl Encoder {
         self.forget();
     }
 
-    /// Forgets all pre-tokens that were met, and those that `warm` was given.
+    /// Forgets all pre-tokens that were met, and those that `warm` was given, and gives memory back.
     pub fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn keep_whole_what_merges_lead_to(&mut self) {
@@ -167,12 +172,10 @@ impl Encoder {
             if i % 1024 == 0 {
                 stop.check()?;
             }
-            if bytes.is_empty() || bytes.len() > SHORT_BYTES_MAX {
-                continue;
-            }
+            let Some(key) = Key::of(bytes).filter(|_| (1..=SHORT_BYTES_MAX).contains(&bytes.len())) else { continue };
             out.clear(IDS_KEPT_MAX);
             if self.put_new(bytes, &mut scratch, stop, &mut out)?.is_ok() {
-                known.insert(Key::short(bytes, 0, bytes.len()), bytes, out.as_slice());
+                known.insert(key, bytes, out.as_slice());
             }
         }
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));
@@ -198,18 +201,6 @@ impl Encoder {
         threads: usize,
         stop: &Stop,
     ) -> Result<Batch> {
-        let mut all = Batch::default();
-        let take = |piece: &mut Piece| {
-            let before = all.ends.last().copied().unwrap_or_default();
-            all.ends.extend(piece.ends.drain(..).map(|end| end + before));
-            all.starts.append(&mut piece.starts);
-            if wanted.ids && all.ids.is_empty() {
-                all.ids = piece.ids.take();
-            } else if wanted.ids {
-                all.ids.extend_from_slice(piece.ids.as_slice());
-            }
-            piece.ids.clear(IDS_KEPT_MAX);
-        };
         let work = |worker: &mut Worker, texts: Range<usize>, piece: &mut Piece| {
             texts.into_iter().try_for_each(|i| {
                 self.encode_one(worker, text(i)?, wanted, stop, piece).map_err(|error| match error {
@@ -219,8 +210,30 @@ impl Encoder {
                 })
             })
         };
-        let pieces = pieces(n, PIECE_BYTES, n_bytes);
-        in_order(&pieces, threads, || self.hire(), |worker| self.release(worker), work, take)?;
+        let pieces = pieces(n, PIECE_BYTES, &n_bytes);
+        let mut all = Batch::default();
+        // The answer of one piece is the worker's own list; there is room for all those of more, an id a byte.
+        let is_one = pieces.len() <= 1;
+        let n_ids_max = || (0..n).map(|i| n_bytes(i) + usize::from(wanted.end_id.is_some())).sum();
+        let mut block = (!is_one && wanted.ids).then(|| Block::new(n_ids_max(), &self.spare));
+        let mut rest = block.as_mut().map(Block::rest);
+        let claim = |piece: &mut Piece| {
+            let before = all.ends.last().copied().unwrap_or_default();
+            all.ends.extend(piece.ends.drain(..).map(|end| end + before));
+            all.starts.append(&mut piece.starts);
+            if is_one && wanted.ids {
+                all.ids = Ids::List(piece.ids.take());
+            }
+            rest.as_mut().map(|rest| rest.take(piece.ids.n()))
+        };
+        let put = |place: Option<&mut [u32]>, piece: &mut Piece| {
+            place.into_iter().for_each(|place| place.copy_from_slice(piece.ids.as_slice()));
+            piece.ids.clear(IDS_KEPT_MAX);
+        };
+        in_order(&pieces, threads, || self.hire(), |worker| self.release(worker), work, claim, put)?;
+        if let Some(block) = block {
+            all.ids = block.filled(all.ends.last().map_or(0, |&end| end as usize));
+        }
         Ok(all)
     }
 
@@ -453,12 +466,13 @@ mod tests {
             let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
             let n_bytes = |_| PIECE_BYTES / 2 + 1;
             let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
-            let ids = vec![3, 2, 6, 6, 2, 3, 6, 1, 1, 6];
-            let starts = vec![0, 2, 3, 0, 0, 1, 3, 0, 1, 2];
-            assert_eq!(found, Ok(Batch { ids, ends: vec![3, 4, 7, 10], starts }));
+            let (ids, starts) = ([3, 2, 6, 6, 2, 3, 6, 1, 1, 6], [0, 2, 3, 0, 0, 1, 3, 0, 1, 2]);
+            let Batch { ids: found_ids, ends, starts: found_starts } = found.unwrap();
+            assert_eq!((&*found_ids, &*ends, &*found_starts), (&ids[..], &[3, 4, 7, 10][..], &starts[..]));
             let wanted = Wanted { end_id: Some(6), ..Wanted::default() };
             let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
-            assert_eq!(found, Ok(Batch { ends: vec![3, 4, 7, 10], ..Batch::default() }));
+            let Batch { ids, ends, starts } = found.unwrap();
+            assert_eq!((&*ids, &*ends, &*starts), (&[][..], &[3, 4, 7, 10][..], &[][..]));
         }
     }
 

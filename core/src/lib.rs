@@ -14,6 +14,7 @@ pub mod count;
 pub mod decode;
 pub mod encode;
 pub mod guard;
+mod ids;
 pub mod lossy;
 mod map;
 pub mod merge;

@@ -2,7 +2,7 @@
 //! address can take longer than that of the value.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -14,9 +14,10 @@ pub struct Pages<T> {
 }
 
 impl<T: Pod> Pages<T> {
-    /// `n` values, at least one. Ends the process when there is no memory, as a vector does.
+    /// `n` values; of those that are never written to, only addresses are taken. Ends the process when there is no memory, as a
+    /// vector does.
     pub fn new(n: usize) -> Self {
-        let bytes = MmapMut::map_anon(n * size_of::<T>());
+        let bytes = MmapOptions::new().len(n * size_of::<T>()).no_reserve_swap().map_anon();
         let bytes = bytes.unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()));
         #[cfg(target_os = "linux")]
         bytes.advise(memmap2::Advice::HugePage).unwrap_or_default(); // a system without them keeps its small ones

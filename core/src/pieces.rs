@@ -1,7 +1,7 @@
 //! A batch done in pieces by several threads, its results put together in the order of the batch.
 //!
 //! Invariant: the results, and the error when there are several, do not depend on the number of threads.
-//! Cost: each result is copied once, while it is still in the core's cache; at most a few pieces wait for their turn.
+//! Cost: each result is copied once, by several threads at a time; at most a few pieces wait for their turn.
 
 use crate::guard::{CoreError, Result, in_threads};
 use std::collections::BTreeMap;
@@ -36,21 +36,24 @@ struct Order<T> {
     failed: Option<(usize, CoreError)>,
 }
 
-/// Does `work` for every piece; `take` gets the results in their order, and leaves them empty.
+/// Does `work` for every piece. `claim` gets the results in their order, one at a time, and says where each goes; `put` puts it
+/// there, several at a time, and leaves it empty.
 ///
 /// `hire` makes what a thread needs of its own and `release` gets it back; `work` fills a result that is empty.
-pub fn in_order<W, T: Default + Send>(
+pub fn in_order<W, T: Default + Send, P>(
     pieces: &[Range<usize>],
     threads: usize,
     hire: impl Fn() -> Result<W> + Sync,
     release: impl Fn(W) + Sync,
     work: impl Fn(&mut W, Range<usize>, &mut T) -> Result<()> + Sync,
-    take: impl FnMut(&mut T) + Send,
+    claim: impl FnMut(&mut T) -> P + Send,
+    put: impl Fn(P, &mut T) + Sync,
 ) -> Result<()> {
-    let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, take));
+    let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, claim));
     let (counter, limit) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
     in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), |_| {
         let (mut own, mut result) = (hire()?, T::default());
+        let mut others = Vec::new();
         loop {
             let at = counter.fetch_add(1, Ordering::Relaxed);
             if at >= limit.load(Ordering::Relaxed) {
@@ -58,7 +61,9 @@ pub fn in_order<W, T: Default + Send>(
                 return Ok(());
             }
             let done = work(&mut own, pieces[at].clone(), &mut result);
-            let (order, take) = &mut *order.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locked = order.lock().unwrap_or_else(PoisonError::into_inner);
+            let (order, claim) = &mut *locked;
+            order.spare.extend(others.drain(..).map(|(_, empty)| empty));
             if let Err(error) = done {
                 // Pieces before this one are being worked on: one of them may fail as well, and is then the first.
                 limit.fetch_min(at, Ordering::Relaxed);
@@ -72,12 +77,16 @@ pub fn in_order<W, T: Default + Send>(
                 order.early.insert(at, std::mem::replace(&mut result, empty));
                 continue;
             }
-            take(&mut result);
+            let place = claim(&mut result);
             order.next += 1;
             while let Some(mut early) = order.early.remove(&order.next) {
-                take(&mut early);
-                order.spare.push(early);
+                others.push((Some(claim(&mut early)), early));
                 order.next += 1;
+            }
+            drop(locked);
+            put(place, &mut result);
+            for (place, early) in &mut others {
+                place.take().into_iter().for_each(|place| put(place, early));
             }
         }
     })?;
@@ -105,13 +114,13 @@ mod tests {
                 out.extend(range);
                 Ok(())
             };
-            in_order(&cut, threads, || Ok(()), |()| (), keep, |out| all.append(out)).unwrap();
+            in_order(&cut, threads, || Ok(()), |()| (), keep, |out| all.append(out), |(), _| ()).unwrap();
             assert!(all.iter().copied().eq(0..100));
             let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>| match range.start {
                 at if at > 40 => Err(CoreError::Text(at.to_string())),
                 _ => Ok(()),
             };
-            let found = in_order(&cut, threads, || Ok(()), |()| (), fail, |_| ());
+            let found = in_order(&cut, threads, || Ok(()), |()| (), fail, |_| (), |(), _| ());
             assert_eq!(found, Err(CoreError::Text("41".to_string())));
         }
     }

@@ -4,7 +4,7 @@
 //! when the next block has been named: their lines of the cache come from memory meanwhile.
 //! Cost: about 50 cycles for a pre-token that is in its line.
 
-use crate::cache::{Cache, Key, LONG_BYTES_MAX, Lines, SHORT_BYTES_MAX};
+use crate::cache::{Cache, Key, Lines, SHORT_BYTES_MAX};
 use crate::encode::Encoder;
 use crate::guard::{CoreError, Result, Stop};
 use crate::merge::Scratch;
@@ -16,26 +16,22 @@ use std::ops::Range;
 /// Pre-tokens that come one by one wait until there are so many.
 const N_WAITING: usize = 16;
 
-/// Pre-tokens whose turn comes when their lines of the cache have come from memory: their keys, and where they begin.
+/// A pre-token's key, and where in the text it begins.
+#[derive(Clone, Copy, Default)]
+struct Named {
+    key: Key,
+    place: usize,
+}
+
+/// Pre-tokens whose turn comes when their lines of the cache have come from memory.
 pub struct Waiting {
     n: usize,
-    keys: [Key; PIECES_MAX],
-    places: [usize; PIECES_MAX],
+    named: [Named; PIECES_MAX],
 }
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { n: 0, keys: [Key::default(); PIECES_MAX], places: [0; PIECES_MAX] }
-    }
-}
-
-impl Waiting {
-    #[inline(always)]
-    fn add(&mut self, key: Key, place: usize) {
-        let n = self.n & (PIECES_MAX - 1);
-        self.keys[n] = key;
-        self.places[n] = place;
-        self.n = n + 1;
+        Self { n: 0, named: [Named::default(); PIECES_MAX] }
     }
 }
 
@@ -60,8 +56,10 @@ impl Sink for Run<'_> {
         match Key::of(&self.text.as_bytes()[from..to]) {
             Some(key) => {
                 self.cache.lines().prefetch(key);
-                self.waiting[self.coming].add(key, from);
-                if self.waiting[self.coming].n >= N_WAITING { self.turn() } else { Ok(()) }
+                let coming = &mut self.waiting[self.coming];
+                coming.named[coming.n] = Named { key, place: from };
+                coming.n += 1;
+                if coming.n >= N_WAITING { self.turn() } else { Ok(()) }
             }
             None => {
                 self.put_waiting()?;
@@ -72,27 +70,26 @@ impl Sink for Run<'_> {
 
     #[inline(never)]
     fn put_all(&mut self, from: usize, ends: &[usize]) -> Result<()> {
-        let bytes = self.text.as_bytes();
+        let bytes = &self.text.as_bytes()[self.start..];
         let lines = self.cache.lines();
-        let start = self.start;
         let coming = &mut self.waiting[self.coming];
         debug_assert_eq!(coming.n, 0, "pieces come one by one, or many at once");
-        let mut from = start + from;
-        let places = coming.keys.iter_mut().zip(&mut coming.places);
-        for ((i, end), (key, place)) in ends.iter().enumerate().zip(places) {
-            let end = start + end;
+        let mut from = from;
+        for ((i, end), named) in ends.iter().enumerate().zip(&mut coming.named) {
             let n = end - from;
-            *key = if n <= SHORT_BYTES_MAX {
-                Key::short(bytes, from, n)
-            } else if n <= LONG_BYTES_MAX {
-                Key::long(&bytes[from..end])
+            let place = self.start + from;
+            if n <= SHORT_BYTES_MAX
+                && let Some(first) = bytes.get(from..).and_then(|rest| rest.first_chunk::<16>())
+            {
+                *named = Named { key: Key::short(*first, n), place };
+            } else if let Some(key) = Key::of(&bytes[from..*end]) {
+                *named = Named { key, place };
             } else {
                 coming.n = i;
-                return self.put_longest(from, end, &ends[i + 1..]);
-            };
-            *place = from;
-            lines.prefetch(*key);
-            from = end;
+                return self.put_longest(place, self.start + end, &ends[i + 1..]);
+            }
+            lines.prefetch(named.key);
+            from = *end;
         }
         coming.n = ends.len();
         self.turn()
@@ -135,12 +132,12 @@ impl Run<'_> {
         let n = self.waiting[which].n;
         let mut n_put = 0;
         loop {
-            let keys = &self.waiting[which].keys[n_put..n];
-            n_put += put_known(keys, self.cache.lines(), self.ids);
+            let named = &self.waiting[which].named[n_put..n];
+            n_put += put_known(named, self.cache.lines(), self.ids);
             if n_put == n {
                 break;
             }
-            self.put_rare(self.waiting[which].keys[n_put], self.waiting[which].places[n_put])?;
+            self.put_rare(self.waiting[which].named[n_put])?;
             n_put += 1;
         }
         self.waiting[which].n = 0;
@@ -148,8 +145,8 @@ impl Run<'_> {
     }
 
     #[inline(never)]
-    fn put_rare(&mut self, key: Key, at: usize) -> Result<()> {
-        let place = at..at + key.n_bytes();
+    fn put_rare(&mut self, Named { key, place }: Named) -> Result<()> {
+        let place = place..place + key.n_bytes();
         let bytes = &self.text.as_bytes()[place.clone()];
         if let Some(ids) = self.cache.value(key).and_then(|value| self.cache.ids(value, bytes)) {
             self.ids.extend(ids);
@@ -181,16 +178,16 @@ impl Run<'_> {
 
 /// Appends the ids of pre-tokens up to the first one that the cache has not in its line, with few ids; how many they were.
 #[inline(never)]
-fn put_known(keys: &[Key], lines: Lines, ids: &mut Tail<u32>) -> usize {
-    let room = ids.room(4 * keys.len());
-    let (mut n_ids, mut n_put) = (0, 0);
-    for &key in keys {
-        let Some(value) = lines.few(key) else { break };
-        let Some(place) = room.get_mut(n_ids..n_ids + 4) else { break };
+fn put_known(named: &[Named], lines: Lines, ids: &mut Tail<u32>) -> usize {
+    let room = ids.room(4 * named.len());
+    let (mut n_ids, mut n_put) = (0_u32, 0);
+    for one in named {
+        let Some(value) = lines.few(one.key) else { break };
+        let Some(place) = room.get_mut(n_ids as usize..n_ids as usize + 4) else { break };
         place.copy_from_slice(value);
-        n_ids += value[3] as usize;
+        n_ids += value[3];
         n_put += 1;
     }
-    ids.add(n_ids);
+    ids.add(n_ids as usize);
     n_put
 }

@@ -7,13 +7,16 @@ use super::calls::{SHORT_BYTES, long, run};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};
+use crate::ids::Ids;
 use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
 use crate::tail::Tail;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, GenericListArray, LargeBinaryArray, OffsetSizeTrait, UInt32Array, UInt64Array};
+use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
+use bytes::Bytes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -106,7 +109,7 @@ impl PyEncoder {
         end_id: Option<u32>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let batch = self.batch(texts, Wanted { end_id, ids: true, starts: false }, threads)?;
-        lists_to_pyarrow(texts.py(), &offsets(batch.ends), Arc::new(UInt32Array::from(batch.ids)))
+        lists_to_pyarrow(texts.py(), &offsets(batch.ends), ids_array(batch.ids))
     }
 
     #[pyo3(signature = (texts, threads, end_id=None))]
@@ -118,7 +121,7 @@ impl PyEncoder {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let batch = self.batch(texts, Wanted { end_id, ids: true, starts: true }, threads)?;
         let ends = offsets(batch.ends);
-        let ids = lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt32Array::from(batch.ids)))?;
+        let ids = lists_to_pyarrow(texts.py(), &ends, ids_array(batch.ids))?;
         Ok((ids, lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt64Array::from(batch.starts)))?))
     }
 
@@ -192,6 +195,16 @@ fn ids_of(values: &ArrayRef) -> guard::Result<Cow<'_, [u32]>> {
     Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())))
 }
 
+/// Ids as an array, in place.
+fn ids_array(ids: Ids) -> ArrayRef {
+    let n = ids.len();
+    let values = match ids {
+        Ids::List(ids) => ids.into(),
+        block @ Ids::Block(_) => ScalarBuffer::new(Buffer::from(Bytes::from_owner(block)), 0, n),
+    };
+    Arc::new(UInt32Array::new(values, None))
+}
+
 /// How many ids are in lists, of which an array may be a slice.
 fn n_ids_of(lists: &ArrayRef) -> usize {
     fn of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
@@ -236,7 +249,15 @@ fn decode_lists<O: OffsetSizeTrait>(
         all.extend_from_slice(bytes.as_slice());
         bytes.clear(PIECE_BYTES_KEPT_MAX);
     };
-    in_order(&pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)), threads, || Ok(()), |()| (), work, take)?;
+    in_order(
+        &pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)),
+        threads,
+        || Ok(()),
+        |()| (),
+        work,
+        take,
+        |(), _| (),
+    )?;
     LargeBinaryArray::try_new(offsets(all_ends), all.into(), None)
         .map_err(|error| CoreError::Internal(error.to_string()))
 }

@@ -5,9 +5,24 @@
 //! times as fast (english, gpt2: 700 to 1050 MB/s), which is why unsafe code is allowed here; its calls take no pointers.
 
 #[cfg(target_arch = "x86_64")]
-pub use sse2::Block;
+pub use sse2::Bytes;
 #[cfg(not(target_arch = "x86_64"))]
-pub use words::Block;
+pub use words::Bytes;
+
+/// 64 bytes about which can be asked.
+pub trait Block {
+    /// Which bytes are `byte`.
+    fn equal(&self, byte: u8) -> u64;
+
+    /// Which bytes are in `low..=high`.
+    fn between(&self, low: u8, high: u8) -> u64;
+
+    /// Which bytes are ASCII letters.
+    fn letters(&self) -> u64;
+
+    /// In which bytes bit `k` is set.
+    fn bit(&self, k: u32) -> u64;
+}
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -17,39 +32,39 @@ mod sse2 {
         _mm_sll_epi16, _mm_sub_epi8,
     };
 
-    pub struct Block([__m128i; 4]);
+    use super::Block;
 
-    impl Block {
+    pub struct Bytes([__m128i; 4]);
+
+    impl Bytes {
         #[inline(always)]
         pub fn new(bytes: &[u8; 64]) -> Self {
             // SAFETY: SSE2 is part of x86-64.
             unsafe { load(bytes) }
         }
+    }
 
-        /// Which bytes are `byte`.
+    impl Block for Bytes {
         #[inline(always)]
-        pub fn equal(&self, byte: u8) -> u64 {
+        fn equal(&self, byte: u8) -> u64 {
             // SAFETY: SSE2 is part of x86-64.
             unsafe { equal(self, byte) }
         }
 
-        /// Which bytes are in `low..=high`.
         #[inline(always)]
-        pub fn between(&self, low: u8, high: u8) -> u64 {
+        fn between(&self, low: u8, high: u8) -> u64 {
             // SAFETY: SSE2 is part of x86-64.
             unsafe { between(self, low, high) }
         }
 
-        /// Which bytes are ASCII letters.
         #[inline(always)]
-        pub fn letters(&self) -> u64 {
+        fn letters(&self) -> u64 {
             // SAFETY: SSE2 is part of x86-64.
             unsafe { letters(self) }
         }
 
-        /// In which bytes bit `k` is set.
         #[inline(always)]
-        pub fn bit(&self, k: u32) -> u64 {
+        fn bit(&self, k: u32) -> u64 {
             // SAFETY: SSE2 is part of x86-64.
             unsafe { bit(self, k) }
         }
@@ -57,13 +72,13 @@ mod sse2 {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn load(bytes: &[u8; 64]) -> Block {
+    fn load(bytes: &[u8; 64]) -> Bytes {
         let (parts, _) = bytes.as_chunks::<16>();
         let part = |i: usize| {
             let whole = u128::from_le_bytes(parts[i]);
             _mm_set_epi64x((whole >> 64) as i64, whole as i64)
         };
-        Block([part(0), part(1), part(2), part(3)])
+        Bytes([part(0), part(1), part(2), part(3)])
     }
 
     #[inline]
@@ -75,14 +90,14 @@ mod sse2 {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn equal(block: &Block, byte: u8) -> u64 {
+    fn equal(block: &Bytes, byte: u8) -> u64 {
         let wanted = _mm_set1_epi8(byte as i8);
         gather(block.0.map(|part| _mm_cmpeq_epi8(part, wanted)))
     }
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn between(block: &Block, low: u8, high: u8) -> u64 {
+    fn between(block: &Bytes, low: u8, high: u8) -> u64 {
         let (first, span) = (_mm_set1_epi8(low as i8), _mm_set1_epi8((high - low) as i8));
         gather(block.0.map(|part| {
             let above = _mm_sub_epi8(part, first);
@@ -92,14 +107,14 @@ mod sse2 {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn letters(block: &Block) -> u64 {
+    fn letters(block: &Bytes) -> u64 {
         let case = _mm_set1_epi8(0x20);
-        between(&Block(block.0.map(|part| _mm_or_si128(part, case))), b'a', b'z')
+        between(&Bytes(block.0.map(|part| _mm_or_si128(part, case))), b'a', b'z')
     }
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn bit(block: &Block, k: u32) -> u64 {
+    fn bit(block: &Bytes, k: u32) -> u64 {
         let left = _mm_set_epi64x(0, i64::from(7 - k));
         gather(block.0.map(|part| _mm_sll_epi16(part, left)))
     }
@@ -107,12 +122,14 @@ mod sse2 {
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod words {
-    pub struct Block([u64; 8]);
+    use super::Block;
+
+    pub struct Bytes([u64; 8]);
 
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = ONES << 7;
 
-    impl Block {
+    impl Bytes {
         #[inline(always)]
         pub fn new(bytes: &[u8; 64]) -> Self {
             let (parts, _) = bytes.as_chunks::<8>();
@@ -126,14 +143,16 @@ mod words {
                 answer << 8 | ((question(*word) & HIGH) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
             })
         }
+    }
 
+    impl Block for Bytes {
         #[inline(always)]
-        pub fn equal(&self, byte: u8) -> u64 {
+        fn equal(&self, byte: u8) -> u64 {
             self.between(byte, byte)
         }
 
         #[inline(always)]
-        pub fn between(&self, low: u8, high: u8) -> u64 {
+        fn between(&self, low: u8, high: u8) -> u64 {
             debug_assert!(low <= high && high < 128);
             // On seven bits a sum cannot carry into the next byte: it reaches the high bit from `low` on, and past `high`.
             self.ask(|word| {
@@ -145,12 +164,12 @@ mod words {
         }
 
         #[inline(always)]
-        pub fn letters(&self) -> u64 {
+        fn letters(&self) -> u64 {
             Self(self.0.map(|word| word | ONES << 5)).between(b'a', b'z')
         }
 
         #[inline(always)]
-        pub fn bit(&self, k: u32) -> u64 {
+        fn bit(&self, k: u32) -> u64 {
             self.ask(|word| word << (7 - k))
         }
     }
@@ -164,7 +183,7 @@ mod tests {
     fn both_forms_answer_alike_for_every_byte_at_every_place() {
         for shift in 0..=255_u8 {
             let bytes: [u8; 64] = std::array::from_fn(|i| (i as u8).wrapping_mul(5).wrapping_add(shift));
-            let (one, other) = (Block::new(&bytes), words::Block::new(&bytes));
+            let (one, other) = (Bytes::new(&bytes), words::Bytes::new(&bytes));
             let plainly =
                 |question: &dyn Fn(u8) -> bool| (0..64).map(|i| u64::from(question(bytes[i])) << i).sum::<u64>();
             for (low, high) in [(b'0', b'9'), (9, 13), (b'A', b'Z'), (0, 127), (b'!', b'~'), (b' ', b' ')] {

@@ -79,12 +79,12 @@ impl<const NUMBERS: u32, const WHOLE_END: bool> Rule for Cl100k<NUMBERS, WHOLE_E
     type Classes = Classes;
 
     #[inline(always)]
-    fn of_ascii(block: &Block) -> Classes {
+    fn of_ascii(block: &impl Block) -> Classes {
         Classes::of_ascii(block)
     }
 
     #[inline(always)]
-    fn of_flags(block: &Block) -> Classes {
+    fn of_flags(block: &impl Block) -> Classes {
         Classes::of_flags(block)
     }
 

@@ -32,7 +32,7 @@ impl Rule for Deepseek {
     type Classes = Classes;
 
     #[inline(always)]
-    fn of_ascii(block: &Block) -> Classes {
+    fn of_ascii(block: &impl Block) -> Classes {
         let number = block.between(b'0', b'9');
         let line = block.equal(b'\n') | block.equal(b'\r');
         Classes {
@@ -46,7 +46,7 @@ impl Rule for Deepseek {
     }
 
     #[inline(always)]
-    fn of_flags(block: &Block) -> Classes {
+    fn of_flags(block: &impl Block) -> Classes {
         Classes {
             letter: block.bit(0),
             punctuation: block.bit(1),

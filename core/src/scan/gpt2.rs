@@ -15,12 +15,12 @@ impl<const ALONE: bool> Rule for Gpt2<ALONE> {
     type Classes = Classes;
 
     #[inline(always)]
-    fn of_ascii(block: &Block) -> Classes {
+    fn of_ascii(block: &impl Block) -> Classes {
         Classes::of_ascii(block)
     }
 
     #[inline(always)]
-    fn of_flags(block: &Block) -> Classes {
+    fn of_flags(block: &impl Block) -> Classes {
         Classes::of_flags(block)
     }
 

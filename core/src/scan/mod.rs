@@ -6,6 +6,11 @@
 //! Invariant: the pieces are those of the regexes, as crate::pattern composes them; both ways agree (tests compare them).
 //! Cost: O(n); about 100 cycles for a window of ASCII, 400 with other characters.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_avx512.rs"]
+mod avx512;
 mod block;
 mod cl100k;
 mod deepseek;
@@ -18,6 +23,7 @@ mod window;
 use crate::guard::{Result, Stop};
 use crate::named::{CL100K, DEEPSEEK, DIGITS, GPT2, LIKE_CL100K, LIKE_GPT2, LIKE_LLAMA3, LLAMA3, O200K, QWEN2};
 use crate::sink::{PIECES_MAX, Sink};
+use avx512::Vectors;
 use cl100k::Cl100k;
 use deepseek::Deepseek;
 use gpt2::Gpt2;
@@ -58,6 +64,11 @@ impl Scanner {
     /// Has `sink` take the pieces of `text`.
     #[inline]
     pub fn split(self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
+        self.split_with(Vectors::of_processor(), text, stop, sink)
+    }
+
+    #[inline]
+    fn split_with(self, vectors: Option<Vectors>, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
         let bytes = text.as_bytes();
         let (mut places, mut padded) = (Places::default(), [0; size_of::<Seen>()]);
         let (mut ends, mut n, mut from) = ([0; PIECES_MAX], 0, 0);
@@ -67,6 +78,14 @@ impl Scanner {
             n_windows = n_windows.wrapping_add(1);
             if n_windows == 0 {
                 stop.check()?;
+            }
+            if let Some(vectors) = vectors {
+                (n, at) = self.fill(vectors, bytes, at, &mut ends, n);
+                if n >= PIECES_MAX / 2 {
+                    sink.put_all(from, &ends[..n])?;
+                    (n, from) = (0, at);
+                    continue;
+                }
             }
             let rest = &bytes[at..];
             let seen = rest.first_chunk().unwrap_or_else(|| {
@@ -100,6 +119,26 @@ impl Scanner {
             }
         }
         sink.put_all(from, &ends[..n])
+    }
+
+    #[inline(always)]
+    fn fill(
+        self,
+        vectors: Vectors,
+        bytes: &[u8],
+        at: usize,
+        ends: &mut [usize; PIECES_MAX],
+        n: usize,
+    ) -> (usize, usize) {
+        match self {
+            Self::Gpt2 => vectors.fill::<Gpt2<false>>(bytes, at, ends, n),
+            Self::Starcoder => vectors.fill::<Gpt2<true>>(bytes, at, ends, n),
+            Self::Cl100k => vectors.fill::<Cl100k<3, true>>(bytes, at, ends, n),
+            Self::Llama3 => vectors.fill::<Cl100k<3, false>>(bytes, at, ends, n),
+            Self::Qwen2 => vectors.fill::<Cl100k<1, false>>(bytes, at, ends, n),
+            Self::O200k => vectors.fill::<O200k>(bytes, at, ends, n),
+            Self::Deepseek => vectors.fill::<Deepseek>(bytes, at, ends, n),
+        }
     }
 
     #[inline(never)]

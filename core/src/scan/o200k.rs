@@ -16,7 +16,7 @@ impl Rule for O200k {
     type Classes = Classes;
 
     #[inline(always)]
-    fn of_ascii(block: &Block) -> Classes {
+    fn of_ascii(block: &impl Block) -> Classes {
         // What `letter` is, spelled out: here its parts are needed too.
         let mut classes = Classes::of_ascii(block);
         classes.letter = classes.upper | classes.lower;
@@ -24,7 +24,7 @@ impl Rule for O200k {
     }
 
     #[inline(always)]
-    fn of_flags(block: &Block) -> Classes {
+    fn of_flags(block: &impl Block) -> Classes {
         Classes::of_flags(block)
     }
 

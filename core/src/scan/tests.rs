@@ -1,6 +1,6 @@
-//! Every scanner against its regexes as fancy-regex runs them, and its two ways against each other.
+//! Every scanner against its regexes as fancy-regex runs them, and its ways against each other.
 
-use super::Scanner;
+use super::{Scanner, Vectors};
 use crate::guard::Stop;
 use crate::named::{DIGITS, LIKE_CL100K, LIKE_GPT2, LIKE_LLAMA3, NAMED};
 use crate::sink::Each;
@@ -21,6 +21,12 @@ impl Judged {
 
     /// The ends of the pieces, by the window.
     fn found(&self, text: &str) -> Vec<usize> {
+        let found = self.found_with(Vectors::of_processor(), text);
+        self.compare(&self.found_with(None, text), &found, text, ", without AVX-512");
+        found
+    }
+
+    fn found_with(&self, vectors: Option<Vectors>, text: &str) -> Vec<usize> {
         let mut ends = Vec::new();
         let mut at = 0;
         let emit = |piece: &str| {
@@ -29,7 +35,7 @@ impl Judged {
             ends.push(at);
             Ok(())
         };
-        self.scanner.split(text, &Stop::default(), &mut Each { text, emit }).unwrap();
+        self.scanner.split_with(vectors, text, &Stop::default(), &mut Each { text, emit }).unwrap();
         ends
     }
 

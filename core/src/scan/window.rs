@@ -4,7 +4,7 @@
 //! byte. With other characters a bit is a character, and `Places` says where each begins: the same algebra serves both.
 //! Cost: one pass over the window.
 
-use super::block::Block;
+use super::block::{Block, Bytes};
 use crate::unicode::{BLANK_OR_SLASH, GENERAL, LINE_OR_QUOTE, Table};
 
 /// What one pattern says.
@@ -13,10 +13,10 @@ pub trait Rule {
     type Classes;
 
     /// The classes of 64 ASCII characters.
-    fn of_ascii(block: &Block) -> Self::Classes;
+    fn of_ascii(block: &impl Block) -> Self::Classes;
 
     /// The classes of 64 characters by their flags in the table.
-    fn of_flags(block: &Block) -> Self::Classes;
+    fn of_flags(block: &impl Block) -> Self::Classes;
 
     /// The characters at which pieces begin, and the last one for which that is sure. `place`: bit → byte.
     fn starts(classes: &Self::Classes, extent: Extent, bytes: &[u8], place: impl Fn(u32) -> usize) -> (u64, u32);
@@ -67,7 +67,7 @@ pub struct Window {
 }
 
 /// Where in the window each character begins.
-pub struct Places([u16; 64]);
+pub struct Places(pub [u8; 64]);
 
 impl Default for Places {
     fn default() -> Self {
@@ -83,17 +83,18 @@ impl Places {
 }
 
 /// 64 characters of up to four bytes, and what may be read behind the first byte of the last; zeros behind the text's end.
-pub type Seen = [u8; SEEN_BEGIN + 4];
+pub type Seen = [u8; SEEN_BYTES];
+pub const SEEN_BYTES: usize = SEEN_BEGIN + 4;
 const SEEN_BEGIN: usize = 64 * 4;
 
 /// So many ASCII characters before the first other one make a window of their own.
-const ASCII_MIN: u32 = 24;
+pub const ASCII_MIN: u32 = 24;
 
 #[inline(always)]
 pub fn window<R: Rule>(seen: &Seen, bytes: &[u8], at: usize, places: &mut Places) -> Window {
     let n_rest = bytes.len() - at;
     let (blocks, _) = seen.as_chunks::<64>();
-    let (block, extent) = (Block::new(&blocks[0]), Extent { n: n_rest.min(64) as u32, more: n_rest > 64 });
+    let (block, extent) = (Bytes::new(&blocks[0]), Extent { n: n_rest.min(64) as u32, more: n_rest > 64 });
     let first_wide = block.bit(7).trailing_zeros();
     if first_wide == 64 {
         return found::<R>(&R::of_ascii(&block), extent, bytes, |bit| at + bit as usize, false);
@@ -105,12 +106,12 @@ pub fn window<R: Rule>(seen: &Seen, bytes: &[u8], at: usize, places: &mut Places
             return window;
         }
     }
-    let (block, extent) = read_wide(R::TABLE, seen, n_rest, places);
-    found::<R>(&R::of_flags(&block), extent, bytes, |bit| at + places.of(bit), true)
+    let (flags, extent) = read_wide(R::TABLE, seen, n_rest, places);
+    found::<R>(&R::of_flags(&Bytes::new(&flags)), extent, bytes, |bit| at + places.of(bit), true)
 }
 
 #[inline(always)]
-fn found<R: Rule>(
+pub fn found<R: Rule>(
     classes: &R::Classes,
     extent: Extent,
     bytes: &[u8],
@@ -121,16 +122,16 @@ fn found<R: Rule>(
     Window { starts: starts & !1 & u64::MAX >> (63 - sure), wide, last: !extent.more && sure == extent.n - 1 }
 }
 
-/// The flags of up to 64 characters; the rest of the block is 0.
+/// The flags of up to 64 characters, and zeros behind them.
 #[inline(always)]
-fn read_wide(table: &Table, seen: &Seen, n_rest: usize, places: &mut Places) -> (Block, Extent) {
+pub fn read_wide(table: &Table, seen: &Seen, n_rest: usize, places: &mut Places) -> ([u8; 64], Extent) {
     let length = n_rest.min(SEEN_BEGIN);
     let mut flags = [0; 64];
     let (mut n, mut at) = (0, 0);
     // Dropped: eight ASCII characters at once where there are (0.9 times as fast on multilingual text); from first byte to
     // first byte by a mask, without a branch on the length (0.8 times).
     while n < 64 && at < length {
-        places.0[n] = at as u16;
+        places.0[n] = at as u8;
         let byte = seen[at & 255];
         if byte < 0x80 {
             flags[n] = table.ascii(byte);
@@ -143,7 +144,7 @@ fn read_wide(table: &Table, seen: &Seen, n_rest: usize, places: &mut Places) -> 
         }
         n += 1;
     }
-    (Block::new(&flags), Extent { n: n as u32, more: at < n_rest })
+    (flags, Extent { n: n as u32, more: at < n_rest })
 }
 
 /// The classes that all patterns but deepseek tell apart.
@@ -169,7 +170,7 @@ impl Classes {
     pub const TABLE: &'static Table = &GENERAL;
 
     #[inline(always)]
-    pub fn of_ascii(block: &Block) -> Self {
+    pub fn of_ascii(block: &impl Block) -> Self {
         let blank = block.equal(b' ');
         Self {
             upper: block.between(b'A', b'Z'),
@@ -187,7 +188,7 @@ impl Classes {
     }
 
     #[inline(always)]
-    pub fn of_flags(block: &Block) -> Self {
+    pub fn of_flags(block: &impl Block) -> Self {
         let (upper, lower, caseless) = (block.bit(0), block.bit(1), block.bit(2));
         let (space, line_or_quote, blank_or_slash) = (block.bit(5), block.bit(6), block.bit(7));
         Self {
