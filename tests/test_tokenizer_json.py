@@ -226,6 +226,20 @@ def test_truncation_and_padding_of_the_file_drop_and_add_nothing(tmp_path: Path)
         ]
 
 
+@pytest.mark.parametrize("end_id", [None, 1])
+@pytest.mark.parametrize("places", ["", "0", "4", "04", "123", "01234"])
+def test_texts_that_normalizing_changes_keep_their_places_in_a_batch(
+    tmp_path: Path, places: str, end_id: int | None
+) -> None:
+    tokenizer = loaded(tmp_path, changed("normalizer", to={"type": "NFC"}))
+    texts = [f"cafe\u0301 {i}" if str(i) in places else f"café {'a' * i}" for i in range(5)]
+    texts[2] = texts[2] if "2" in places else ""
+    end = [] if end_id is None else [end_id]
+    assert tokenizer.encode_batch(texts, end_id=end_id).to_pylist() == [
+        TOKENIZER.encode(text.replace("e\u0301", "é")) + end for text in texts
+    ]
+
+
 def test_a_special_token_of_the_vocabulary_never_comes_from_text(tmp_path: Path) -> None:
     tokenizer = loaded(tmp_path, changed("model", "ignore_merges", to=True) | {"pre_tokenizer": LAST})
     assert not {0, 1} & set(tokenizer.encode("<|pad|>"))

@@ -113,26 +113,30 @@ class PreparedCore:
         prepared = {i: parts for i in self._rows(strings) if (parts := self._prepared(strings[i].as_py())) is not None}
         if not prepared:
             return self._whole.encode_batch(strings, threads, end_id)
-        as_they_are = strings.filter(pa.array([i not in prepared for i in range(len(strings))]))
+        import numpy as np
+
+        is_whole = np.ones(len(strings), bool)
+        is_whole[list(prepared)] = False
         pieces = [piece for parts in prepared.values() for piece in parts if isinstance(piece, str)]
         try:
-            whole = self._whole.encode_batch(as_they_are, threads)
-            parts = self._encoder(pieces).encode_batch(pa.array(pieces, pa.large_string()), threads)
+            whole = self._whole.encode_batch(strings.filter(pa.array(is_whole)), threads, end_id)
+            cut = _runs(self._encoder(pieces).encode_batch(pa.array(pieces, pa.large_string()), threads))
         except (TokenizerError, PatternError):
             self._name_text(strings)
             raise
-        wholes, cut = _runs(whole), _runs(parts)
         end = [] if end_id is None else [pa.array([end_id], pa.uint32())]
-        offsets, values = [0], []
-        for i in range(len(strings)):
-            arrays = (
-                [pa.array([piece], pa.uint32()) if isinstance(piece, int) else next(cut) for piece in prepared[i]]
-                if i in prepared
-                else [next(wholes)]
-            )
-            values += [*arrays, *end]
-            offsets.append(offsets[-1] + sum(map(len, (*arrays, *end))))
-        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.concat_arrays(values))
+        lengths, whole_ends = np.empty(len(strings), np.int64), whole.offsets.to_numpy()
+        lengths[is_whole] = whole.value_lengths().to_numpy()
+        values, done = [], 0
+        for n_before, (i, parts) in enumerate(prepared.items()):
+            arrays = [pa.array([one], pa.uint32()) if isinstance(one, int) else next(cut) for one in parts] + end
+            start, done = done, whole_ends[i - n_before]
+            values += [whole.values.slice(start, done - start), *arrays]
+            lengths[i] = sum(map(len, arrays))
+        offsets = np.concatenate([[0], lengths.cumsum()])
+        return pa.LargeListArray.from_arrays(
+            pa.array(offsets, pa.int64()), pa.concat_arrays([*values, whole.values.slice(done)])
+        )
 
     def count_tokens(self, texts: Any, threads: int) -> Any:
         """An array uint64, the number of ids of each text."""
