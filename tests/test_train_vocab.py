@@ -118,7 +118,7 @@ def test_progress_ends_with_all_tokens() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"vocab_size": 256, "special_tokens": [END]}, r"allowed: 257 \(256 bytes \+ 1 special tokens\)"),
+        ({"vocab_size": 256, "special_tokens": [END]}, r"allowed: a whole number, 257 \(256 bytes \+ 1 special tokens\)"),
         ({"vocab_size": 2**32}, "vocab_size"),
         ({"special_tokens": END}, "expected a list"),
         ({"special_tokens": [""]}, "not empty"),
@@ -128,6 +128,9 @@ def test_progress_ends_with_all_tokens() -> None:
         ({"special_tokens": ["Ġ"]}, "how tokenizer.json writes a byte"),
         ({"pair_count_min": 0}, "pair_count_min"),
         ({"token_bytes_max": 1}, "token_bytes_max"),
+        ({"pair_count_min": 2.5}, "pair_count_min: found 2.5; allowed: a whole number, 1 or more"),
+        ({"pad_vocab_to": 10**10}, "pad_vocab_to: found 10000000000; allowed: a whole number, 1 to 65536"),
+        ({"vocab_size": "270"}, "vocab_size: found '270'; allowed: a whole number"),
     ],
 )
 def test_a_wrong_parameter_is_named(wrong: dict[str, Any], message: str) -> None:
@@ -241,7 +244,8 @@ def test_a_counter_gives_the_tokenizer_that_its_table_gives_and_is_empty_then(
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"score": "x"}, {"threads": 0}, {"vocab_size": 3}, {"pattern": "("}, {"pair_count_min": 0},
+        {"score": "x"}, {"threads": 0}, {"vocab_size": 3}, {"pattern": "("}, {"pair_count_min": 0}, {"pattern": "cl100k"},
+        {"pad_vocab_to": 1.5},
         {"special_tokens": ["<|reserved_0|>"], "pad_vocab_to": 64},
     ],
     ids=str,

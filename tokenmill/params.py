@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tokenmill.errors import ParamsError
 from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.vocabulary import PAD_VOCAB_TO_MAX
 from tokenmill.weights import weight_of
 
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
@@ -103,7 +104,7 @@ class TrainVocab(_Section):
     pair_count_min: int = Field(ge=1)
     token_bytes_max: int | None = Field(ge=2)
     score: Literal["count", "wordpiece", "bytes_saved"]
-    pad_vocab_to: int = Field(ge=1)
+    pad_vocab_to: int = Field(ge=1, le=PAD_VOCAB_TO_MAX)
     vocab_sizes: list[Annotated[int, Field(ge=N_BYTES)]]
     extend: Extend | None
 

@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
 
 from tokenmill import _core
 from tokenmill.counter import Counter
@@ -14,7 +14,17 @@ from tokenmill.errors import ParamsError
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
 from tokenmill.threads import threads_or_all
-from tokenmill.vocabulary import CHARACTERS, ID_MAX, AddedToken, Merges, Model, bytes_of, encoder_of, is_text
+from tokenmill.vocabulary import (
+    CHARACTERS,
+    ID_MAX,
+    PAD_VOCAB_TO_MAX,
+    AddedToken,
+    Merges,
+    Model,
+    bytes_of,
+    encoder_of,
+    is_text,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +122,10 @@ def learn(
     tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
     start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
     forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
-    if not isinstance(counts, Counter):
+    if isinstance(counts, Counter):
+        if counts.steps != steps:
+            raise ParamsError(f"pattern: found {pattern!r}; the counter counted with another. Give both the same.")
+    else:
         from tokenmill.counts import check_schema
 
         check_schema(counts, "counts")
@@ -320,14 +333,19 @@ def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
     for vocab_size in vocab_sizes:
         if not hasattr(vocab_size, "__index__") or not smallest <= vocab_size <= ID_MAX:
             raise ParamsError(
-                f"vocab_size: found {vocab_size!r}; allowed: {smallest} ({len(start.tokens)} {what} + {len(start.added)} special "
-                f"tokens) to {ID_MAX}."
+                f"vocab_size: found {vocab_size!r}; allowed: a whole number, {smallest} ({len(start.tokens)} {what} + "
+                f"{len(start.added)} special tokens) to {ID_MAX}."
             )
     if goal.score not in get_args(Score):
         raise ParamsError(f"score: found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")
-    if goal.pair_count_min < 1:
-        raise ParamsError(f"pair_count_min: found {goal.pair_count_min}; allowed: 1 or more.")
-    if goal.token_bytes_max is not None and goal.token_bytes_max < 2:
-        raise ParamsError(f"token_bytes_max: found {goal.token_bytes_max}; allowed: 2 or more, or None.")
-    if goal.pad_vocab_to < 1:
-        raise ParamsError(f"pad_vocab_to: found {goal.pad_vocab_to}; allowed: 1 or more.")
+    _check_whole("pair_count_min", goal.pair_count_min, 1)
+    if goal.token_bytes_max is not None:
+        _check_whole("token_bytes_max", goal.token_bytes_max, 2)
+    _check_whole("pad_vocab_to", goal.pad_vocab_to, 1, PAD_VOCAB_TO_MAX)
+
+
+def _check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
+    if isinstance(value, SupportsIndex) and low <= value.__index__() and (high is None or value.__index__() <= high):
+        return
+    allowed = f"{low} or more" if high is None else f"{low} to {high}"
+    raise ParamsError(f"{name}: found {value!r}; allowed: a whole number, {allowed}.")
