@@ -79,6 +79,11 @@ def test_dvc_does_not_touch_what_a_build_is_working_on(project: Project) -> None
         assert status.returncode == 2
         assert f"process {os.getpid()} (" in status.stderr
         assert len(status.stderr.splitlines()) == 1
+        rwlock = project.root / ".dvc/tmp/rwlock"
+        held = rwlock.read_bytes()
+        os.utime(rwlock, (1, 1))  # as after a step of the clock: this process seems to have begun later
+        assert project.run("tokenmill", "status").returncode == 2
+        assert rwlock.read_bytes() == held
         (project.root / "data/counts").mkdir(parents=True)
 
 

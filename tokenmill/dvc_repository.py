@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from functools import partial
 from pathlib import Path
@@ -97,7 +97,7 @@ def repository(root: Path) -> Iterator[Any]:
             chdir(root),
             Repo(str(root)) as repo,
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
-            _mend_rwlock(repo)
+            _remove_rwlock_if(_was_cut, repo)
             _keep_bytes_once(repo)
             if "checksum_jobs" not in repo.config["core"]:  # DVC itself would take half of the cores
                 repo.fs.hash_jobs = len(os.sched_getaffinity(0))
@@ -133,6 +133,7 @@ def mend(root: Path) -> None:
     """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)
     with repository(root) as repo, repo.lock:
+        _remove_rwlock_if(_names_another, repo)
         leftovers.remove_of_dvc(root)
 
 
@@ -169,34 +170,51 @@ def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
     return meta
 
 
-def _mend_rwlock(repo: Any) -> None:
-    """Forgets who held DVC's locks on paths when the file was cut short, or names a process that began after it was written.
-
-    DVC forgets ended processes by itself, but not one whose id another process has now.
-    """
+def _remove_rwlock_if(is_wrong: Callable[[Path], bool], repo: Any) -> None:
+    """Forgets who held DVC's locks on paths when the file that says so is wrong."""
     from dvc.lock import make_lock
 
     path = Path(repo.tmp_dir) / _RWLOCK
-    if _is_stale(path):
+    if is_wrong(path):
         hard_link = repo.config["core"].get("hardlink_lock", False)
         with make_lock(f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link):  # who writes into it holds that
-            if _is_stale(path):
+            if is_wrong(path):
                 path.unlink()
 
 
-def _is_stale(path: Path) -> bool:
-    from dvc.rwlock import SCHEMA
+def _was_cut(path: Path) -> bool:
     from voluptuous import Invalid
 
     try:
-        held = SCHEMA(json.loads(read(path)))
-        written_s = path.stat().st_mtime
+        _holders(path)
     except FileNotFoundError:
         return False
     except (ValueError, Invalid):
         return True
-    holders = [*held["write"].values(), *(one for some in held["read"].values() for one in some)]
-    return any((started_s := _started_s(one["pid"])) and started_s > written_s for one in holders)
+    return False
+
+
+def _names_another(path: Path) -> bool:
+    """Whether a process in the file began after it was written. DVC forgets ended processes by itself, but not one whose id
+    another process has now.
+
+    Only to be asked after a build that was killed: a step of the clock makes a live process one of these, too.
+    """
+    try:
+        holders = _holders(path)
+        written_s = path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    if os.getpid() in holders:
+        return False
+    return any((started_s := _started_s(pid)) and started_s > written_s for pid in holders)
+
+
+def _holders(path: Path) -> set[int]:
+    from dvc.rwlock import SCHEMA
+
+    held = SCHEMA(json.loads(read(path)))
+    return {one["pid"] for one in (*held["write"].values(), *(one for some in held["read"].values() for one in some))}
 
 
 def _started_s(pid: int) -> float | None:
