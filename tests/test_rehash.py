@@ -132,6 +132,24 @@ def test_an_output_altered_in_place_is_made_again(project: Project, name: str, h
     assert is_nothing_done(project)
 
 
+def test_a_unit_altered_in_place_is_not_used_after_a_build_with_rehash_that_has_nothing_to_do(
+    new_project: Callable[[str], Project],
+) -> None:
+    project = new_project("project")
+    project.build()
+    units = project.root / ".tokenmill/units"
+    linked = {path.stat().st_ino for path in (project.root / "data").rglob("*") if path.is_file()}
+    alone = [path for path in units.rglob("*.parquet") if path.stat().st_ino not in linked]
+    assert alone
+    for path in alone:
+        flip_a_byte(path)
+    assert "Nothing to do" in project.build("--rehash").stderr
+    assert not any(path.exists() for path in alone)
+    project.write("c.jsonl", ["the new cat"])
+    project.build()
+    assert_equal(project, built_anew(new_project, project))
+
+
 @pytest.mark.parametrize("where", ["build.settle_first", "versions.Stage.restore", "build._measured", "versions._dump"])
 def test_a_build_after_one_with_rehash_that_was_killed_ends_as_that_one_would(
     new_project: Callable[[str], Project], where: str

@@ -223,6 +223,7 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
     with lock.alone(root, wait, clean) as is_first:
         if is_first and rehash:
             digests.forget(root)
+            UnitStore(root).remove_all_damaged()
         if is_first and (rehash or force) and not under_dvc():
             dvc_repository.forget_hashes(root)
         yield

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,8 +138,18 @@ class UnitStore:
         for folder in self._folders() if inodes else ():
             with os.scandir(folder) as entries:
                 shares = any(entry.inode() in inodes for entry in entries)
-            if shares and self._whole(folder.name, trust=False) is None:
-                shutil.rmtree(folder)
+            if shares:
+                self._remove_if_damaged(folder)
+
+    def remove_all_damaged(self) -> None:
+        """Reads each unit, and removes those that are not as they were put there."""
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for _ in pool.map(self._remove_if_damaged, list(self._folders())):
+                pass
+
+    def _remove_if_damaged(self, folder: "os.DirEntry[str]") -> None:
+        if self._whole(folder.name, trust=False) is None:
+            shutil.rmtree(folder)
 
     def clean(self, bytes_max: int) -> None:
         """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""
