@@ -153,7 +153,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: tokenmill build --only encode",
     )
     build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
-    build.add_argument("--force", action="store_true", help="do what is up to date or finished again, too")
+    build.add_argument(
+        "--force",
+        action="store_true",
+        help="do what is up to date or finished again, too, and have DVC read inputs and outputs again",
+    )
     build.add_argument(
         "--rehash", action="store_true", help="read files that seem unchanged, too, instead of trusting their times"
     )
