@@ -6,7 +6,8 @@ meanwhile. Nothing waits for that thread but a build that is done.
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -46,7 +47,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         with deciding:  # from here on no signal comes that would stop what is done
             ended.set()
         if cancelled.is_set():
-            return _cancelled()
+            return _end_as_cancelled()
         server.keep(done)
         is_gone = server.give_up_if_gone()
     except (TokenmillError, OSError) as error:
@@ -55,7 +56,8 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         raise
     except (KeyboardInterrupt, TerminationSignal, Terminated) as stopped:  # SIGINT, SIGTERM, SIGHUP
         if cancelled.is_set():
-            return _cancelled()
+            ended.set()  # else the signal would come again while the server is asked
+            return _end_as_cancelled()
         server.keep(stopped if isinstance(stopped, KeyboardInterrupt) else Terminated())
         server.give_up_if_gone(_ANSWER_TO_SIGNAL_S_MAX)
         raise
@@ -70,20 +72,32 @@ def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
     """Prefect calls it when the server answers the end of a run with Cancelling: it was cancelled when the work was done, and would
     be Cancelling for good."""
     final = Completed(message="cancelled when all was done") if server.is_well() else _cancelled()
-    with get_client(sync_client=True) as client:
+    with _asked_once() as client:
         client.set_flow_run_state(flow_run.id, final, force=True)
+
+
+def _end_as_cancelled() -> State[None]:
+    server.keep(Terminated())
+    server.give_up_if_gone(_ANSWER_TO_SIGNAL_S_MAX)
+    return _cancelled()
 
 
 def _cancelled() -> State[None]:
     return Cancelled(message="stopped as asked; what is finished is kept for the next build")
 
 
+@contextmanager
+def _asked_once() -> Iterator[SyncPrefectClient]:
+    """A client that gives up soon: Prefect's own would try again for minutes, and say nothing."""
+    once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
+    with once, get_client(httpx_settings={"timeout": _ANSWER_S_MAX}, sync_client=True) as client:
+        yield client
+
+
 def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event, deciding: threading.Lock) -> None:
     told: dict[int, tuple[UUID, float]] = {}
     first, is_lost = len(console.shown), False
-    # It asks again by itself: Prefect's client would be silent for minutes.
-    once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
-    with once, get_client(httpx_settings={"timeout": _ANSWER_S_MAX}, sync_client=True) as client:
+    with _asked_once() as client:
         while True:
             is_last = ended.wait(_LOOK_EVERY_S)
             try:

@@ -1,7 +1,10 @@
 """What a build shows on a standing Prefect server, and that it ends when it is cancelled there."""
 
+import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import Project
+from tests.conftest import REPOSITORY, Project
 from tests.standing import Server, standing_server
 from tests.test_flow import building, said
 
@@ -131,6 +134,24 @@ def test_a_server_that_hangs_stops_no_build(
         assert project.run("tokenmill", "status").returncode == 0
     else:
         assert "Run `tokenmill build` to go on" in words
+
+
+def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(project: Project, tmp_path: Path) -> None:
+    (home := tmp_path / "home").mkdir()
+    with standing_server(home) as server:
+        processes = processes_of(server)
+        with building(project, server.environment) as process, ExitStack() as standing_still:
+            server.cancel(server.flow_run(f"build {project.root.name}"))
+            deadline = time.monotonic() + 60
+            while "cancelled on Prefect's server" not in said(project).read_text(encoding="utf-8"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            standing_still.enter_context(hanging(processes))
+            assert process.wait(timeout=40) == 143, said(project).read_text(encoding="utf-8")
+    words = said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in words
+    assert "before the build began" not in words
+    assert "Run `tokenmill build` to go on" in words
 
 
 LAST_MOMENT = """
