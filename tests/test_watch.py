@@ -208,14 +208,44 @@ import os, signal
 from tokenmill import cli
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 cli.cli_project.add_commands = lambda _: os.kill(os.getpid(), signal.SIGHUP)
-cli.main(["build"])
+exit(cli.main(["build"]))
 """
-    assert project.run(sys.executable, "-c", script).returncode == 0
-    done = project.run(
-        sys.executable, "-c", script.replace("SIG_IGN", "SIG_DFL").replace("cli.main", "exit(cli.main") + ")"
-    )
+    done = project.run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "terminated" not in done.stderr
+    done = project.run(sys.executable, "-c", script.replace("SIG_IGN", "SIG_DFL"))
     assert done.returncode == 143
     assert "terminated. Run `tokenmill build` to go on" in done.stderr
+
+
+def test_a_command_whose_terminal_ended_ends_with_its_code(project: Project) -> None:
+    script = """
+import fcntl, termios, time
+from tokenmill import cli
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+def wait(_):
+    print("ready", flush=True)
+    time.sleep(60)
+cli.cli_project.add_commands = wait
+exit(cli.main(["build"]))
+"""
+    ours, its = os.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=project.root,
+        env=environment,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    ) as process:
+        os.close(its)
+        words = b""
+        while b"ready" not in words:
+            words += os.read(ours, 1000)
+        os.close(ours)
+        assert process.wait(timeout=30) == 143
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])

@@ -5,8 +5,10 @@ import dataclasses
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 from types import FrameType
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _signals.clear()
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
-        signal.signal(signal.SIGHUP, _terminate)
+        signal.signal(signal.SIGHUP, _hang_up)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -89,6 +91,19 @@ def _status(asked: argparse.Namespace) -> int:
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
     _note(number)
+    raise Terminated
+
+
+def _hang_up(_number: int, _frame: FrameType | None) -> None:
+    """As _terminate; what is still said goes nowhere when the terminal has ended, where writing fails."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for stream in (1, 2):
+        with suppress(OSError):  # it is closed
+            if stat.S_ISCHR(os.fstat(stream).st_mode):  # `isatty` denies it of a terminal that has ended
+                nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+                os.dup2(nowhere, stream)
+                os.close(nowhere)
+    _note(signal.SIGTERM)
     raise Terminated
 
 
