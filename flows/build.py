@@ -158,4 +158,4 @@ def _show(summaries: Sequence[StageSummary], root: Path) -> None:
     try:
         create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
     except (httpx.HTTPError, PrefectException) as error:
-        say(f"Prefect's server did not take the table of the build: {error}")
+        say(f"Prefect's server did not take the table of the build: {server.without_password(str(error))}")

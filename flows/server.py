@@ -34,6 +34,7 @@ _EXIT_CODES = {KeyboardInterrupt: EXIT_INTERRUPTED, Terminated: EXIT_TERMINATED}
 _ANSWER_S_MAX = 10.0
 _SILENCE_S_MAX = 2.0
 _SHOWN_MAX = 40
+_CREDENTIALS = re.compile(r"^(.*?://)?.*@", re.DOTALL)
 _PAGE_RUNS = 200  # what a server gives at once
 
 _embedded: Embedded | None = None
@@ -81,8 +82,7 @@ def begin() -> bool:
     global _embedded
     quiet_environment()
     if may_be_set() and (url := check_standing()):
-        page = re.sub("//[^/]*@", "//", url.rstrip("/").removesuffix("/api"))  # without a password
-        say(f"Prefect at {page}: the build appears there in some seconds")
+        say(f"{place(url)}: the build appears there in some seconds")
         return False
     say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
     _embedded = Embedded()
@@ -123,28 +123,42 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     if not url:
         return None
     _refuse_no_address(url)
+    shown = without_password(url)
     try:
-        with _told_if_long(f"waiting for an answer of Prefect's server at {url}, {answer_s_max:.0f} s at most"):
+        with _told_if_long(f"waiting for an answer of Prefect's server at {shown}, {answer_s_max:.0f} s"):
             answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
             if answer.status_code != httpx.codes.NOT_FOUND:
                 answer.raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TokenmillError(
-            f"PREFECT_API_URL: no Prefect server answers at {url} ({type(error).__name__}). Start it (`prefect server start`), "
+            f"PREFECT_API_URL: no Prefect server answers at {shown} ({type(error).__name__}). Start it (`prefect server start`), "
             "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
         ) from None
     if not _is_healthy(answer):
         found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
         meant = (
             ""
-            if url.rstrip("/").endswith("/api")
-            else f" A Prefect server's address ends with /api: {url.rstrip('/')}/api?"
+            if shown.rstrip("/").endswith("/api")
+            else f" A Prefect server's address ends with /api: {shown.rstrip('/')}/api?"
         )
         raise TokenmillError(
-            f"PREFECT_API_URL: what answers at {url} is not the API of a Prefect server: expected true from {answer.url}, found "
-            f"{found}.{meant} Correct or unset it, or set run.engine: inline in params.yaml."
+            f"PREFECT_API_URL: what answers at {shown} is not the API of a Prefect server: expected true from "
+            f"{without_password(str(answer.url))}, found {found}.{meant} Correct or unset it, or set run.engine: inline in "
+            "params.yaml."
         )
     return url
+
+
+def place(url: str) -> str:
+    """What the server at `url` is called: by the page that it shows, where that can be told from the address of its API."""
+    address = without_password(url).rstrip("/")
+    page = address.removesuffix("/api")
+    return f"Prefect's API at {address}" if page == address else f"Prefect at {page}"
+
+
+def without_password(text: str) -> str:
+    """The address of a server, or a text with one, as it may be shown: without user and password."""
+    return _CREDENTIALS.sub(r"\1", text)
 
 
 def _refuse_no_address(url: str) -> None:
@@ -156,14 +170,16 @@ def _refuse_no_address(url: str) -> None:
         is_address = False
     if not is_address:
         raise TokenmillError(
-            f"PREFECT_API_URL: found {url!r}, expected the address of a Prefect server's API, like http://127.0.0.1:4200/api. "
-            "Correct or unset it, or set run.engine: inline in params.yaml."
+            f"PREFECT_API_URL: found {without_password(url)!r}, expected the address of a Prefect server's API, like "
+            "http://127.0.0.1:4200/api. Correct or unset it, or set run.engine: inline in params.yaml."
         )
 
 
 def _is_healthy(answer: Any) -> bool:
     """Whether Prefect's API gave this answer to the question for its health; its cloud may word it otherwise."""
-    if answer.status_code == 404:
+    import httpx
+
+    if answer.status_code == httpx.codes.NOT_FOUND:
         return False
     if str(answer.url.host).endswith("prefect.cloud"):
         return True

@@ -14,6 +14,7 @@ from tokenmill.build import Build, start
 from tokenmill.console import StageSummary
 from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.flows.server import place
 from tokenmill.units import run_in_threads
 
 Change = Callable[[Project], object]
@@ -116,7 +117,7 @@ def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> Non
         ("{web}/api", "is not the API of a Prefect server: expected true from {web}/api/health, found 200, 'fine'"),
         pytest.param(
             "{silent}/api",
-            "waiting for an answer of Prefect's server at {silent}/api, 10 s at most",
+            "waiting for an answer of Prefect's server at {silent}/api, 10 s",
             marks=pytest.mark.slow,
         ),
     ],
@@ -130,6 +131,27 @@ def test_what_is_wrong_with_the_address_of_prefects_server_is_said(project: Proj
     assert words.format(**places) in done.stderr
     assert "Traceback" not in done.stderr
     assert "set run.engine: inline" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://u:secret@127.0.0.1:9/api", "http://u:secret@127.0.0.1:x/api", "http://u:secret@{web}", "u:secret@{web}"],
+)
+def test_no_message_shows_the_password_of_prefects_server(project: Project, url: str) -> None:
+    project.set(run__engine="threads")
+    with somebody() as web:
+        done = project.run("tokenmill", "build", PREFECT_API_URL=url.format(web=web.removeprefix("http://")))
+    assert done.returncode == 2
+    assert "PREFECT_API_URL: " in done.stderr
+    assert url.startswith("u:") or " http://127.0.0.1:" in done.stderr.replace("'", " ")
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_is_called_by_its_page_where_that_is_known() -> None:
+    assert place("http://u:secret@127.0.0.1:4200/api/") == "Prefect at http://127.0.0.1:4200"
+    cloud = "https://api.prefect.cloud/api/accounts/1/workspaces/2"
+    assert place(cloud) == f"Prefect's API at {cloud}"
 
 
 @contextmanager
