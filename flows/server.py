@@ -56,6 +56,14 @@ def keep(outcome: object) -> None:
     _outcomes.append(outcome)
 
 
+def forget() -> None:
+    """What an earlier flow in this process kept and found is not of the one that begins."""
+    global _is_gone
+    _outcomes.clear()
+    _is_gone = False
+    tell_deleted.cache_clear()
+
+
 def is_well() -> bool:
     """Whether the flow's work has ended, and raised nothing."""
     return bool(_outcomes) and not isinstance(_outcomes[-1], BaseException)
@@ -239,7 +247,7 @@ def _told_if_long(line: str) -> Iterator[None]:
 def run(flow: Callable[[], T]) -> T:
     """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
     was cancelled on the server. A server that goes away meanwhile changes neither."""
-    global _ending, _is_gone
+    global _ending
     import httpx
     from prefect.exceptions import CancelledRun, ObjectNotFound
 
@@ -249,9 +257,7 @@ def run(flow: Callable[[], T]) -> T:
         # Nobody watches this server for them, and to end the thread that sends them takes up to a second.
         _to_the_end.enter_context(temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}))
         _embedded.wait()
-    _outcomes.clear()
-    _is_gone = False
-    tell_deleted.cache_clear()
+    forget()
     with contextlib.ExitStack() as _ending:
         try:
             done = flow()
@@ -322,11 +328,15 @@ def _leave_in_time(code: int) -> None:
     end by then."""
 
     def leave() -> None:
-        sys.stdout.flush()
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more; it is closed
+            sys.stdout.flush()
         if _embedded is not None:
             _embedded.kill()
         os._exit(code)
 
     timer = threading.Timer(_LEAVE_S, leave)
     timer.daemon = True
-    threading._register_atexit(timer.start)  # type: ignore[attr-defined] # those of `atexit` come after Prefect's own waiting
+    try:
+        threading._register_atexit(timer.start)  # type: ignore[attr-defined] # those of `atexit` come after Prefect's own waiting
+    except (AttributeError, RuntimeError):  # another Python may not have it
+        timer.start()

@@ -39,6 +39,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
 
     Meanwhile the artifacts tokenmill-STAGE show how far each stage is. A server that cannot be reached stops nothing.
     """
+    server.forget()
     ended, cancelled, deciding = threading.Event(), threading.Event(), threading.Lock()
     watch = threading.Thread(target=_watch, args=(UUID(flow_run.id), ended, cancelled, deciding), daemon=True)
     watch.start()
