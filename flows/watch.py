@@ -7,7 +7,7 @@ meanwhile. Nothing waits for that thread but a build that is done.
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -101,22 +101,26 @@ def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event, decidi
     with _asked_once() as client:
         while True:
             is_last = ended.wait(_LOOK_EVERY_S)
+            state, is_there = None, True
             try:
-                _tell(client, run, console.shown[first:], told)
                 state = client.read_flow_run(run).state
             except ObjectNotFound:
                 server.tell_deleted()
                 return
-            except httpx.HTTPStatusError:  # it answers; its database is busy
-                state = None
             except (httpx.HTTPError, PrefectException) as error:
-                if not is_lost and not is_last:
-                    say(f"Prefect's server does not answer, so it does not show this build: {type(error).__name__}")
-                is_lost, state = True, None
+                is_there = _is_busy(error)
+                if not is_there and not is_lost and not is_last:
+                    say(f"Prefect's server {_does(error)}, so it does not show this build")
+                    is_lost = True
+            if not is_last and state is not None and (state.is_cancelling() or state.is_cancelled()):
+                break
+            if is_there:
+                with suppress(httpx.HTTPError, PrefectException):  # an artifact that somebody deleted, say
+                    _tell(client, run, console.shown[first:], told)
             if is_last:
                 return
-            if state is not None and (state.is_cancelling() or state.is_cancelled()):
-                break
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
     is_first = True
     while not ended.wait(0 if is_first else _AGAIN_S):  # a signal is lost when it comes where Prefect heeds none
         with deciding:
@@ -124,8 +128,21 @@ def _watch(run: UUID, ended: threading.Event, cancelled: threading.Event, decidi
                 cancelled.set()
                 if is_first:
                     say("cancelled on Prefect's server: stopping")
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+                signal.pthread_kill(main_thread, signal.SIGTERM)
         is_first = False
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether the server is there, and will answer later: its database is locked, or it is asked too often."""
+    if not isinstance(error, httpx.HTTPStatusError):
+        return False
+    return error.response.status_code == httpx.codes.TOO_MANY_REQUESTS or error.response.is_server_error
+
+
+def _does(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"answers with {error.response.status_code}"
+    return f"does not answer ({type(error).__name__})"
 
 
 def _tell(client: SyncPrefectClient, run: UUID, shown: Sequence[Progress], told: dict[int, tuple[UUID, float]]) -> None:
