@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint setup core lock server bench bench-build bench-count bench-encode bench-hard bench-train clean
+.PHONY: demo test test-faults lint setup core lock server bench bench-build bench-count bench-encode bench-hard bench-task bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.sample data/raw
@@ -70,6 +70,10 @@ bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of tex
 bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape
 	@$(BIN)/python -m tokenmill.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.hard_shapes
+
+bench-task: setup ## the inside of an encode task, and readers of JSON lines
+	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m benchmarks.encode_task
 
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv

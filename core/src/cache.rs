@@ -23,8 +23,9 @@ const MANY: u128 = 0x40 << 120;
 /// In the place of the number of ids: they are in the ring.
 const IN_RING: u32 = 1 << 31;
 
-/// `key`: the bytes of a short pre-token, its length in the top byte; for a long one LONG, its length and its hash; with MANY,
-/// the ids are in the ring; 0: no entry. `value`: up to three ids, their number last; or for more, and for a long key, where their record is in the ring.
+/// `key`: the bytes of a short pre-token, its length in the top byte; for a long one LONG, its length and its hash; with MANY
+/// where the ids are IN_RING; 0: no entry. `value`: up to three ids, their number last; or for more, and for a long key, where
+/// their record is in the ring.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -236,8 +237,9 @@ impl Key {
     /// Of the first `n` bytes, at most SHORT_BYTES_MAX.
     #[inline(always)]
     pub fn short(bytes: [u8; 16], n: usize) -> Self {
-        let (key, [low, high]) = cut(bytes, n & 15);
-        Self { bits: must_cast(key), hash: hash_of_halves(low, high) }
+        let [mask, length] = CUTS[n & 15];
+        let key = u128::from_le_bytes(bytes) & mask | length;
+        Self { bits: must_cast(key), hash: hash_of(key) }
     }
 
     /// Of a longer pre-token, of at most LONG_BYTES_MAX.
@@ -256,34 +258,6 @@ impl Key {
             n => (n <= LONG_BYTES_MAX).then(|| Self::long(bytes)),
         }
     }
-}
-
-/// The first `n` of the bytes with their number in the last one: as a key, and in halves.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-#[allow(unsafe_code)]
-fn cut(bytes: [u8; 16], n: usize) -> (u128, [u64; 2]) {
-    use std::arch::x86_64::{__m128i, _mm_and_si128, _mm_cvtsi128_si64, _mm_or_si128, _mm_unpackhi_epi64};
-
-    #[inline]
-    #[target_feature(enable = "sse2")]
-    fn cut(bytes: __m128i, mask: __m128i, length: __m128i) -> (__m128i, [i64; 2]) {
-        let key = _mm_or_si128(_mm_and_si128(bytes, mask), length);
-        (key, [_mm_cvtsi128_si64(key), _mm_cvtsi128_si64(_mm_unpackhi_epi64(key, key))])
-    }
-
-    let [mask, length] = CUTS[n];
-    // SAFETY: SSE2 is part of x86-64.
-    let (key, halves) = unsafe { cut(must_cast(bytes), must_cast(mask), must_cast(length)) };
-    (must_cast(key), halves.map(i64::cast_unsigned))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn cut(bytes: [u8; 16], n: usize) -> (u128, [u64; 2]) {
-    let [mask, length] = CUTS[n];
-    let key = u128::from_le_bytes(bytes) & mask | length;
-    (key, [key as u64, (key >> 64) as u64])
 }
 
 /// The bits of the first n bytes, and n in the last byte.
@@ -306,12 +280,7 @@ fn padded(bytes: &[u8]) -> [u8; 16] {
 /// Both halves of a product of the key's halves.
 #[inline(always)]
 fn hash_of(key: u128) -> u64 {
-    hash_of_halves(key as u64, (key >> 64) as u64)
-}
-
-#[inline(always)]
-fn hash_of_halves(low: u64, high: u64) -> u64 {
-    let (low, high) = (low ^ 0x9e37_79b9_7f4a_7c15, high ^ 0xd1b5_4a32_d192_ed03);
+    let (low, high) = (key as u64 ^ 0x9e37_79b9_7f4a_7c15, (key >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03);
     let product = u128::from(low) * u128::from(high);
     product as u64 ^ (product >> 64) as u64
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Text of about so many bytes is done at a time: its ids stay in the core's own cache.
-const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 18;
 /// So many bytes are encoded before it is asked whether to stop.
 const CHECKED_BYTES: usize = 1 << 16;
 /// Ids for which a waiting worker keeps room.
@@ -172,10 +172,12 @@ impl Encoder {
             if i % 1024 == 0 {
                 stop.check()?;
             }
-            let Some(key) = Key::of(bytes).filter(|_| (1..=SHORT_BYTES_MAX).contains(&bytes.len())) else { continue };
+            if bytes.is_empty() || bytes.len() > SHORT_BYTES_MAX {
+                continue;
+            }
             out.clear(IDS_KEPT_MAX);
             if self.put_new(bytes, &mut scratch, stop, &mut out)?.is_ok() {
-                known.insert(key, bytes, out.as_slice());
+                Key::of(bytes).into_iter().for_each(|key| known.insert(key, bytes, out.as_slice()));
             }
         }
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));
@@ -212,28 +214,31 @@ impl Encoder {
         };
         let pieces = pieces(n, PIECE_BYTES, &n_bytes);
         let mut all = Batch::default();
-        // The answer of one piece is the worker's own list; there is room for all those of more, an id a byte.
-        let is_one = pieces.len() <= 1;
+        // Of one piece the worker's own list is the answer; for more there is a block with room for an id a byte.
         let n_ids_max = || (0..n).map(|i| n_bytes(i) + usize::from(wanted.end_id.is_some())).sum();
-        let mut block = (!is_one && wanted.ids).then(|| Block::new(n_ids_max(), &self.spare));
-        let mut rest = block.as_mut().map(Block::rest);
+        let mut block = if wanted.ids && pieces.len() > 1 { Block::new(n_ids_max(), &self.spare) } else { None };
+        let (mut rest, mut list) = (block.as_mut().map(Block::rest), Vec::new());
         let claim = |piece: &mut Piece| {
             let before = all.ends.last().copied().unwrap_or_default();
             all.ends.extend(piece.ends.drain(..).map(|end| end + before));
             all.starts.append(&mut piece.starts);
-            if is_one && wanted.ids {
-                all.ids = Ids::List(piece.ids.take());
+            if let Some(rest) = &mut rest {
+                return Some(rest.take(piece.ids.n()));
             }
-            rest.as_mut().map(|rest| rest.take(piece.ids.n()))
+            match wanted.ids {
+                true if list.is_empty() => list = piece.ids.take(),
+                true => list.extend_from_slice(piece.ids.as_slice()),
+                false => (),
+            }
+            None
         };
         let put = |place: Option<&mut [u32]>, piece: &mut Piece| {
             place.into_iter().for_each(|place| place.copy_from_slice(piece.ids.as_slice()));
             piece.ids.clear(IDS_KEPT_MAX);
         };
         in_order(&pieces, threads, || self.hire(), |worker| self.release(worker), work, claim, put)?;
-        if let Some(block) = block {
-            all.ids = block.filled(all.ends.last().map_or(0, |&end| end as usize));
-        }
+        let n_ids = all.ends.last().map_or(0, |&end| end as usize);
+        all.ids = block.map_or(Ids::List(list), |block| block.filled(n_ids));
         Ok(all)
     }
 

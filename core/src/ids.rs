@@ -20,19 +20,19 @@ pub enum Ids {
     Block(Block),
 }
 
-/// A block and how many ids are in it.
+/// A block and how many ids are in it; of one that was not filled it is not known.
 pub struct Block {
     pages: Option<Pages<u32>>,
-    n: usize,
+    n: Option<usize>,
     spare: Spare,
 }
 
 impl Block {
-    /// One with room for `n_max` ids, none of which is there yet.
-    pub fn new(n_max: usize, spare: &Spare) -> Self {
+    /// One with room for `n_max` ids; None where there are not so many addresses, as under `ulimit -v`.
+    pub fn new(n_max: usize, spare: &Spare) -> Option<Self> {
         let kept = spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let pages = kept.filter(|pages| pages.len() >= n_max).unwrap_or_else(|| Pages::new(n_max));
-        Self { pages: Some(pages), n: 0, spare: spare.clone() }
+        let pages = kept.filter(|pages| pages.len() >= n_max).or_else(|| Pages::try_new(n_max))?;
+        Some(Self { pages: Some(pages), n: None, spare: spare.clone() })
     }
 
     /// The part that is not taken yet.
@@ -42,14 +42,14 @@ impl Block {
 
     /// The first `n` ids are there.
     pub fn filled(mut self, n: usize) -> Ids {
-        self.n = n;
+        self.n = Some(n);
         Ids::Block(self)
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.n <= KEPT_BYTES_MAX / size_of::<u32>() {
+        if self.n.is_some_and(|n| n <= KEPT_BYTES_MAX / size_of::<u32>()) {
             *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = self.pages.take();
         }
     }
@@ -67,7 +67,7 @@ impl Deref for Ids {
     fn deref(&self) -> &[u32] {
         match self {
             Self::List(ids) => ids,
-            Self::Block(block) => &block.pages.as_deref().unwrap_or_default()[..block.n],
+            Self::Block(block) => &block.pages.as_deref().unwrap_or_default()[..block.n.unwrap_or_default()],
         }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     fn a_block_serves_again_where_it_is_long_enough() {
         let spare = Spare::default();
         for (n_max, is_longer) in [(3000, true), (2000, false), (4000, true), (4000, false)] {
-            let mut block = Block::new(n_max, &spare);
+            let mut block = Block::new(n_max, &spare).unwrap();
             assert_eq!(block.rest().take(3).iter().any(|&id| id != 0), !is_longer);
             let mut rest = block.rest();
             rest.take(1).fill(7);
@@ -109,7 +109,10 @@ mod tests {
             assert_eq!((&*ids, AsRef::<[u8]>::as_ref(&ids).len()), (&[7, 8, 8][..], 12));
         }
         let long = KEPT_BYTES_MAX / size_of::<u32>() + 1;
-        drop(Block::new(long, &spare).filled(long));
+        drop(Block::new(long, &spare).unwrap().filled(long));
         assert!(spare.lock().unwrap().is_none());
+        drop(Block::new(3, &spare)); // its batch failed, and how much was written is not known
+        assert!(spare.lock().unwrap().is_none());
+        assert!(Block::new(usize::MAX >> 3, &spare).is_none());
     }
 }

@@ -14,14 +14,17 @@ pub struct Pages<T> {
 }
 
 impl<T: Pod> Pages<T> {
-    /// `n` values; of those that are never written to, only addresses are taken. Ends the process when there is no memory, as a
-    /// vector does.
+    /// `n` values. Ends the process when there is no memory, as a vector does.
     pub fn new(n: usize) -> Self {
-        let bytes = MmapOptions::new().len(n * size_of::<T>()).no_reserve_swap().map_anon();
-        let bytes = bytes.unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()));
+        Self::try_new(n).unwrap_or_else(|| handle_alloc_error(Layout::array::<T>(n).unwrap_or(Layout::new::<T>())))
+    }
+
+    /// `n` values; of those that are never written to, only addresses are taken. None where there are too few.
+    pub fn try_new(n: usize) -> Option<Self> {
+        let bytes = MmapOptions::new().len(n.checked_mul(size_of::<T>())?).no_reserve_swap().map_anon().ok()?;
         #[cfg(target_os = "linux")]
         bytes.advise(memmap2::Advice::HugePage).unwrap_or_default(); // a system without them keeps its small ones
-        Self { bytes, of: PhantomData }
+        Some(Self { bytes, of: PhantomData })
     }
 }
 

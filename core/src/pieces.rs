@@ -1,7 +1,7 @@
 //! A batch done in pieces by several threads, its results put together in the order of the batch.
 //!
 //! Invariant: the results, and the error when there are several, do not depend on the number of threads.
-//! Cost: each result is copied once, by several threads at a time; at most a few pieces wait for their turn.
+//! Cost: each result is copied once, where `put` does it by several threads at a time; at most a few pieces wait for their turn.
 
 use crate::guard::{CoreError, Result, in_threads};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ struct Order<T> {
 }
 
 /// Does `work` for every piece. `claim` gets the results in their order, one at a time, and says where each goes; `put` puts it
-/// there, several at a time, and leaves it empty.
+/// there, several at a time. One of the two leaves it empty.
 ///
 /// `hire` makes what a thread needs of its own and `release` gets it back; `work` fills a result that is empty.
 pub fn in_order<W, T: Default + Send, P>(

@@ -21,7 +21,8 @@ pub struct Vectors(());
 impl Vectors {
     #[inline(always)]
     pub fn of_processor() -> Option<Self> {
-        let has_all = is_x86_feature_detected!("avx512bw")
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vbmi2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
@@ -46,13 +47,13 @@ struct Bytes(__m512i);
 impl Block for Bytes {
     #[inline(always)]
     fn equal(&self, byte: u8) -> u64 {
-        // SAFETY: only `fill` makes one.
+        // SAFETY: there is one only where `Vectors` are.
         unsafe { _mm512_cmpeq_epi8_mask(self.0, _mm512_set1_epi8(byte as i8)) }
     }
 
     #[inline(always)]
     fn between(&self, low: u8, high: u8) -> u64 {
-        // SAFETY: only `fill` makes one.
+        // SAFETY: there is one only where `Vectors` are.
         unsafe {
             let above = _mm512_sub_epi8(self.0, _mm512_set1_epi8(low as i8));
             _mm512_cmple_epu8_mask(above, _mm512_set1_epi8((high - low) as i8))
@@ -61,13 +62,13 @@ impl Block for Bytes {
 
     #[inline(always)]
     fn letters(&self) -> u64 {
-        // SAFETY: only `fill` makes one.
+        // SAFETY: there is one only where `Vectors` are.
         Self(unsafe { _mm512_or_si512(self.0, _mm512_set1_epi8(0x20)) }).between(b'a', b'z')
     }
 
     #[inline(always)]
     fn bit(&self, k: u32) -> u64 {
-        // SAFETY: only `fill` makes one.
+        // SAFETY: there is one only where `Vectors` are.
         unsafe { _mm512_test_epi8_mask(self.0, _mm512_set1_epi8((1_u8 << k) as i8)) }
     }
 }

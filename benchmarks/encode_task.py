@@ -1,0 +1,101 @@
+"""make bench-task: the inside of an encode task (read a shard, encode, write Parquet, take its digest), and readers of JSON lines.
+
+English text, gpt2, one thread, processor time: the best of five, in MB of text a second. The encoder has met the text before, as
+it has met nearly all of it late in a long build. What this does not show: the disk (all is in the page cache), and reading
+in several threads, which polars does.
+"""
+
+import hashlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from benchmarks.corpus import documents
+from benchmarks.run import say_where
+from tokenmill import train_vocab
+from tokenmill.corpus import Batch, Shard, find_shards, read_batches
+from tokenmill.counter import Counter
+from tokenmill.dataset import id_type, rows, schema, write_tokens
+
+T = TypeVar("T")
+
+_TEXT_BYTES = 60_000_000
+_VOCAB_SIZE = 50_000
+_N_RUNS = 5
+
+
+def main() -> None:
+    say_where(("pyarrow", "polars", "orjson", "msgspec"))
+    texts = documents(_TEXT_BYTES)
+    n_mb = sum(len(text.encode()) for text in texts) / 1e6
+    print(f"{len(texts):,} documents, {n_mb:.1f} MB of text")
+
+    def show(what: str, work: Callable[[], T]) -> T:
+        seconds = []
+        for _ in range(_N_RUNS):
+            start_s = time.process_time()
+            done = work()
+            seconds.append(time.process_time() - start_s)
+        print(f"  {what:<32} {n_mb / min(seconds):7.0f} MB/s", flush=True)
+        return done
+
+    counter = Counter("gpt2")
+    counter.update(texts)
+    tokenizer = train_vocab(counter, _VOCAB_SIZE, "gpt2")
+    shape = schema(id_type(tokenizer.id_max), has_names=True)
+    with tempfile.TemporaryDirectory(prefix="bench-task-") as name:
+        folder = Path(name)
+        lines = _write_shards(texts, folder)
+        for file in sorted(folder.iterdir()):
+            [shard] = find_shards(folder, file.name)
+            batches = show(f"read {file.name}", partial(_read, shard))
+        ids = show("encode", lambda: [tokenizer.encode_batch(batch.texts, threads=1) for batch in batches])
+        tables = show("narrow", lambda: [rows(batch, some, shape) for batch, some in zip(batches, ids, strict=True)])
+        output = folder / "tokens.parquet"
+        show("write", lambda: write_tokens(output, shape, iter(tables)))
+        show("digest", lambda: hashlib.sha256(output.read_bytes()).digest())
+    decode = msgspec.json.Decoder(msgspec.defstruct("Document", [("id", str), ("text", str)], gc=False)).decode
+    in_one_thread = pa.json.ReadOptions(use_threads=False, block_size=1 << 24)
+    readers: dict[str, Callable[[], object]] = {
+        "msgspec, as the build": lambda: _array([decode(line).text for line in lines.splitlines()]),
+        "orjson": lambda: _array([orjson.loads(line)["text"] for line in lines.splitlines()]),
+        "json": lambda: _array([json.loads(line)["text"] for line in lines.splitlines()]),
+        "pyarrow": lambda: pa.json.read_json(io.BytesIO(lines), read_options=in_one_thread)["text"],
+        "polars": lambda: pl.read_ndjson(lines)["text"].to_arrow(),
+    }
+    for reader, work in readers.items():
+        show(f"JSON lines: {reader}", work)
+
+
+def _read(shard: Shard) -> list[Batch]:
+    return list(read_batches(shard, "text", "id", None))
+
+
+def _array(texts: list[str]) -> pa.Array:
+    return pa.array(texts, pa.large_string())
+
+
+def _write_shards(texts: list[str], folder: Path) -> bytes:
+    """The same documents in three formats; the JSON lines are what comes back."""
+    ids = [str(i) for i in range(len(texts))]
+    lines = b"".join(orjson.dumps({"id": id, "text": text}) + b"\n" for id, text in zip(ids, texts, strict=True))
+    (folder / "shard.jsonl").write_bytes(lines)
+    (folder / "shard.jsonl.zst").write_bytes(pa.Codec("zstd").compress(lines, asbytes=True))
+    pq.write_table(pa.table({"id": ids, "text": _array(texts)}), folder / "shard.parquet", row_group_size=2000)
+    return lines
+
+
+if __name__ == "__main__":
+    main()
