@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.files import partial_path
+from tokenmill.leftovers import mend_dvc_lock
 from tokenmill.lock import alone
 
 HOLD = """
@@ -127,6 +129,22 @@ def test_a_stale_lock_on_paths_does_not_stop_a_build(project: Project, content: 
     with holder(project) as process:
         process.kill()
     project.build()
+
+
+@pytest.mark.parametrize(
+    "left", ["", "\0" * 300, "schema: '2.0'\n", "schema: '2.0'\nstages:\n", "schema: '2.0'\nstages:\n  co"]
+)
+def test_a_dvc_lock_that_was_cut_short_is_removed(left: str, tmp_path: Path) -> None:
+    (tmp_path / "dvc.lock").write_text(left, encoding="utf-8")
+    mend_dvc_lock(tmp_path)
+    assert not (tmp_path / "dvc.lock").exists()
+
+
+def test_a_dvc_lock_with_a_merge_that_is_not_resolved_stays(tmp_path: Path) -> None:
+    merge = "schema: '2.0'\nstages:\n<<<<<<< HEAD\n  a: {}\n=======\n  b: {}\n>>>>>>> other\n"
+    (tmp_path / "dvc.lock").write_text(merge, encoding="utf-8")
+    mend_dvc_lock(tmp_path)
+    assert (tmp_path / "dvc.lock").read_text(encoding="utf-8") == merge
 
 
 def test_a_dvc_lock_that_was_cut_is_made_again_without_work(project: Project) -> None:

@@ -62,17 +62,22 @@ def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
 
 
 def mend_dvc_lock(root: Path) -> None:
-    """Removes a dvc.lock that was cut while DVC wrote it; the stages in it come back from DVC's run cache."""
+    """Removes a dvc.lock that was cut while DVC wrote it; the stages in it come back from DVC's run cache. One with a merge that
+    is not resolved is left to DVC, which names it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     path = root / DVC_LOCK_FILE
     try:
-        whole = isinstance(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")), dict)
+        text = path.read_text(encoding="utf-8")
+        found = YAML(typ="safe", pure=True).load(text)
+        whole = isinstance(found, dict) and "schema" in found and isinstance(found.get("stages"), dict)
     except FileNotFoundError:
         return
-    except (YAMLError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         whole = False
+    except YAMLError:
+        whole = text.startswith("<<<<<<< ") or "\n<<<<<<< " in text
     if not whole:
         path.unlink()
         say(f"{DVC_LOCK_FILE} was cut short when a build was killed; it is written anew")
