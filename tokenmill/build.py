@@ -277,9 +277,11 @@ def _pin_tokenizer(build: Build) -> None:
     """
     if build.params.tokenizer is not None:
         from tokenmill.pins import pinned
-        from tokenmill.taking import pin_if_new
+        from tokenmill.taking import check_pinned, pin_if_new
 
-        (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
+        pin = (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
+        if build.rehash and pin.asked.name is None:  # files; a registry's versions do not change
+            check_pinned(build.root, pin)
     elif not (build.root / LOCK_FILE).exists() and _dvc_yaml_names(build.root, LOCK_FILE):
         from tokenmill.pins import write_pin
 

@@ -42,6 +42,21 @@ def pin_anew(root: Path, asked: Asked) -> Pin:
 
 def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
     """Brings the pinned tokenizer into `directory`, in the place of what is there. Raises VersionsError when it is another."""
+    with _taken(root, pin) as (taken, tokenizer):
+        check_golden(taken, tokenizer)
+        with write_directory(directory) as partial:
+            _copy(taken, partial)
+    return tokenizer
+
+
+def check_pinned(root: Path, pin: Pin) -> None:
+    """Raises VersionsError when what is pinned is another tokenizer by now, TokenizerError when it is none."""
+    with _taken(root, pin):
+        return
+
+
+@contextmanager
+def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
     with _folder_for(pin.asked) as taken:
         _version, files_sha256 = _take(root, pin.asked, pin, taken)
         tokenizer = Tokenizer.load(taken)
@@ -54,10 +69,7 @@ def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
                     f"{words_for(pin.asked)}: not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}. "
                     "To take it all the same, run `tokenmill pin`; every document is encoded anew then."
                 )
-        check_golden(taken, tokenizer)
-        with write_directory(directory) as partial:
-            _copy(taken, partial)
-    return tokenizer
+        yield taken, tokenizer
 
 
 @contextmanager
