@@ -116,7 +116,8 @@ def test_an_input_that_changes_while_its_stage_runs_is_not_recorded(project: Pro
     assert not (project.root / "dvc.lock").exists()
 
 
-def test_what_a_signal_cut_while_it_was_made_is_no_traceback() -> None:
+@pytest.mark.parametrize("options", [[], ["--rehash"]])
+def test_what_a_signal_cut_while_it_was_made_is_no_traceback(options: list[str]) -> None:
     script = """
 import sys
 from types import SimpleNamespace
@@ -129,7 +130,8 @@ class Half:
         self.missing
 
 cli._parser = lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=lambda _: Half()))
-sys.exit(cli.main([]))
+sys.exit(cli.main(sys.argv[1:]))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "tokenmill: interrupted. Run `tokenmill build` to go on.\n")
+    done = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True, check=False)
+    again = " ".join(["tokenmill build", *options])
+    assert (done.returncode, done.stderr) == (130, f"tokenmill: interrupted. Run `{again}` to go on.\n")

@@ -55,8 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Terminated) as ended:
         _pass_over_halves()
         is_interrupted = isinstance(ended, KeyboardInterrupt)
+    # What was remembered of files may not have been forgotten yet.
+    again = "build --rehash" if "--rehash" in (arguments or sys.argv[1:]) else "build"
     print(
-        f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}. Run `tokenmill build` to go on.",
+        f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}. Run `tokenmill {again}` to go on.",
         file=sys.stderr,
     )
     return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED
