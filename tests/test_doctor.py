@@ -170,9 +170,13 @@ def test_a_folder_that_is_no_repository_is_told_how_to_become_one(project: Proje
     assert findings(project, 1)["git repository"]["mend"] == "git init"
 
 
-@pytest.mark.parametrize("ending", ["", "0000"], ids=["nobody listens", "no such port"])
+@pytest.mark.parametrize(
+    ("ending", "wrong"),
+    [("", "no Prefect server answers at {} ("), ("0000", "found '{}', expected the address of a Prefect server's API")],
+    ids=["nobody listens", "no such port"],
+)
 def test_a_server_of_prefect_that_does_not_answer_is_wrong(
-    project: Project, monkeypatch: pytest.MonkeyPatch, ending: str
+    project: Project, monkeypatch: pytest.MonkeyPatch, ending: str, wrong: str
 ) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
@@ -180,7 +184,7 @@ def test_a_server_of_prefect_that_does_not_answer_is_wrong(
         monkeypatch.setenv("PREFECT_API_URL", url)
         found = findings(project, 1)["Prefect"]
     assert found["state"] == "wrong"
-    assert found["found"].startswith(f"PREFECT_API_URL: no Prefect server answers at {url} (")
+    assert found["found"].startswith(f"PREFECT_API_URL: {wrong.format(url)}")
 
 
 def test_a_server_that_the_environment_names_is_asked_without_importing_prefect(project: Project) -> None:
@@ -192,6 +196,7 @@ def test_a_server_that_the_environment_names_is_asked_without_importing_prefect(
         "    def do_GET(self):\n"
         "        self.send_response(200 if self.path == '/api/health' else 404)\n"
         "        self.end_headers()\n"
+        "        self.wfile.write(b'true')\n"
         "import os\n"
         "server = HTTPServer(('127.0.0.1', 0), Healthy)\n"
         "threading.Thread(target=server.serve_forever, daemon=True).start()\n"

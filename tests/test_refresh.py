@@ -337,6 +337,7 @@ def test_deployments_run_on_schedule_skip_while_a_build_is_at_work_and_tell_a_we
             return "Failed" in states
 
         _until(failed, process, log)
+        _until(lambda: _Hook.received, process, log)  # told when the server knows
     assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
     assert "Cyrillic" in _Hook.received[0]["body"]
     assert versions(team) == []

@@ -107,4 +107,4 @@ def prefect_server() -> Finding:
         url = server.check_standing(_ANSWER_S_MAX)
     except TokenmillError as error:
         return Finding("Prefect", "wrong", str(error))
-    return Finding("Prefect", "ok", f"the server at {url} answers") if url else none
+    return Finding("Prefect", "ok", f"the server at {server.without_password(url)} answers") if url else none

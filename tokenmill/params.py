@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tokenmill.errors import ParamsError
-from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.vocabulary import PAD_VOCAB_TO_MAX
+from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
 from tokenmill.weights import weight_of
 
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
@@ -104,7 +103,7 @@ class TrainVocab(_Section):
     pair_count_min: int = Field(ge=1)
     token_bytes_max: int | None = Field(ge=2)
     score: Literal["count", "wordpiece", "bytes_saved"]
-    pad_vocab_to: int = Field(ge=1, le=PAD_VOCAB_TO_MAX)
+    pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
     vocab_sizes: list[Annotated[int, Field(ge=N_BYTES)]]
     extend: Extend | None
 

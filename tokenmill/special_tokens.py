@@ -9,6 +9,9 @@ from tokenmill.errors import ParamsError, SpecialTokenError
 SpecialTokensInText = Literal["as_text", "allow", "reject"]
 """as_text: they are text like any other. allow: they become their ids. reject: they are an error that names the place."""
 
+RESERVED_MAX = 1 << 16
+"""To no larger multiple is a vocabulary filled up with reserved ones."""
+
 
 def check_policy(policy: str) -> None:
     """Raises ParamsError for what is no such policy."""

@@ -13,11 +13,11 @@ from tokenmill.counter import Counter
 from tokenmill.errors import ParamsError
 from tokenmill.patterns import steps_of
 from tokenmill.pre_tokenizer import pre_tokenizer_of
+from tokenmill.special_tokens import RESERVED_MAX
 from tokenmill.threads import threads_or_all
 from tokenmill.vocabulary import (
     CHARACTERS,
     ID_MAX,
-    PAD_VOCAB_TO_MAX,
     AddedToken,
     Merges,
     Model,
@@ -341,7 +341,7 @@ def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
     _check_whole("pair_count_min", goal.pair_count_min, 1)
     if goal.token_bytes_max is not None:
         _check_whole("token_bytes_max", goal.token_bytes_max, 2)
-    _check_whole("pad_vocab_to", goal.pad_vocab_to, 1, PAD_VOCAB_TO_MAX)
+    _check_whole("pad_vocab_to", goal.pad_vocab_to, 1, RESERVED_MAX)
 
 
 def _check_whole(name: str, value: object, low: int, high: int | None = None) -> None:

@@ -13,7 +13,6 @@ from tokenmill.errors import TokenizerError
 from tokenmill.strict_json import shown
 
 ID_MAX = 2**32 - 2
-PAD_VOCAB_TO_MAX = 1 << 16
 
 _MERGE = struct.Struct("<4I")
 
