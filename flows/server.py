@@ -249,7 +249,7 @@ def run(flow: Callable[[], T]) -> T:
     was cancelled on the server. A server that goes away meanwhile changes neither."""
     global _ending
     import httpx
-    from prefect.exceptions import CancelledRun, ObjectNotFound
+    from prefect.exceptions import CancelledRun, ObjectNotFound, UnfinishedRun
 
     if _embedded is not None:
         from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -261,7 +261,7 @@ def run(flow: Callable[[], T]) -> T:
     with contextlib.ExitStack() as _ending:
         try:
             done = flow()
-        except CancelledRun:
+        except (CancelledRun, UnfinishedRun):  # the latter: before the work began
             raise Terminated from None
         except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
             return cast("T", _without_server(error))

@@ -15,6 +15,8 @@ import pytest
 from tests.conftest import REPOSITORY, Project
 from tests.standing import Server, standing_server
 from tests.test_flow import building, said
+from tokenmill.errors import Terminated
+from tokenmill.flows import server
 
 pytestmark = pytest.mark.slow
 
@@ -258,3 +260,13 @@ def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server,
     assert "Run `tokenmill build` to go on" in words
     assert project.outputs() == {}
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CRASHED"
+
+
+def test_a_run_that_is_cancelled_before_its_work_begins_ends_as_terminated() -> None:
+    from prefect.exceptions import UnfinishedRun
+
+    def flow() -> None:
+        raise UnfinishedRun("Run is in CANCELLING state, its result is not available.")
+
+    with pytest.raises(Terminated):
+        server.run(flow)
