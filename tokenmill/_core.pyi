@@ -31,6 +31,11 @@ def deadline(seconds: float | None) -> None:
 def interrupt(on: bool) -> None:
     """Make every long call, in all threads, stop with KeyboardInterrupt (True), or let them run again (False)."""
 
+def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[Any, Any | None, int] | None:
+    """The texts and, with `id_key`, ids of lines of JSON, one object a line, as large_string arrays, and how many line ends there
+    are; blank lines have no text.
+    None: one of the lines is bad, or so unusual (deep, or with a number beyond 64 bits) that another reader is to judge it."""
+
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
 

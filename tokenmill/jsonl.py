@@ -1,15 +1,17 @@
 """Text and id out of lines of JSON."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
+from tokenmill import _core
 from tokenmill.errors import CorpusError
 from tokenmill.shards import Shard
 
-LineReader = Callable[[Sequence[bytes], int], tuple[list[str | None], list[str | None]]]
+LineReader = Callable[[bytes, int], tuple[pa.Array, pa.Array | None, int]]
 OnBadLine = Callable[[int, int, str, bytes], None]
 """Takes in a line that holds no document: its number, how many documents stand before it, what is wrong, and its bytes."""
 
@@ -19,10 +21,11 @@ _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list
 def line_reader(
     shard: Shard, text_column: str, id_column: str | None, on_bad_line: OnBadLine | None = None
 ) -> LineReader:
-    """A function from lines and the number of the first one, from 1, to their texts and ids (without `id_column`: none).
+    """A function from whole lines and the number of the first one, from 1, to their texts and ids (without `id_column`: None),
+    as large_string, and how many line ends there are.
 
     A blank line holds no document; keys other than the two are skipped; of a key that is there twice, the last counts. For
-    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line` and gives None in its
+    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line` and gives null in its
     place, or raises CorpusError.
     """
     fields: list[tuple[str, Any]] = [("text", str)] if id_column is None else [("text", str), ("id", str | int)]
@@ -32,10 +35,15 @@ def line_reader(
     except ValueError as error:
         raise CorpusError(f"source.text_column, source.id_column: {error}. Rename the key in the files.") from None
 
-    def read(lines: Sequence[bytes], first_line: int) -> tuple[list[str | None], list[str | None]]:
+    def read(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
+        found = _core.json_lines(lines, text_column, id_column)
+        return one_by_one(lines, first_line) if found is None else found
+
+    def one_by_one(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
         texts: list[str | None] = []
         ids: list[str | None] = []
-        for number, line in enumerate(lines, first_line):
+        parts = lines.split(b"\n")
+        for number, line in enumerate(parts, first_line):
             if not line or line.isspace():
                 continue
             try:
@@ -52,7 +60,8 @@ def line_reader(
             texts.append(document.text)
             if id_column is not None:
                 ids.append(str(document.id))
-        return texts, ids
+        kind = pa.large_string()
+        return pa.array(texts, kind), None if id_column is None else pa.array(ids, kind), len(parts) - 1
 
     return read
 

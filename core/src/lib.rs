@@ -4,7 +4,7 @@
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
 //! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), merge (those that were not) and its
 //! queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
-//! guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
+//! json_lines: lines → texts and ids of documents. guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
 // Only scan::block and prefetch may, and say why.
 #![deny(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod decode;
 pub mod encode;
 pub mod guard;
 mod ids;
+pub mod json_lines;
 pub mod lossy;
 mod map;
 pub mod merge;

@@ -1,0 +1,309 @@
+//! Texts and ids out of lines of JSON, for the lines that are as they should be.
+//!
+//! Invariant: what is taken here is what msgspec, which reads all other lines, would take, with the same text and id. Lines with
+//! depth, numbers or characters that the two may see otherwise are left to it. Cost: O(bytes).
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+
+/// Strings one after another, and where each ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Strings {
+    pub bytes: Vec<u8>,
+    pub ends: Vec<i64>,
+}
+
+impl Strings {
+    /// Where the string begins that is written now.
+    fn start(&self) -> usize {
+        self.ends.last().map_or(0, |&end| end as usize)
+    }
+
+    /// Writes the string anew: of a key that is there twice, the last value counts.
+    fn write(&mut self, text: &str) {
+        self.bytes.truncate(self.start());
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len() as i64);
+    }
+}
+
+/// What lines hold. `ids`: as many as `texts`, or none.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Documents {
+    pub texts: Strings,
+    pub ids: Strings,
+    pub n_line_ends: usize,
+}
+
+/// The texts and, when `id_key` is one, ids of the objects in `lines`, one a line; lines of white space alone hold none. None
+/// when a line is anything else.
+pub fn read(lines: &str, text_key: &str, id_key: Option<&str>) -> Option<Documents> {
+    let keys = Keys { text: text_key, id: id_key };
+    let mut found = Documents::default();
+    found.texts.bytes.reserve_exact(lines.len()); // an escape is never shorter than what it stands for
+    let mut rest = lines;
+    while !rest.is_empty() {
+        let line = match memchr::memchr(b'\n', rest.as_bytes()) {
+            Some(end) => {
+                found.n_line_ends += 1;
+                let (line, behind) = rest.split_at(end + 1);
+                rest = behind;
+                line
+            }
+            None => std::mem::take(&mut rest),
+        };
+        if line.bytes().all(is_space) {
+            continue;
+        }
+        let mut json = serde_json::Deserializer::from_str(line);
+        Document { keys, found: &mut found }.deserialize(&mut json).ok()?;
+        json.end().ok()?;
+    }
+    Some(found)
+}
+
+/// What bytes.isspace takes for white space.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | b' ')
+}
+
+#[derive(Clone, Copy)]
+struct Keys<'k> {
+    text: &'k str,
+    id: Option<&'k str>,
+}
+
+enum Key {
+    Text,
+    Id,
+    Other,
+}
+
+impl<'de> DeserializeSeed<'de> for Keys<'_> {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Key, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Keys<'_> {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+        Ok(match key {
+            _ if key == self.text => Key::Text,
+            _ if Some(key) == self.id => Key::Id,
+            _ => Key::Other,
+        })
+    }
+}
+
+struct Document<'k, 'f> {
+    keys: Keys<'k>,
+    found: &'f mut Documents,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        let (mut has_text, mut has_id) = (false, self.keys.id.is_none());
+        while let Some(key) = map.next_key_seed(self.keys)? {
+            match key {
+                Key::Text => {
+                    map.next_value_seed(Value { found: &mut self.found.texts, or_integer: false })?;
+                    has_text = true;
+                }
+                Key::Id => {
+                    map.next_value_seed(Value { found: &mut self.found.ids, or_integer: true })?;
+                    has_id = true;
+                }
+                Key::Other => map.next_value_seed(Skipped)?,
+            }
+        }
+        if !(has_text && has_id) {
+            return Err(M::Error::custom("a key is missing"));
+        }
+        self.found.texts.end();
+        if self.keys.id.is_some() {
+            self.found.ids.end();
+        }
+        Ok(())
+    }
+}
+
+/// A string, or an integer in decimal.
+struct Value<'f> {
+    found: &'f mut Strings,
+    or_integer: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Value<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a string or an integer")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.found.write(text);
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, id: u64) -> Result<(), E> {
+        self.visit_i64(i64::try_from(id).map_err(E::custom)?)
+    }
+
+    fn visit_i64<E: Error>(self, id: i64) -> Result<(), E> {
+        if !self.or_integer {
+            return Err(E::custom("an integer"));
+        }
+        self.found.write(&id.to_string());
+        Ok(())
+    }
+}
+
+/// A value that nobody asked for. Other than what serde ignores, it is looked at: to a depth, and for what is no character.
+struct Skipped;
+
+impl<'de> DeserializeSeed<'de> for Skipped {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Skipped {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
+        while seq.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+        while map.next_key_seed(Self)?.is_some() {
+            map.next_value_seed(Self)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lines: &str) -> Option<Vec<String>> {
+        let Documents { texts, n_line_ends, .. } = read(lines, "text", None)?;
+        assert_eq!(n_line_ends, lines.matches('\n').count());
+        let starts = std::iter::once(0).chain(texts.ends.iter().copied());
+        Some(
+            starts
+                .zip(&texts.ends)
+                .map(|(start, &end)| String::from_utf8(texts.bytes[start as usize..end as usize].to_vec()).unwrap())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn each_line_is_a_document() {
+        let lines = "{\"text\": \"a\\n\\u00e9\"}\n\n \t\r\n{\"id\": [1, {\"text\": null}], \"text\": \"\"}";
+        assert_eq!(texts(lines), Some(vec!["a\né".to_string(), String::new()]));
+        assert_eq!(texts(""), Some(vec![]));
+    }
+
+    #[test]
+    fn the_last_of_two_values_counts() {
+        assert_eq!(texts("{\"text\": \"long\", \"text\": \"a\"}\n{\"text\": \"b\"}\n").unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn ids_are_strings_or_integers() {
+        let Documents { ids, .. } =
+            read("{\"text\":\"\",\"id\":\"a\"}\n{\"id\":-70,\"text\":\"\"}\n", "text", Some("id")).unwrap();
+        assert_eq!((ids.bytes.as_slice(), ids.ends.as_slice()), (&b"a-70"[..], &[1, 4][..]));
+    }
+
+    #[test]
+    fn anything_else_is_left_to_others() {
+        let deep = format!("{{\"more\": {}{}, \"text\": \"\"}}", "[".repeat(200), "]".repeat(200));
+        for line in [
+            "{}",
+            "[]",
+            "{\"text\": 1}",
+            "{\"text\": null}",
+            "{\"text\": \"\"} {\"text\": \"\"}",
+            "{\"text\":\n\"\"}",
+            "{\"text\": \"\\ud800\"}",
+            "{\"more\": \"\\ud800\", \"text\": \"\"}",
+            "{\"text\": \"\"",
+            "{\"text\": \"\", }",
+            "\u{feff}{\"text\": \"\"}",
+            "{\"text\": \"\", \"more\": NaN}",
+            "{\"text\": \"\", \"more\": 1e999}",
+            &deep,
+        ] {
+            assert_eq!(texts(line), None, "{line}");
+        }
+        for id in ["1.0", "-0", "1e2", "18446744073709551615", "true", "null", "[]"] {
+            assert_eq!(read(&format!("{{\"text\": \"\", \"id\": {id}}}"), "text", Some("id")), None, "{id}");
+        }
+    }
+}
