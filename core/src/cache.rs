@@ -70,8 +70,11 @@ impl Cache {
     /// The value of a pre-token's entry.
     pub fn value(&self, key: Key) -> Option<&[u32; 4]> {
         let at = self.lines().home(key);
-        let mut entries = self.lines[at].0.iter().chain(&self.lines[at ^ 1].0);
-        entries.find(|entry| entry.key & !MANY == key.bits()).map(|entry| &entry.value)
+        let own = |line: usize| self.lines[line].0.iter().find(|entry| entry.key & !MANY == key.bits());
+        // While a line has room, nothing that belongs there is beside it.
+        let has_room = self.lines[at].0[1].key == 0;
+        let entry = own(at).or_else(|| if has_room { None } else { own(at ^ 1) });
+        entry.map(|entry| &entry.value)
     }
 
     /// The ids of the pre-token `bytes` by the value of its entry, if their record is still there.
@@ -225,6 +228,12 @@ impl Key {
     #[inline(always)]
     fn bits(self) -> u128 {
         must_cast(self.bits)
+    }
+
+    /// The bytes and their number, if they are few enough to be in the key.
+    #[inline(always)]
+    pub fn bytes(self) -> Option<[u64; 2]> {
+        (self.bits() & LONG == 0).then_some(self.bits)
     }
 
     /// How many bytes the pre-token has.

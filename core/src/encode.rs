@@ -12,6 +12,7 @@ use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
 use crate::pretokens::{Run, Waiting};
 use crate::tail::Tail;
+use crate::whole::Whole;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -47,7 +48,7 @@ pub struct Encoder {
     merges: MergeTable,
     byte_ids: [Option<u32>; 256],
     /// Pre-tokens that are one token: those that their own merges lead to, or all, when merges are to be ignored for them.
-    whole: FxHashMap<Box<[u8]>, u32>,
+    whole: Whole,
     added: Option<(AhoCorasick, Vec<u32>)>,
     pub decoder: Decoder,
     cache_bytes_max: usize,
@@ -109,10 +110,10 @@ impl Encoder {
     ) -> Result<Self> {
         let tokens: Vec<_> = vocabulary.iter().copied().chain(added.iter().map(|one| (one.id, one.bytes))).collect();
         let decoder = Decoder::new(tokens.into_iter())?;
-        let mut whole: FxHashMap<Box<[u8]>, u32> = FxHashMap::default();
+        let mut ids: FxHashMap<&[u8], u32> = FxHashMap::default();
         let mut byte_ids = [None; 256];
         for &(id, bytes) in vocabulary {
-            if let Some(other) = whole.insert(bytes.into(), id) {
+            if let Some(other) = ids.insert(bytes, id) {
                 return Err(CoreError::Tokenizer(format!(
                     "the ids {other} and {id} stand for the same token {:?}.",
                     lossy(bytes)
@@ -126,7 +127,7 @@ impl Encoder {
             pattern,
             merges: merge_table(&decoder, &byte_ids, rules)?,
             byte_ids,
-            whole,
+            whole: Whole::default(),
             added: added_tokens(added)?,
             decoder,
             cache_bytes_max: CACHE_BYTES_MAX,
@@ -134,9 +135,17 @@ impl Encoder {
             workers: Mutex::default(),
             spare: Spare::default(),
         };
-        if !ignore_merges {
-            encoder.keep_whole_what_merges_lead_to();
+        let (mut whole, mut scratch, mut out) = (Whole::default(), Scratch::default(), Tail::default());
+        for (bytes, id) in ids {
+            out.clear(IDS_KEPT_MAX);
+            let mut is_led_to = || {
+                encoder.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [id]
+            };
+            if ignore_merges || is_led_to() {
+                whole.insert(bytes, id);
+            }
         }
+        encoder.whole = whole;
         Ok(encoder)
     }
 
@@ -153,16 +162,6 @@ impl Encoder {
         *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn keep_whole_what_merges_lead_to(&mut self) {
-        let mut whole = std::mem::take(&mut self.whole);
-        let (mut scratch, mut out) = (Scratch::default(), Tail::default());
-        whole.retain(|bytes, id| {
-            out.clear(IDS_KEPT_MAX);
-            self.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [*id]
-        });
-        self.whole = whole;
-    }
-
     /// Remembers the ids of these pre-tokens in all threads, as far as there is room; the most frequent ones come first.
     pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
         let mut known = Cache::new(self.whole.len(), self.cache_bytes_max);
@@ -176,8 +175,9 @@ impl Encoder {
                 continue;
             }
             out.clear(IDS_KEPT_MAX);
-            if self.put_new(bytes, &mut scratch, stop, &mut out)?.is_ok() {
-                Key::of(bytes).into_iter().for_each(|key| known.insert(key, bytes, out.as_slice()));
+            let key = Key::of(bytes);
+            if self.put_new(key, bytes, &mut scratch, stop, &mut out)?.is_ok() {
+                key.into_iter().for_each(|key| known.insert(key, bytes, out.as_slice()));
             }
         }
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));
@@ -311,12 +311,13 @@ impl Encoder {
     #[inline]
     pub(crate) fn put_new(
         &self,
+        key: Option<Key>,
         piece: &[u8],
         scratch: &mut Scratch,
         stop: &Stop,
         out: &mut Tail<u32>,
     ) -> Result<std::result::Result<(), usize>> {
-        if let Some(&id) = self.whole.get(piece) {
+        if let Some(id) = self.whole.get(key, piece) {
             out.put([id], 1);
             return Ok(Ok(()));
         }

@@ -2,9 +2,10 @@
 //!
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
-//! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), merge (those that were not) and its
-//! queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list written in blocks). decode: ids → bytes.
-//! json_lines: lines → texts and ids of documents. guard: how long calls are stopped, and panics turned into errors. python: all of it as the module `tokenmill._core`.
+//! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), whole (those that are one token),
+//! merge (all others) and its queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list
+//! written in blocks). decode: ids → bytes. json_lines: lines → texts and ids of documents. guard: how long calls are stopped,
+//! and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
 // Only scan::block and prefetch may, and say why.
 #![deny(unsafe_code)]
@@ -36,6 +37,7 @@ pub mod table;
 mod tail;
 pub mod train;
 mod unicode;
+mod whole;
 pub mod words;
 
 #[cfg(feature = "python")]

@@ -5,7 +5,6 @@
 
 use crate::guard::{Result, Stop};
 use crate::pages::Pages;
-use crate::prefetch::prefetch;
 use crate::queue::Queue;
 use crate::tail::Tail;
 use bytemuck::{Pod, Zeroable};
@@ -14,6 +13,10 @@ use bytemuck::{Pod, Zeroable};
 const SCANNED_MAX: usize = 48;
 /// What was needed for a longer pre-token is not kept.
 const KEPT_MAX: usize = 1 << 19;
+/// So many symbols are moved at once.
+const BLOCK: usize = 8;
+/// So many slots share a word of the filter: of gpt2's pairs, six.
+const FILTERED: usize = 16;
 const NONE: u32 = u32::MAX;
 /// No merge: as a rank it comes after all others.
 const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
@@ -43,6 +46,9 @@ pub struct MergeTable {
     bytes: Vec<Pair>,
     /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
     slots: Pages<Slot>,
+    /// For each pair two bits, in the word that its hash names: nearly all pairs that do not merge are known by these alone,
+    /// which a core's own cache holds.
+    filter: Vec<u64>,
     n_ranks: usize,
 }
 
@@ -56,10 +62,12 @@ impl MergeTable {
         let mut ranks: Vec<u32> = merges.clone().map(|(_, _, rank, _)| rank).collect();
         ranks.sort_unstable();
         ranks.dedup();
+        let n_slots = (2 * merges.len() + 2).next_power_of_two();
         let mut table = Self {
             byte_ids: byte_ids.map(|id| id.unwrap_or(NONE)),
             bytes: Vec::with_capacity(1 << 16),
-            slots: Pages::new((2 * merges.len() + 2).next_power_of_two()),
+            slots: Pages::new(n_slots),
+            filter: vec![0; n_slots.div_ceil(FILTERED)],
             n_ranks: ranks.len(),
         };
         table.slots.fill(Slot { key: FREE, pair: NO_PAIR });
@@ -79,35 +87,43 @@ impl MergeTable {
     }
 
     fn place(&mut self, key: u64, pair: Pair) {
-        let mut at = self.home(key);
+        let hash = hash_of(key);
+        let mut at = self.home(hash);
         while self.slots[at].key != FREE {
-            at = (at + 1) & (self.slots.len() - 1);
+            at = self.home(at + 1);
         }
         self.slots[at] = Slot { key, pair };
+        let (word, bits) = self.filtered(hash);
+        self.filter[word] |= bits;
     }
 
     #[inline(always)]
-    fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.slots.len() - 1)
+    fn home(&self, hash: usize) -> usize {
+        hash & (self.slots.len() - 1)
+    }
+
+    /// A pair's word in the filter, and its bits.
+    #[inline(always)]
+    fn filtered(&self, hash: usize) -> (usize, u64) {
+        ((hash / FILTERED) & (self.filter.len() - 1), 1 << (hash >> 26 & 63) | 1 << (hash >> 20 & 63))
     }
 
     #[inline(always)]
     fn get(&self, left: u32, right: u32) -> Pair {
         let key = key_of(left, right);
-        let mut at = self.home(key);
+        let hash = hash_of(key);
+        let (word, bits) = self.filtered(hash);
+        if self.filter[word] & bits != bits {
+            return NO_PAIR;
+        }
+        let mut at = self.home(hash);
         loop {
             let slot = self.slots[at];
             if slot.key == key || slot.key == FREE {
                 return slot.pair;
             }
-            at = (at + 1) & (self.slots.len() - 1);
+            at = self.home(at + 1);
         }
-    }
-
-    /// Has the pair fetched, which will soon be asked for.
-    #[inline(always)]
-    fn prefetch(&self, left: u32, right: u32) {
-        prefetch(&self.slots[self.home(key_of(left, right))]);
     }
 
     #[inline(always)]
@@ -211,8 +227,8 @@ impl Scratch {
 
 /// Merges a pre-token of up to SCANNED_MAX bytes: looks for the lowest rank again after each merge.
 fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
-    let mut ids = [NONE; SCANNED_MAX];
-    let mut pairs = [NO_PAIR; SCANNED_MAX];
+    let mut ids = [NONE; SCANNED_MAX + BLOCK];
+    let mut pairs = [NO_PAIR; SCANNED_MAX + BLOCK];
     let mut n = piece.len();
     for (id, &byte) in ids.iter_mut().zip(piece) {
         *id = table.byte_ids[usize::from(byte)];
@@ -230,14 +246,11 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
         if best == NO_PAIR {
             break;
         }
-        if at > 0 {
-            table.prefetch(ids[at - 1], best.token);
-        }
         ids[at] = best.token;
-        ids.copy_within(at + 2..n, at + 1);
+        close(&mut ids, at + 1, n);
         n -= 1;
         if at + 1 < n {
-            pairs.copy_within(at + 2..n, at + 1);
+            close(&mut pairs, at + 1, n);
             pairs[at] = table.get(best.token, ids[at + 1]);
         }
         if at > 0 {
@@ -245,6 +258,21 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
         }
     }
     out.extend(&ids[..n]);
+}
+
+/// Takes out the value at `at`, of the first `n`, in blocks: a call to memmove takes longer. Behind the nth is room for a block.
+#[inline(always)]
+fn close<T: Copy>(values: &mut [T], at: usize, n: usize) {
+    for from in (at..n).step_by(BLOCK) {
+        if let Some(block) = values[from + 1..].first_chunk::<BLOCK>().copied() {
+            values[from..from + BLOCK].copy_from_slice(&block);
+        }
+    }
+}
+
+#[inline(always)]
+fn hash_of(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
 /// A pair of ids as a number.

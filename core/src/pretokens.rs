@@ -162,7 +162,7 @@ impl Run<'_> {
         if bytes.len() >= u32::MAX as usize {
             return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", bytes.len())));
         }
-        self.encoder.put_new(bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
+        self.encoder.put_new(key, bytes, self.scratch, self.stop, self.ids)?.map_err(|at| {
             CoreError::Tokenizer(format!(
                 "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
                 bytes[at],
