@@ -261,7 +261,7 @@ def run(flow: Callable[[], T]) -> T:
     with contextlib.ExitStack() as _ending:
         try:
             done = flow()
-        except (CancelledRun, UnfinishedRun):  # the latter: before the work began
+        except (CancelledRun, UnfinishedRun):  # the latter: before the work began; the server knows
             raise Terminated from None
         except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
             return cast("T", _without_server(error))

@@ -15,8 +15,6 @@ import pytest
 from tests.conftest import REPOSITORY, Project
 from tests.standing import Server, standing_server
 from tests.test_flow import building, said
-from tokenmill.errors import Terminated
-from tokenmill.flows import server
 
 pytestmark = pytest.mark.slow
 
@@ -262,11 +260,47 @@ def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server,
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CRASHED"
 
 
-def test_a_run_that_is_cancelled_before_its_work_begins_ends_as_terminated() -> None:
-    from prefect.exceptions import UnfinishedRun
+BEFORE_THE_WORK = """
+import os
+import httpx
+from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.runtime import flow_run
+from tokenmill.errors import Terminated
+from tokenmill.flows import server
+from tokenmill.flows.watch import end_what_was_cancelled
+set_state, failures = SyncPrefectClient.set_flow_run_state, FAILURES
+def failing(self, run, state, force=False):
+    if state.is_cancelled() and failures:
+        answer = httpx.Response(failures.pop(), request=httpx.Request("POST", "http://127.0.0.1"))
+        answer.raise_for_status()
+    return set_state(self, run, state, force=force)
+SyncPrefectClient.set_flow_run_state = failing
+def cancelled():
+    url = f"{os.environ['PREFECT_API_URL']}/flow_runs/{flow_run.id}/set_state"
+    httpx.post(url, json={"state": {"type": "CANCELLING"}})
+    return "cancelled NAME"
+@flow(flow_run_name=cancelled, persist_result=False, on_cancellation=[end_what_was_cancelled])
+def work():
+    print("work")
+try:
+    server.run(work)
+except Terminated:
+    print("terminated")
+"""
 
-    def flow() -> None:
-        raise UnfinishedRun("Run is in CANCELLING state, its result is not available.")
 
-    with pytest.raises(Terminated):
-        server.run(flow)
+@pytest.mark.parametrize(
+    ("failures", "state"),
+    [([], "CANCELLED"), ([503, 503], "CANCELLED"), ([409], "CANCELLING"), ([503] * 99, "CANCELLING")],
+)
+def test_a_run_that_is_cancelled_before_its_work_begins_ends_on_the_server(
+    server: Server, failures: list[int], state: str
+) -> None:
+    name = f"{len(failures)} {failures[:1]}"
+    code = BEFORE_THE_WORK.replace("FAILURES", str(failures)).replace("NAME", name)
+    environment = {**os.environ, **server.environment, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "terminated\n", done.stderr
+    assert server.flow_run(f"cancelled {name}")["state"]["type"] == state
+    assert ("as Cancelling" in done.stderr) == (state == "CANCELLING")
