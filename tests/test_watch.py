@@ -257,7 +257,9 @@ def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server,
     assert "Traceback" not in words
     assert "Run `tokenmill build` to go on" in words
     assert project.outputs() == {}
-    assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "CRASHED"
+    state = server.flow_run(f"build {project.root.name}")["state"]
+    assert state["type"] == "CRASHED"
+    assert ("Terminated: asked to end; what is finished is kept" in state["message"]) == (number == signal.SIGHUP)
 
 
 BEFORE_THE_WORK = """
