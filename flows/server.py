@@ -288,7 +288,7 @@ def _without_server(error: Exception) -> object:
             "run.engine: inline in params.yaml."
         ) from None
     if isinstance(error, httpx.HTTPError):
-        say("Prefect's server went away, so it does not show how this build ended")
+        say("Prefect's server does not answer, so it may not show how this build ended")
     else:
         tell_deleted()
     outcome = _outcomes[-1]
