@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from tokenmill.console import say
-from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated, TokenmillError
+from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.flows.embedded import Embedded
 
 T = TypeVar("T")
@@ -29,8 +29,6 @@ _SETTLE_S_MAX = 15.0
 _LEAVE_S = 1.0
 _LAST_ANSWER_S_MAX = 5.0
 _GONE_S_MAX = 1.0
-_EXIT_FAILED = 2
-_EXIT_CODES = {KeyboardInterrupt: EXIT_INTERRUPTED, Terminated: EXIT_TERMINATED}
 _ANSWER_S_MAX = 10.0
 _SILENCE_S_MAX = 2.0
 _SHOWN_MAX = 40
@@ -280,8 +278,10 @@ def tell_deleted() -> None:
 
 def _without_server(error: Exception) -> object:
     """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
+    global _is_gone
     import httpx
 
+    _is_gone = True
     if not _outcomes:
         raise TokenmillError(
             f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
@@ -292,9 +292,7 @@ def _without_server(error: Exception) -> object:
     else:
         tell_deleted()
     outcome = _outcomes[-1]
-    failed = isinstance(outcome, BaseException)
-    _leave_in_time(_EXIT_CODES.get(type(outcome), _EXIT_FAILED) if failed else 0)
-    if failed:
+    if isinstance(outcome, BaseException):
         raise outcome from None
     return outcome
 
@@ -323,9 +321,11 @@ def _settle() -> None:
             time.sleep(0.5)
 
 
-def _leave_in_time(code: int) -> None:
-    """Ends this process with `code` a second after its last line, if Prefect, which goes on trying for minutes, has not let it
-    end by then."""
+def leave_in_time(code: int) -> None:
+    """To be called with the exit code when all else is done: without a server, Prefect goes on trying for minutes, and this
+    process ends a second from now all the same."""
+    if not _is_gone:
+        return
 
     def leave() -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more; it is closed
@@ -336,7 +336,4 @@ def _leave_in_time(code: int) -> None:
 
     timer = threading.Timer(_LEAVE_S, leave)
     timer.daemon = True
-    try:
-        threading._register_atexit(timer.start)  # type: ignore[attr-defined] # those of `atexit` come after Prefect's own waiting
-    except (AttributeError, RuntimeError):  # another Python may not have it
-        timer.start()
+    timer.start()

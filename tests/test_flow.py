@@ -207,6 +207,31 @@ print(server.run(flow))
     assert "does not show how this build ended" in done.stderr
 
 
+def test_a_command_that_fails_after_its_server_went_away_ends_soon_with_its_own_code(home: dict[str, str]) -> None:
+    code = """
+import sys, threading, time
+import httpx
+from tokenmill import cli
+from tokenmill.__main__ import program
+from tokenmill.errors import TokenmillError
+from tokenmill.flows import server
+def flow():
+    server.keep("done")
+    raise httpx.ConnectError("gone")
+def build(_):
+    server.run(flow)
+    threading.Thread(target=time.sleep, args=(100,)).start()  # as Prefect goes on trying
+    raise TokenmillError("no room")
+cli._build = build
+sys.argv = ["tokenmill", "build"]
+sys.exit(program())
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **home}, timeout=90)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith("tokenmill: error: no room\n")
+
+
 def _until_equal(found: Callable[[], set[int]], expected: set[int]) -> None:
     deadline = time.monotonic() + 20
     while found() != expected:
