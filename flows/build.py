@@ -21,6 +21,7 @@ from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
 from tokenmill.errors import PassingError
 from tokenmill.flows import server
+from tokenmill.flows.address import without_password
 from tokenmill.flows.recipe import Run, run_stages
 from tokenmill.flows.watch import end_what_was_cancelled, watched
 from tokenmill.layout import PARAMS_FILE
@@ -158,4 +159,4 @@ def _show(summaries: Sequence[StageSummary], root: Path) -> None:
     try:
         create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
     except (httpx.HTTPError, PrefectException) as error:
-        say(f"Prefect's server did not take the table of the build: {server.without_password(str(error))}")
+        say(f"Prefect's server did not take the table of the build: {without_password(str(error))}")

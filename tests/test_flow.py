@@ -122,8 +122,8 @@ def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tm
 def test_an_embedded_server_has_pauses_between_its_writes(home: dict[str, str]) -> None:
     """Prefect takes an interval below a second for 0; its server takes all of a core then."""
     script = """
-from tokenmill.flows import server
-server.quiet_environment()
+from tokenmill.flows.settings import quiet_environment
+quiet_environment()
 from prefect.settings import get_current_settings
 assert int(get_current_settings().server.services.task_run_recorder.flush_interval) > 0
 """
