@@ -86,15 +86,13 @@ def _as_task(run: Run, build: Build) -> StageSummary:
     name = f"train-vocab {build.params.train_vocab.vocab_size:,} tokens"
 
     @task(name="train-vocab", task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
-    def train() -> State[None]:
-        done.append(run(build))
-        n_tokens, text_mb, seconds = done[0].n_tokens or 0, done[0].text_mb or 0, done[0].seconds or 0
-        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s")
+    def train() -> State[StageSummary]:
+        done = run(build)
+        n_tokens, text_mb, seconds = done.n_tokens or 0, done.text_mb or 0, done.seconds or 0
+        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s", data=done)
 
-    done: list[StageSummary] = []  # a task that is called gives its state back
     server.expect(1)
-    train()
-    return done[0]
+    return train().result()  # a task that is called gives its state back
 
 
 @task(name="skipped", task_run_name="{stage}", cache_policy=NO_CACHE, persist_result=False)
