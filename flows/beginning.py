@@ -11,6 +11,7 @@ from tokenmill.console import StageSummary
 from tokenmill.cutting import Stopped
 from tokenmill.errors import TokenmillError
 from tokenmill.flows import server
+from tokenmill.flows.address import may_be_set
 from tokenmill.flows.recipe import import_stages
 from tokenmill.layout import DVC_LOCK_FILE, DVC_RUNS_DIRECTORY
 from tokenmill.workshop import Workshop
@@ -23,7 +24,7 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     """
     _ = build.shards  # no server is started for documents that are not there
     is_first = not any((build.root / trace).exists() for trace in (DVC_LOCK_FILE, DVC_RUNS_DIRECTORY))
-    early = build.force or (is_first and not server.may_be_set())
+    early = build.force or (is_first and not may_be_set())
     with contextlib.ExitStack() as meanwhile:
         if early:
             meanwhile.enter_context(_beside(build))

@@ -21,6 +21,7 @@ from tokenmill.console import StageSummary, rows, say
 from tokenmill.cutting import Unit
 from tokenmill.errors import PassingError
 from tokenmill.flows import server
+from tokenmill.flows.address import without_password
 from tokenmill.flows.recipe import Run, run_stages
 from tokenmill.flows.watch import end_what_was_cancelled, watched
 from tokenmill.layout import PARAMS_FILE
@@ -85,15 +86,13 @@ def _as_task(run: Run, build: Build) -> StageSummary:
     name = f"train-vocab {build.params.train_vocab.vocab_size:,} tokens"
 
     @task(name="train-vocab", task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
-    def train() -> State[None]:
-        done.append(run(build))
-        n_tokens, text_mb, seconds = done[0].n_tokens or 0, done[0].text_mb or 0, done[0].seconds or 0
-        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s")
+    def train() -> State[StageSummary]:
+        done = run(build)
+        n_tokens, text_mb, seconds = done.n_tokens or 0, done.text_mb or 0, done.seconds or 0
+        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s", data=done)
 
-    done: list[StageSummary] = []  # a task that is called gives its state back
     server.expect(1)
-    train()
-    return done[0]
+    return train().result()  # a task that is called gives its state back
 
 
 @task(name="skipped", task_run_name="{stage}", cache_policy=NO_CACHE, persist_result=False)
@@ -158,4 +157,4 @@ def _show(summaries: Sequence[StageSummary], root: Path) -> None:
     try:
         create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
     except (httpx.HTTPError, PrefectException) as error:
-        say(f"Prefect's server did not take the table of the build: {server.without_password(str(error))}")
+        say(f"Prefect's server did not take the table of the build: {without_password(str(error))}")

@@ -5,36 +5,27 @@ until its task runs are settled.
 """
 
 import contextlib
-import logging
 import os
-import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar, cast
-from urllib.parse import urlsplit
 
 from tokenmill.console import say
-from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated, TokenmillError
+from tokenmill.errors import Terminated, TokenmillError
+from tokenmill.flows.address import check_standing, may_be_set, place, told_if_long
 from tokenmill.flows.embedded import Embedded
+from tokenmill.flows.settings import quiet_environment
 
 T = TypeVar("T")
 
-_SETTINGS_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyproject.toml")  # where a server may be named
 _SETTLE_S_MAX = 15.0
 _LEAVE_S = 1.0
 _LAST_ANSWER_S_MAX = 5.0
 _GONE_S_MAX = 1.0
-_EXIT_FAILED = 2
-_EXIT_CODES = {KeyboardInterrupt: EXIT_INTERRUPTED, Terminated: EXIT_TERMINATED}
-_ANSWER_S_MAX = 10.0
-_SILENCE_S_MAX = 2.0
-_SHOWN_MAX = 40
-_CREDENTIALS = re.compile(r"^(.*?://)?.*@", re.DOTALL)
 _PAGE_RUNS = 200  # what a server gives at once
 
 _embedded: Embedded | None = None
@@ -69,20 +60,6 @@ def is_well() -> bool:
     return bool(_outcomes) and not isinstance(_outcomes[-1], BaseException)
 
 
-def quiet_environment() -> None:
-    """Settings of Prefect that only count before it is imported: its log goes to its server, not to the terminal, and its own
-    server keeps up with a build."""
-    os.environ.setdefault("PREFECT_LOGGING_SETTINGS_PATH", str(Path(__file__).with_name("logging.yml")))
-    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
-    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
-    os.environ.setdefault("PREFECT_CLI_COLORS", "false")
-    # Its embedded server writes each event of a task run by itself; in batches, 300 units are settled 13 s sooner. An interval
-    # below a second becomes 0 there, and the server takes all of a core.
-    for name, value in (("BATCH_SIZE", "500"), ("READ_BATCH_SIZE", "500"), ("FLUSH_INTERVAL", "1")):
-        os.environ.setdefault(f"PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_{name}", value)
-    logging.raiseExceptions = False  # no traceback when a signal comes while a record is being sent
-
-
 def begin() -> bool:
     """Sees to it that Prefect has a server: the one that is set, or else an embedded one, which takes some seconds to start
     (`run` waits for it) and ends with this process; whether it is such a one. Raises TokenmillError when the one that is set
@@ -109,103 +86,6 @@ def import_late() -> None:
             import_module(name)
 
 
-def may_be_set() -> bool:
-    """Whether Prefect may know a server. To ask it for certain is to import it, which takes seconds."""
-    if any(
-        name in os.environ for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
-    ):
-        return True
-    places = [Path(name).expanduser() for name in _SETTINGS_FILES]
-    return any(place.is_file() and b"prefect" in place.name.encode() + place.read_bytes().lower() for place in places)
-
-
-def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
-    """The URL of the server that stands by itself, if Prefect is set to use one.
-
-    Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback. So it
-    would for what is no address, or that of something else.
-    """
-    import httpx
-
-    url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment counts before all other settings
-    if not url:
-        return None
-    _refuse_no_address(url)
-    shown = without_password(url)
-    try:
-        with _told_if_long(f"waiting for an answer of Prefect's server at {shown}, {answer_s_max:.0f} s"):
-            answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
-            if answer.status_code != httpx.codes.NOT_FOUND:
-                answer.raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise TokenmillError(
-            f"PREFECT_API_URL: no Prefect server answers at {shown} ({type(error).__name__}). Start it (`prefect server start`), "
-            "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
-        ) from None
-    if not _is_healthy(answer):
-        found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
-        meant = (
-            ""
-            if shown.rstrip("/").endswith("/api")
-            else f" A Prefect server's address ends with /api: {shown.rstrip('/')}/api?"
-        )
-        raise TokenmillError(
-            f"PREFECT_API_URL: what answers at {shown} is not the API of a Prefect server: expected true from "
-            f"{without_password(str(answer.url))}, found {found}.{meant} Correct or unset it, or set run.engine: inline in "
-            "params.yaml."
-        )
-    return url
-
-
-def place(url: str) -> str:
-    """What the server at `url` is called: by the page that it shows, where that can be told from the address of its API."""
-    address = without_password(url).rstrip("/")
-    page = address.removesuffix("/api")
-    return f"Prefect's API at {address}" if page == address else f"Prefect at {page}"
-
-
-def without_password(text: str) -> str:
-    """The address of a server, or a text with one, as it may be shown: without user and password."""
-    return _CREDENTIALS.sub(r"\1", text)
-
-
-def _refuse_no_address(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in url
-    except ValueError:  # of a port or an IPv6 address
-        is_address = False
-    if not is_address:
-        raise TokenmillError(
-            f"PREFECT_API_URL: found {without_password(url)!r}, expected the address of a Prefect server's API, like "
-            "http://127.0.0.1:4200/api. Correct or unset it, or set run.engine: inline in params.yaml."
-        )
-
-
-def _is_healthy(answer: Any) -> bool:
-    """Whether Prefect's API gave this answer to the question for its health; its cloud may word it otherwise."""
-    import httpx
-
-    if answer.status_code == httpx.codes.NOT_FOUND:
-        return False
-    if str(answer.url.host).endswith("prefect.cloud"):
-        return True
-    try:
-        return answer.json() is True
-    except ValueError:
-        return False
-
-
-def _url_of_settings() -> str | None:
-    """What Prefect's own settings say, which takes seconds to import."""
-    quiet_environment()
-    from prefect.settings import PREFECT_API_URL
-
-    url: str | None = PREFECT_API_URL.value()
-    return url
-
-
 def give_up_if_gone(answer_s_max: float = _LAST_ANSWER_S_MAX) -> bool:
     """To be asked when a flow's work has ended: whether the server no longer answers.
 
@@ -227,21 +107,9 @@ def give_up_if_gone(answer_s_max: float = _LAST_ANSWER_S_MAX) -> bool:
             FlowRunContext.get().client._client.timeout = _GONE_S_MAX  # type: ignore[union-attr]
     if _ending is not None:
         whom = "Prefect to end without its server" if _is_gone else "Prefect's server to record how the build ended"
-        _ending.enter_context(_told_if_long(f"waiting for {whom}"))
+        _ending.enter_context(told_if_long(f"waiting for {whom}"))
         _ending = None
     return _is_gone
-
-
-@contextlib.contextmanager
-def _told_if_long(line: str) -> Iterator[None]:
-    """Says what is waited for when the block takes long."""
-    timer = threading.Timer(_SILENCE_S_MAX, say, [line])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def run(flow: Callable[[], T]) -> T:
@@ -261,7 +129,7 @@ def run(flow: Callable[[], T]) -> T:
     with contextlib.ExitStack() as _ending:
         try:
             done = flow()
-        except (CancelledRun, UnfinishedRun):  # the latter: before the work began
+        except (CancelledRun, UnfinishedRun):  # the latter: before the work began; the server knows
             raise Terminated from None
         except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
             return cast("T", _without_server(error))
@@ -280,21 +148,21 @@ def tell_deleted() -> None:
 
 def _without_server(error: Exception) -> object:
     """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
+    global _is_gone
     import httpx
 
+    _is_gone = True
     if not _outcomes:
         raise TokenmillError(
             f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
             "run.engine: inline in params.yaml."
         ) from None
     if isinstance(error, httpx.HTTPError):
-        say("Prefect's server went away, so it does not show how this build ended")
+        say("Prefect's server does not answer, so it may not show how this build ended")
     else:
         tell_deleted()
     outcome = _outcomes[-1]
-    failed = isinstance(outcome, BaseException)
-    _leave_in_time(_EXIT_CODES.get(type(outcome), _EXIT_FAILED) if failed else 0)
-    if failed:
+    if isinstance(outcome, BaseException):
         raise outcome from None
     return outcome
 
@@ -323,9 +191,11 @@ def _settle() -> None:
             time.sleep(0.5)
 
 
-def _leave_in_time(code: int) -> None:
-    """Ends this process with `code` a second after its last line, if Prefect, which goes on trying for minutes, has not let it
-    end by then."""
+def leave_in_time(code: int) -> None:
+    """To be called with the exit code when all else is done: without a server, Prefect goes on trying for minutes, and this
+    process ends a second from now all the same."""
+    if not _is_gone:
+        return
 
     def leave() -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more; it is closed
@@ -336,7 +206,4 @@ def _leave_in_time(code: int) -> None:
 
     timer = threading.Timer(_LEAVE_S, leave)
     timer.daemon = True
-    try:
-        threading._register_atexit(timer.start)  # type: ignore[attr-defined] # those of `atexit` come after Prefect's own waiting
-    except (AttributeError, RuntimeError):  # another Python may not have it
-        timer.start()
+    timer.start()

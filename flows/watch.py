@@ -6,6 +6,7 @@ meanwhile. Nothing waits for that thread but a build that is done.
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -32,6 +33,8 @@ _AGAIN_S = 3.0
 _LAST_WORD_S_MAX = 5.0
 _ANSWER_S_MAX = 10.0
 _ANSWER_TO_SIGNAL_S_MAX = 2.0
+_TRY_S_MAX = 5.0
+_TRY_EVERY_S = 0.5
 
 
 def watched(work: Callable[[], T]) -> T | State[None]:
@@ -70,11 +73,24 @@ def watched(work: Callable[[], T]) -> T | State[None]:
 
 
 def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
-    """Prefect calls it when the server answers the end of a run with Cancelling: it was cancelled when the work was done, and would
-    be Cancelling for good."""
+    """Prefect calls it when the server answers the beginning or the end of a run with Cancelling: it was cancelled before the work
+    began or when it was done, and would be Cancelling for good. A failure that may pass is tried again for some seconds."""
     final = Completed(message="cancelled when all was done") if server.is_well() else _cancelled()
-    with _asked_once() as client:
-        client.set_flow_run_state(flow_run.id, final, force=True)
+    end_s = time.monotonic() + _TRY_S_MAX
+    while True:
+        try:
+            with _asked_once() as client:
+                client.set_flow_run_state(flow_run.id, final, force=True)
+            return
+        except ObjectNotFound:
+            server.tell_deleted()
+            return
+        except (httpx.HTTPError, PrefectException) as error:
+            may_pass = _is_busy(error) or isinstance(error, httpx.TransportError)
+            if not may_pass or time.monotonic() >= end_s:
+                say(f"Prefect's server {_does(error)}, so it goes on showing the run as Cancelling")
+                return
+        time.sleep(_TRY_EVERY_S)
 
 
 def _end_as_cancelled() -> State[None]:

@@ -77,8 +77,8 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)
     folders = [folder for folder, _ in done]
-    quarantine = workshop.root / QUARANTINE_DIRECTORY / QUARANTINE_FILE
-    write_quarantine(quarantine, zip(units, folders, strict=True))
+    with write_directory(workshop.root / QUARANTINE_DIRECTORY) as directory:
+        write_quarantine(directory / QUARANTINE_FILE, zip(units, folders, strict=True))
     manifest = Manifest(
         engine=engine_version(),
         tokenizer_digest=tokenizer.digest,
@@ -92,7 +92,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
         n_tokens=sum(shard.n_tokens for shard in shards),
         text_bytes=sum(shard.text_bytes for shard in shards),
         n_bad=n_bad,
-        quarantine_sha256=sha256_file(quarantine),
+        quarantine_sha256=sha256_file(workshop.root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
         inputs=[
             InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256) for shard, sha256 in corpus.sha256.items()
         ],

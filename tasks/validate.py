@@ -71,6 +71,7 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
     same documents and tokenizer is not checked again. Raises ValidationError, CorpusError, UnitsError.
     """
     start_s = time.monotonic()
+    (workshop.root / REPORT_FILE).unlink(missing_ok=True)  # nothing is to say that all is right where a check fails
     directory = workshop.root / TOKENS_DIRECTORY
     manifest = read_manifest(directory)
     corpus = workshop.corpus

@@ -14,7 +14,7 @@ from tokenmill.build import Build, start
 from tokenmill.console import StageSummary
 from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, ParamsError
-from tokenmill.flows.server import place
+from tokenmill.flows.address import place
 from tokenmill.units import run_in_threads
 
 Change = Callable[[Project], object]

@@ -42,6 +42,21 @@ def test_each_unit_that_takes_too_long_is_named_and_the_next_build_does_it(proje
     assert cli(project, "build").returncode == 0
 
 
+@pytest.mark.parametrize("stage", ["count", "encode"])
+def test_a_stage_that_fails_leaves_the_outputs_that_were_there(project: Project, stage: str) -> None:
+    assert cli(project, "build").returncode == 0
+    before = project.outputs()
+    project.set(run__unit_timeout_s=1e-6)
+    assert cli(project, "build", "--force", "--only", stage).returncode == 2
+    assert project.outputs() == before
+    assert cli(project, "build", "--rehash").returncode == 0
+    project.set(run__unit_timeout_s=1e6)
+    (stray := project.root / "data/quarantine/stray").write_text("not of a build", encoding="utf-8")
+    assert cli(project, "build", "--force").returncode == 0
+    assert not stray.exists()
+    assert project.outputs() == before
+
+
 def test_a_deadline_that_is_no_time_is_refused() -> None:
     with pytest.raises(ValueError, match="deadline"):
         _core.deadline(-1)

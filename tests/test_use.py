@@ -175,10 +175,14 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
     take(user, **{"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
     build(user)
     file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:-1]) + b"\n")
-    for asked_for in (("--only", "train-vocab", "--force"), ("--rehash",)):
-        done = cli(user, "build", *asked_for)
+    for asked_for in (["build"], ["build", "--only", "train-vocab", "--force"], ["build", "--rehash"], ["status"]):
+        done = cli(user, *asked_for)
         assert done.returncode == 2
         assert "not the tokenizer that tokenmill.lock pins" in done.stderr
+    assert cli(user, "pin").returncode == 0
+    assert set(user.actions(build(user)).values()) == {"up to date", "taken", "run"}
+    file.unlink()  # as in a clone that has only what was made with it
+    assert set(user.actions(build(user)).values()) == {"up to date"}
 
 
 def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user: Project) -> None:

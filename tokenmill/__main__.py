@@ -28,7 +28,10 @@ def program() -> int:
     try:
         from tokenmill.cli import main
 
-        return main()
+        code = main()
+        if server := sys.modules.get("tokenmill.flows.server"):
+            server.leave_in_time(code)
+        return code
     except KeyboardInterrupt:  # while modules are imported; later main() itself says so
         print("tokenmill: interrupted.", file=sys.stderr)
         return 130

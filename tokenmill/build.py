@@ -271,17 +271,16 @@ def _measured(run: Callable[[Build], StageSummary], build: Build) -> StageSummar
 
 
 def _pin_tokenizer(build: Build) -> None:
-    """Sees to it that tokenmill.lock pins the tokenizer that is asked for; under `dvc repro`, which depends on it, it must.
+    """Sees to it that tokenmill.lock pins the tokenizer that is asked for, as it is now; under `dvc repro`, which depends on it, it
+    must pin one already.
 
     Where none is asked for, a file that is missing is written: stages depend on it, and would fail after those that do not.
     """
     if build.params.tokenizer is not None:
         from tokenmill.pins import pinned
-        from tokenmill.taking import check_pinned, pin_if_new
+        from tokenmill.taking import pin_if_new, refuse_changed
 
-        pin = (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer)
-        if build.rehash and pin.asked.name is None:  # files; a registry's versions do not change
-            check_pinned(build.root, pin)
+        refuse_changed(build.root, (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer))
     elif not (build.root / LOCK_FILE).exists() and _dvc_yaml_names(build.root, LOCK_FILE):
         from tokenmill.pins import write_pin
 

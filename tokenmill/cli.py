@@ -85,8 +85,16 @@ def _status(asked: argparse.Namespace) -> int:
     from tokenmill.standing import as_text, standing_of
 
     path = asked.params or find_params()
-    load_params(path)  # which refuses what a build would
-    found = standing_of(path.absolute().parent)
+    root = path.absolute().parent
+    params = load_params(path)  # which refuses what a build would
+    if params.tokenizer is not None:
+        from tokenmill.pins import read_pin
+        from tokenmill.taking import refuse_changed
+
+        pin = read_pin(root)
+        if pin is not None and pin.asked == params.tokenizer:
+            refuse_changed(root, pin)
+    found = standing_of(root)
     print(json.dumps([dataclasses.asdict(one) for one in found], indent=2) if asked.json else as_text(found))
     return 2 if any(one.would_run for one in found) else 0
 

@@ -79,9 +79,9 @@ def _refresh_inline(path: Path) -> None:
 
 def _notify(block: str | None, subject: str, body: str) -> None:
     if block is not None:
-        from tokenmill.flows import server
+        from tokenmill.flows.settings import quiet_environment
 
-        server.quiet_environment()
+        quiet_environment()
         from tokenmill.flows.notify import notify
 
         notify(block, subject, body)

@@ -77,10 +77,11 @@ def _publish(asked: argparse.Namespace) -> None:
     path = find_params()
     root = path.parent
     if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
-        from tokenmill.flows import server
+        from tokenmill.flows.address import check_standing
+        from tokenmill.flows.settings import quiet_environment
 
-        server.quiet_environment()
-        server.check_standing()
+        quiet_environment()
+        check_standing()
         from tokenmill.flows.publish import publish as publish_flow
 
         publish_flow(asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute()))

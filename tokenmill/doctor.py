@@ -99,12 +99,12 @@ def git_command(folder: Path) -> Finding:
 def prefect_server() -> Finding:
     """Whether the server that Prefect is set to use, if it is, answers."""
     none = Finding("Prefect", "ok", "no server is set; a build starts one for itself, unless run.engine is inline")
-    from tokenmill.flows import server
+    from tokenmill.flows import address
 
-    if not server.may_be_set():
+    if not address.may_be_set():
         return none
     try:
-        url = server.check_standing(_ANSWER_S_MAX)
+        url = address.check_standing(_ANSWER_S_MAX)
     except TokenmillError as error:
         return Finding("Prefect", "wrong", str(error))
-    return Finding("Prefect", "ok", f"the server at {server.without_password(url)} answers") if url else none
+    return Finding("Prefect", "ok", f"the server at {address.without_password(url)} answers") if url else none

@@ -101,7 +101,10 @@ class UnitsError(TokenmillError):
 
 
 class Terminated(BaseException):
-    """The command is to end now."""
+    """The command is to end now; Prefect's server shows the message as the reason."""
+
+    def __init__(self) -> None:
+        super().__init__("asked to end; what is finished is kept for the next build")
 
 
 EXIT_INTERRUPTED = 130

@@ -52,8 +52,7 @@ def write_directory(path: Path) -> Iterator[Path]:
             yield partial
         for folder, _folders, _files in os.walk(partial, onerror=raise_it):
             flush(Path(folder))
-        if path.exists():
-            remove_tree(path)
+        remove_tree(path)
         partial.replace(path)
         flush(path.parent)
     finally:

@@ -55,6 +55,19 @@ def check_pinned(root: Path, pin: Pin) -> None:
         return
 
 
+def refuse_changed(root: Path, pin: Pin) -> None:
+    """Raises what `check_pinned` does when the pinned file or directory has other bytes by now. One that is not there is none
+    that changed: it is not needed before it is taken again. A registry's versions do not change."""
+    if pin.asked.name is not None:
+        return
+    try:
+        found = _files_sha256(_source(root, pin.asked))
+    except FileNotFoundError:
+        return
+    if found != pin.files_sha256:
+        check_pinned(root, pin)
+
+
 @contextmanager
 def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
     with _folder_for(pin.asked) as taken:
@@ -86,7 +99,7 @@ def _folder_for(asked: Asked) -> Iterator[Path]:
 def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
     """Makes `directory` with what is asked for; the version it is, and the sha256 over the files that were taken."""
     if asked.name is None or asked.version is None:
-        return None, _adopt(root / Path(asked.from_).expanduser(), asked, directory)
+        return None, _adopt(_source(root, asked), asked, directory)
     version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
     if pin is not None and version.commit != pin.commit:
         raise VersionsError(
@@ -98,7 +111,7 @@ def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[V
 
 def _adopt(source: Path, asked: Asked, directory: Path) -> str:
     """Takes a file or directory: one that tokenmill made as it is, any other with golden vectors and a card made now."""
-    if (source / CARD_FILE).is_file() and (source / GOLDEN_FILE).is_file():
+    if _is_ours(source):
         with write_directory(directory) as partial:
             _copy(source, partial)
         return sha256_directory(directory)
@@ -111,6 +124,21 @@ def _adopt(source: Path, asked: Asked, directory: Path) -> str:
             raise TokenizerError(f"{source}: tokenizer.json cannot say the same as this file: {different}")
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
+    return _files_sha256(source)
+
+
+def _source(root: Path, asked: Asked) -> Path:
+    return root / Path(asked.from_).expanduser()
+
+
+def _is_ours(source: Path) -> bool:
+    return (source / CARD_FILE).is_file() and (source / GOLDEN_FILE).is_file()
+
+
+def _files_sha256(source: Path) -> str:
+    """The sha256 over the files that are taken of a file or directory."""
+    if _is_ours(source):
+        return sha256_directory(source)
     return sha256_file(source / "tokenizer.json" if source.is_dir() else source)
 
 

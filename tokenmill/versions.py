@@ -126,7 +126,7 @@ class Stage:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Removes the outputs, lets the block make them, and records them with the inputs they were made from.
+        """Lets the block make the outputs, in the place of what is there, and records them with the inputs they were made from.
 
         Raises VersionsError, and records nothing, when an input changed while the block ran. Until the end DVC refuses to
         touch the stage's inputs and outputs for another process.
@@ -134,7 +134,6 @@ class Stage:
         with self._kept_from_others():
             with self._repo.lock:
                 _save_dependencies(self._stage)
-                self._stage.remove_outs(ignore_remove=False, force=False)
             yield
             self._record_if_unchanged()
 
