@@ -38,10 +38,10 @@ struct Entry {
 struct Line([Entry; 2]);
 
 /// A bounded memory of pre-tokens.
-#[derive(Clone)]
 pub struct Cache {
+    /// As many as there may ever be, of which the first `n_lines` are used; memory is taken by those alone.
     lines: Pages<Line>,
-    lines_max: usize,
+    n_lines: usize,
     /// Entries that were placed since the lines became as many as they are.
     n_placed: usize,
     ring: Ring,
@@ -53,9 +53,10 @@ impl Cache {
     pub fn new(n: usize, bytes_max: usize) -> Self {
         let lines_max = (bytes_max / 4 * 3 / size_of::<Line>()).max(2);
         let lines_max = 1 << lines_max.ilog2();
+        let n_lines = (n / 2).next_power_of_two().max(LINES_MIN).min(lines_max);
         Self {
-            lines: Pages::new((n / 2).next_power_of_two().max(LINES_MIN).min(lines_max)),
-            lines_max,
+            lines: room(n_lines, lines_max),
+            n_lines,
             n_placed: 0,
             ring: Ring::new(bytes_max / 4 / size_of::<u32>()),
         }
@@ -64,7 +65,7 @@ impl Cache {
     /// What is asked for most.
     #[inline(always)]
     pub fn lines(&self) -> Lines<'_> {
-        Lines(&self.lines)
+        Lines(&self.lines[..self.n_lines])
     }
 
     /// The value of a pre-token's entry.
@@ -88,7 +89,7 @@ impl Cache {
     /// Remembers the ids of a pre-token, and may forget another one for it.
     pub fn insert(&mut self, key: Key, bytes: &[u8], ids: &[u32]) {
         // A quarter full: at twice that, later passes over text were 0.8 to 0.96 times as fast.
-        if self.n_placed > self.lines.len() / 2 && self.lines.len() < self.lines_max {
+        if self.n_placed > self.n_lines / 2 && self.n_lines < self.lines.len() {
             self.grow();
         }
         if let Some(value) = self.value_of(key, bytes, ids) {
@@ -109,7 +110,7 @@ impl Cache {
     }
 
     fn place(&mut self, entry: Entry) {
-        let at = hash_of(entry.key & !MANY) as usize & (self.lines.len() - 1);
+        let at = hash_of(entry.key & !MANY) as usize & (self.n_lines - 1);
         for line in [at, at ^ 1] {
             if let Some(free) = self.lines[line].0.iter_mut().find(|old| old.key == 0 || old.key == entry.key) {
                 *free = entry;
@@ -120,16 +121,33 @@ impl Cache {
         *entries = [entry, entries[0]];
     }
 
+    /// Twice as many lines. What is in a line and the one beside it goes there again, or as far behind the lines there were.
     #[cold]
     fn grow(&mut self) {
-        let longer = Pages::new(2 * self.lines.len());
-        let lines = std::mem::replace(&mut self.lines, longer);
-        self.n_placed = 0;
-        for entry in lines.iter().flat_map(|Line(entries)| entries).filter(|entry| entry.key != 0) {
-            self.n_placed += 1;
-            self.place(*entry);
+        let n_old = self.n_lines;
+        (self.n_lines, self.n_placed) = (2 * n_old, 0);
+        for at in (0..n_old).step_by(2) {
+            let both = [at, at + 1].map(|line| std::mem::take(&mut self.lines[line]));
+            for entry in both.iter().flat_map(|Line(entries)| entries).filter(|entry| entry.key != 0) {
+                self.n_placed += 1;
+                self.place(*entry);
+            }
         }
     }
+}
+
+impl Clone for Cache {
+    fn clone(&self) -> Self {
+        let mut lines = room(self.n_lines, self.lines.len());
+        lines[..self.n_lines].copy_from_slice(&self.lines[..self.n_lines]);
+        Self { lines, n_lines: self.n_lines, n_placed: self.n_placed, ring: self.ring.clone() }
+    }
+}
+
+/// `n_max` lines, or half as many, and so on, where there are not so many addresses, as under `ulimit -v`; `n_min` at least.
+fn room(n_min: usize, n_max: usize) -> Pages<Line> {
+    let sizes = std::iter::successors(Some(n_max), |n| Some(n / 2)).take_while(|&n| n > n_min);
+    sizes.into_iter().find_map(Pages::try_new).unwrap_or_else(|| Pages::new(n_min))
 }
 
 /// The lines of a cache.
@@ -332,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_and_one_that_grew_have_what_was_remembered() {
+        let mut cache = Cache::new(0, 1 << 26);
+        (0..50_000).map(sample).for_each(|(bytes, ids)| cache.insert(Key::of(&bytes).unwrap(), &bytes, &ids));
+        assert!(cache.n_lines > LINES_MIN);
+        let copy = cache.clone();
+        let mut n_known = 0;
+        for (bytes, ids) in (0..50_000).map(sample) {
+            let found = ids_of(&cache, &bytes);
+            assert_eq!(ids_of(&copy, &bytes), found);
+            n_known += usize::from(found == Some(ids));
+        }
+        assert!(n_known > 49_000, "{n_known}");
+    }
+
+    #[test]
     fn memory_stays_below_its_bound() {
         let mut cache = Cache::new(0, 1 << 20);
         for i in 0..200_000 {
@@ -339,6 +372,7 @@ mod tests {
             cache.insert(Key::of(&bytes).unwrap(), &bytes, &ids);
         }
         assert!(cache.lines.len() * size_of::<Line>() + cache.ring.words.len() * 4 <= 1 << 20);
+        assert_eq!(cache.n_lines, cache.lines.len());
     }
 
     #[test]
