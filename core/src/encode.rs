@@ -355,7 +355,7 @@ fn merge_table(decoder: &Decoder, byte_ids: &[Option<u32>; 256], rules: &[Rule])
         }
     }
     let merges = rules.iter().map(|rule| (rule.left, rule.right, rule.rank, rule.token));
-    MergeTable::new(byte_ids, merges).map_err(|i| {
+    MergeTable::new(byte_ids, |id| decoder.token(id).unwrap_or_default(), merges).map_err(|i| {
         let token = decoder.token(rules[i].token).unwrap_or_default();
         CoreError::Tokenizer(format!("merge {i}: the pair {:?} is merged twice.", lossy(token)))
     })

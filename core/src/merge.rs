@@ -1,13 +1,15 @@
 //! The merges of one pre-token: a scan over a small array for a short one, a queue and a linked list for a long one.
 //!
-//! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost. Cost: O(n²) of very little for up to
-//! SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the scratch space has grown.
+//! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost, or what comes to the same is done in
+//! another order. Cost: O(n²) of very little for up to SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the
+//! scratch space has grown.
 
 use crate::guard::{Result, Stop};
 use crate::pages::Pages;
 use crate::queue::Queue;
 use crate::tail::Tail;
 use bytemuck::{Pod, Zeroable};
+use rustc_hash::FxHashMap;
 
 /// Up to this many bytes the scan is faster than the queue.
 const SCANNED_MAX: usize = 48;
@@ -29,6 +31,19 @@ struct Pair {
     token: u32,
 }
 
+/// Two bytes beside each other, and what decides whether they are merged before anything else happens to either.
+#[derive(Clone, Copy)]
+struct Two {
+    /// What they are merged into, if they are, and its rank; NONE also where that token has a part in merges of lower ranks.
+    joint: Pair,
+    /// The lowest rank at which the second byte, alone, is merged with any token that ends with the first.
+    second: u32,
+    /// The lowest rank at which the first byte, alone, is merged with any token that begins with the second.
+    first: u32,
+}
+
+const NO_TWO: Two = Two { joint: NO_PAIR, second: NONE, first: NONE };
+
 /// A pair of ids as a number, FREE in an empty slot, and its merge.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -42,8 +57,8 @@ const FREE: u64 = u64::MAX;
 /// Which pairs of ids merge, and the ids of the single bytes.
 pub struct MergeTable {
     byte_ids: [u32; 256],
-    /// The pairs of two bytes, by these.
-    bytes: Vec<Pair>,
+    /// By the two bytes.
+    twos: Vec<Two>,
     /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
     slots: Pages<Slot>,
     /// For each pair two bits, in the word that its hash names: nearly all pairs that do not merge are known by these alone,
@@ -53,10 +68,11 @@ pub struct MergeTable {
 }
 
 impl MergeTable {
-    /// The ids of the bytes that are tokens, and merges: left, right, rank, token. The error is the index of the first merge
-    /// whose pair was there before.
-    pub fn new(
+    /// The ids of the bytes that are tokens, the bytes of each token, and merges: left, right, rank, token. The error is the
+    /// index of the first merge whose pair was there before.
+    pub fn new<'b>(
         byte_ids: &[Option<u32>; 256],
+        bytes_of: impl Fn(u32) -> &'b [u8],
         merges: impl ExactSizeIterator<Item = (u32, u32, u32, u32)> + Clone,
     ) -> std::result::Result<Self, usize> {
         let mut ranks: Vec<u32> = merges.clone().map(|(_, _, rank, _)| rank).collect();
@@ -65,25 +81,51 @@ impl MergeTable {
         let n_slots = (2 * merges.len() + 2).next_power_of_two();
         let mut table = Self {
             byte_ids: byte_ids.map(|id| id.unwrap_or(NONE)),
-            bytes: Vec::with_capacity(1 << 16),
+            twos: vec![NO_TWO; 1 << 16],
             slots: Pages::new(n_slots),
             filter: vec![0; n_slots.div_ceil(FILTERED)],
             n_ranks: ranks.len(),
         };
         table.slots.fill(Slot { key: FREE, pair: NO_PAIR });
-        for (i, (left, right, rank, token)) in merges.enumerate() {
+        for (i, (left, right, rank, token)) in merges.clone().enumerate() {
             if table.get(left, right) != NO_PAIR {
                 return Err(i);
             }
             let order = ranks.partition_point(|&lower| lower < rank) as u32;
             table.place(key_of(left, right), Pair { rank: order, token });
         }
-        for left in table.byte_ids {
-            for right in table.byte_ids {
-                table.bytes.push(table.get(left, right));
+        table.learn_twos(bytes_of, merges);
+        Ok(table)
+    }
+
+    fn learn_twos<'b>(
+        &mut self,
+        bytes_of: impl Fn(u32) -> &'b [u8],
+        merges: impl Iterator<Item = (u32, u32, u32, u32)> + Clone,
+    ) {
+        let mut lowest: FxHashMap<u32, u32> = FxHashMap::default(); // of the merges in which a token of two bytes has a part
+        for (left, right, ..) in merges.clone() {
+            let rank = self.get(left, right).rank;
+            for id in [left, right].into_iter().filter(|&id| bytes_of(id).len() == 2) {
+                lowest.entry(id).and_modify(|lowest| *lowest = rank.min(*lowest)).or_insert(rank);
+            }
+            if let (&[.., last], &[second]) = (bytes_of(left), bytes_of(right)) {
+                let two = &mut self.twos[place_of(last, second)];
+                two.second = two.second.min(rank);
+            }
+            if let (&[first], &[next, ..]) = (bytes_of(left), bytes_of(right)) {
+                let two = &mut self.twos[place_of(first, next)];
+                two.first = two.first.min(rank);
             }
         }
-        Ok(table)
+        for (left, right, _, token) in merges {
+            let joint = self.get(left, right);
+            if let (&[first], &[second]) = (bytes_of(left), bytes_of(right))
+                && lowest.get(&token).is_none_or(|&lowest| lowest > joint.rank)
+            {
+                self.twos[place_of(first, second)].joint = joint;
+            }
+        }
     }
 
     fn place(&mut self, key: u64, pair: Pair) {
@@ -127,9 +169,38 @@ impl MergeTable {
     }
 
     #[inline(always)]
-    fn of_bytes(&self, left: u8, right: u8) -> Pair {
-        self.bytes[usize::from(left) << 8 | usize::from(right)]
+    fn of_bytes(&self, first: u8, second: u8) -> Pair {
+        self.get(self.byte_ids[usize::from(first)], self.byte_ids[usize::from(second)])
     }
+
+    /// For each byte of `piece`, of at most SCANNED_MAX, whether it and the next one are merged with each other whatever else is
+    /// merged: their rank is lower than that of any merge in which one of them, alone, may meet what is beside them.
+    #[inline(always)]
+    fn certain(&self, piece: &[u8]) -> u64 {
+        let mut certain = 0;
+        let mut before = NONE;
+        let mut here = self.two(piece, 0);
+        for i in 0..piece.len() {
+            let next = self.two(piece, i + 1);
+            let is_certain = here.joint.rank < before && here.joint.rank < next.first;
+            certain |= u64::from(is_certain) << i;
+            (before, here) = (here.second, next);
+        }
+        certain
+    }
+
+    #[inline(always)]
+    fn two(&self, piece: &[u8], at: usize) -> Two {
+        match piece.get(at..at + 2) {
+            Some(&[first, second]) => self.twos[place_of(first, second)],
+            _ => NO_TWO,
+        }
+    }
+}
+
+#[inline(always)]
+fn place_of(first: u8, second: u8) -> usize {
+    usize::from(first) << 8 | usize::from(second)
 }
 
 /// A symbol of the list, and the pair that it begins.
@@ -229,12 +300,16 @@ impl Scratch {
 fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
     let mut ids = [NONE; SCANNED_MAX + BLOCK];
     let mut pairs = [NO_PAIR; SCANNED_MAX + BLOCK];
-    let mut n = piece.len();
-    for (id, &byte) in ids.iter_mut().zip(piece) {
-        *id = table.byte_ids[usize::from(byte)];
+    let certain = table.certain(piece);
+    let (mut n, mut at) = (0, 0);
+    while at < piece.len() {
+        let is_certain = certain >> at & 1 == 1;
+        ids[n] = if is_certain { table.two(piece, at).joint.token } else { table.byte_ids[usize::from(piece[at])] };
+        at += 1 + usize::from(is_certain);
+        n += 1;
     }
-    for (pair, two) in pairs.iter_mut().zip(piece.windows(2)) {
-        *pair = table.of_bytes(two[0], two[1]);
+    for i in 1..n {
+        pairs[i - 1] = table.get(ids[i - 1], ids[i]);
     }
     while n > 1 {
         let (mut at, mut best) = (0, NO_PAIR);
@@ -286,7 +361,12 @@ mod tests {
 
     /// The ids of bytes are the bytes.
     fn table(merges: &[(u32, u32, u32, u32)]) -> MergeTable {
-        MergeTable::new(&std::array::from_fn(|byte| Some(byte as u32)), merges.iter().copied()).unwrap()
+        let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).chain((0..100).map(|_| Vec::new())).collect();
+        for &(left, right, _, token) in merges {
+            tokens[token as usize] = [&tokens[left as usize][..], &tokens[right as usize]].concat();
+        }
+        let byte_ids = std::array::from_fn(|byte| Some(byte as u32));
+        MergeTable::new(&byte_ids, |id| &tokens[id as usize], merges.iter().copied()).unwrap()
     }
 
     fn merged(merges: &[(u32, u32, u32, u32)], piece: &[u8]) -> Vec<u32> {
@@ -331,10 +411,35 @@ mod tests {
         }
     }
 
+    /// Also where a token has a part in merges of lower ranks than its own, and where ranks are equal.
+    #[test]
+    fn two_bytes_that_are_merged_beforehand_change_nothing() {
+        let mut state = 1_u32;
+        let mut below = |n: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % n
+        };
+        for _ in 0..2_000 {
+            let mut known: Vec<u32> = vec![1, 2, 3];
+            let mut merges: Vec<(u32, u32, u32, u32)> = Vec::new();
+            for token in 300..310 {
+                let pair = [known[below(known.len() as u32) as usize], known[below(known.len() as u32) as usize]];
+                if merges.iter().all(|&(left, right, ..)| [left, right] != pair) {
+                    merges.push((pair[0], pair[1], below(12), token));
+                    known.push(token);
+                }
+            }
+            for n in [2, 3, 5, 8, 13, 40] {
+                let piece: Vec<u8> = (0..n).map(|_| 1 + below(3) as u8).collect();
+                merged(&merges, &piece);
+            }
+        }
+    }
+
     #[test]
     fn a_pair_that_is_there_before_is_told() {
         let merges = [(1, 2, 0, 300), (2, 2, 1, 301), (1, 2, 2, 302)];
-        assert_eq!(MergeTable::new(&[None; 256], merges.into_iter()).err(), Some(2));
+        assert_eq!(MergeTable::new(&[None; 256], |_| &[], merges.into_iter()).err(), Some(2));
     }
 
     #[test]
