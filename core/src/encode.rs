@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PIECE_BYTES: usize = 1 << 18;
 /// So many bytes are encoded before it is asked whether to stop.
 const CHECKED_BYTES: usize = 1 << 16;
+/// So many ids are copied at once: for more, memcpy takes an instruction that made encoding 0.97 times as fast.
+const COPIED: usize = 1 << 10;
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
 /// What each thread's cache may hold where nothing else is said.
@@ -233,7 +235,10 @@ impl Encoder {
             None
         };
         let put = |place: Option<&mut [u32]>, piece: &mut Piece| {
-            place.into_iter().for_each(|place| place.copy_from_slice(piece.ids.as_slice()));
+            if let Some(place) = place {
+                let blocks = place.chunks_mut(COPIED).zip(piece.ids.as_slice().chunks(COPIED));
+                blocks.for_each(|(place, ids)| place.copy_from_slice(ids));
+            }
             piece.ids.clear(IDS_KEPT_MAX);
         };
         in_order(&pieces, threads, || self.hire(), |worker| self.release(worker), work, claim, put)?;
