@@ -1,4 +1,4 @@
-"""The address of the server that Prefect is set to use, and whether one answers there."""
+"""Whether the server that Prefect is set to use answers."""
 
 import contextlib
 import os

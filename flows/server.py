@@ -115,7 +115,7 @@ def give_up_if_gone(answer_s_max: float = _LAST_ANSWER_S_MAX) -> bool:
 def run(flow: Callable[[], T]) -> T:
     """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
     was cancelled on the server. A server that goes away meanwhile changes neither."""
-    global _ending
+    global _ending, _is_gone
     import httpx
     from prefect.exceptions import CancelledRun, ObjectNotFound, UnfinishedRun
 
@@ -128,8 +128,11 @@ def run(flow: Callable[[], T]) -> T:
     forget()
     with contextlib.ExitStack() as _ending:
         try:
-            done = flow()
-        except (CancelledRun, UnfinishedRun):  # the latter: before the work began; the server knows
+            try:
+                done = flow()
+            finally:
+                _is_gone = False  # if it still is, Prefect has raised what is caught below
+        except (CancelledRun, UnfinishedRun):  # the latter: before the work began
             raise Terminated from None
         except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
             return cast("T", _without_server(error))
@@ -200,6 +203,7 @@ def leave_in_time(code: int) -> None:
     def leave() -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more; it is closed
             sys.stdout.flush()
+            sys.stderr.flush()
         if _embedded is not None:
             _embedded.kill()
         os._exit(code)

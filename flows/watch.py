@@ -79,7 +79,7 @@ def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
     end_s = time.monotonic() + _TRY_S_MAX
     while True:
         try:
-            with _asked_once() as client:
+            with _asked_once(max(end_s - time.monotonic(), _TRY_EVERY_S)) as client:
                 client.set_flow_run_state(flow_run.id, final, force=True)
             return
         except ObjectNotFound:
@@ -104,10 +104,10 @@ def _cancelled() -> State[None]:
 
 
 @contextmanager
-def _asked_once() -> Iterator[SyncPrefectClient]:
+def _asked_once(answer_s_max: float = _ANSWER_S_MAX) -> Iterator[SyncPrefectClient]:
     """A client that gives up soon: Prefect's own would try again for minutes, and say nothing."""
     once = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0})
-    with once, get_client(httpx_settings={"timeout": _ANSWER_S_MAX}, sync_client=True) as client:
+    with once, get_client(httpx_settings={"timeout": answer_s_max}, sync_client=True) as client:
         yield client
 
 

@@ -77,30 +77,34 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)
     folders = [folder for folder, _ in done]
-    with write_directory(workshop.root / QUARANTINE_DIRECTORY) as directory:
-        write_quarantine(directory / QUARANTINE_FILE, zip(units, folders, strict=True))
-    manifest = Manifest(
-        engine=engine_version(),
-        tokenizer_digest=tokenizer.digest,
-        tokenizer_origin=None if asked is None else _origin(pinned(workshop.root, asked)),
-        params_digest=_digest(source, params),
-        id_type=str(id_type(tokenizer.id_max)),
-        id_max=tokenizer.id_max,
-        end_of_document_id=end_id,
-        special_tokens_in_text=params.special_tokens_in_text,
-        n_documents=n_documents,
-        n_tokens=sum(shard.n_tokens for shard in shards),
-        text_bytes=sum(shard.text_bytes for shard in shards),
-        n_bad=n_bad,
-        quarantine_sha256=sha256_file(workshop.root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
-        inputs=[
-            InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256) for shard, sha256 in corpus.sha256.items()
-        ],
-        shards=shards,
-    )
-    with write_directory(workshop.root / TOKENS_DIRECTORY) as directory:
+    with (
+        write_directory(workshop.root / TOKENS_DIRECTORY) as directory,
+        write_directory(workshop.root / QUARANTINE_DIRECTORY) as quarantine,
+    ):
         for shard, folder in zip(shards, folders, strict=True):
             link(folder / TOKENS_FILE, directory / shard.name)
+        left_out = quarantine / QUARANTINE_FILE
+        write_quarantine(left_out, zip(units, folders, strict=True))
+        manifest = Manifest(
+            engine=engine_version(),
+            tokenizer_digest=tokenizer.digest,
+            tokenizer_origin=None if asked is None else _origin(pinned(workshop.root, asked)),
+            params_digest=_digest(source, params),
+            id_type=str(id_type(tokenizer.id_max)),
+            id_max=tokenizer.id_max,
+            end_of_document_id=end_id,
+            special_tokens_in_text=params.special_tokens_in_text,
+            n_documents=n_documents,
+            n_tokens=sum(shard.n_tokens for shard in shards),
+            text_bytes=sum(shard.text_bytes for shard in shards),
+            n_bad=n_bad,
+            quarantine_sha256=sha256_file(left_out),
+            inputs=[
+                InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256)
+                for shard, sha256 in corpus.sha256.items()
+            ],
+            shards=shards,
+        )
         write_manifest(manifest, directory)
     for shard in shards:
         workshop.digests.remember(workshop.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)

@@ -68,7 +68,8 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
 
     For every document: there and in its place, ids in range, its bytes back from its ids; for every file: the manifest's
     digests and sums, and a sample of documents with the ids that tokenizers gives. A file that was found right with the
-    same documents and tokenizer is not checked again. Raises ValidationError, CorpusError, UnitsError.
+    same documents and tokenizer is not checked again. The report that was there goes first of all. Raises ValidationError,
+    CorpusError, UnitsError.
     """
     start_s = time.monotonic()
     (workshop.root / REPORT_FILE).unlink(missing_ok=True)  # nothing is to say that all is right where a check fails

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ settings.load_profile("no deadline")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("PREFECT_API_URL", None)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes would take it over to ignore it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-KEYS = st.sampled_from(["id", "text", "Text", "te\u0078t", "more", "", "i\nd"])
+KEYS = st.sampled_from(['"id"', '"text"', '"Text"', r'"te\u0078t"', '"more"', '""', r'"i\nd"'])
 LINE = (
     '{"id": 7, "more": [1.5e-3, -0, "\\ud83d\\ude42", {"a": null, "b": [true, false]}], '
     '"te\\u0078t": "\\b\\f\\n\\r\\t\\"\\/\\\\é🙂\\u0000"}'
@@ -45,14 +45,14 @@ def read_both(lines: bytes, id_key: str | None) -> tuple[Any, Any]:
 
 
 @given(st.lists(st.lists(st.tuples(KEYS, VALUES | TEXTS), max_size=4), max_size=3), st.booleans(), st.data())
-@example([[("text", "a"), ("text", "b"), ("id", 2**63)]], True, None)
+@example([[('"text"', "a"), ('"text"', "b"), ('"id"', 2**63)]], True, None)
 @settings(max_examples=400)
 def test_what_the_core_reads_is_what_msgspec_reads(
     rows: list[list[tuple[str, Any]]], is_ascii: bool, data: st.DataObject | None
 ) -> None:
     lines = b""
     for row in rows:
-        pairs = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=is_ascii)}" for key, value in row)
+        pairs = (f"{key}: {json.dumps(value, ensure_ascii=is_ascii)}" for key, value in row)
         lines += ("{" + ", ".join(pairs) + "}").encode() + b"\n"
     if data and data.draw(st.booleans(), "damaged"):
         at = data.draw(st.integers(0, len(lines)))

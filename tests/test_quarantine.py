@@ -1,5 +1,6 @@
 """Bad documents stop a build, or are left out, kept and counted."""
 
+import errno
 import gzip
 import json
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
-from tests.registry import build
+from tests.registry import build, cli
 
 BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']
 
@@ -55,6 +56,27 @@ def test_bad_lines_are_left_out_and_kept_with_shard_row_line_and_bytes(project: 
     assert ids(project, "a.jsonl.parquet") == (["a.jsonl-0", "a.jsonl-1", "a.jsonl-2"] if id_column else [1, 3, 4])
     assert report(project)["documents_bad"] == 3
     assert report(project)["documents"] == 6
+
+
+def test_an_encoding_that_fails_at_its_end_leaves_dataset_and_quarantine(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
+    build(project)
+    before = project.outputs()
+    spoil(project)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tokenmill.tasks.encode.write_manifest", fail)
+        assert cli(project, "build").returncode == 2
+    after = project.outputs()
+    kept = [name for name in before if name.startswith(("data/tokens", "data/quarantine"))]
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    build(project)
+    assert len(quarantine(project)) == 3
 
 
 def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: Project) -> None:

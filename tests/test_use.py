@@ -181,6 +181,15 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
         assert "not the tokenizer that tokenmill.lock pins" in done.stderr
     assert cli(user, "pin").returncode == 0
     assert set(user.actions(build(user)).values()) == {"up to date", "taken", "run"}
+    directory = user.root / "of-others"
+    directory.mkdir()
+    (directory / "tokenizer.json").write_bytes((user.root / "data/tokenizer/tokenizer.json").read_bytes())
+    take(user, **{"from": "of-others"})
+    build(user)
+    (directory / "tokenizer.json").unlink()
+    assert "of-others" in cli(user, "build").stderr
+    take(user, **{"from": "other.tiktoken", "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
+    build(user)
     file.unlink()  # as in a clone that has only what was made with it
     assert set(user.actions(build(user)).values()) == {"up to date"}
 

@@ -34,7 +34,8 @@ def interrupt(on: bool) -> None:
 def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[Any, Any | None, int] | None:
     """The texts and, with `id_key`, ids of lines of JSON, one object a line, as large_string arrays, and how many line ends there
     are; blank lines have no text.
-    None: one of the lines is bad, or so unusual (deep, or with a number beyond 64 bits) that another reader is to judge it."""
+    None: another reader is to judge one of the lines, which is bad or unusual: deep, or with an id that is no integer of 64
+    bits."""
 
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""

@@ -162,13 +162,21 @@ def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], st
     for block in blocks:
         if end := block.rfind(b"\n") + 1:
             check(block.find(b"\n"))
-            yield b"".join([*parts, memoryview(block)[:end]])
-            parts, n_held, block = [], 0, block[end:]
+            parts.append(block[:end])
+            block, n_held = block[end:], 0
+            yield _joined(parts)
         check(len(block))
         parts.append(block)
         n_held += len(block)
     if n_held:
-        yield b"".join(parts)
+        yield _joined(parts)
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """What the parts are together; they are held no longer."""
+    whole = b"".join(parts)
+    parts.clear()
+    return whole
 
 
 def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str, first: int) -> Iterator[list[bytes]]:

@@ -60,11 +60,14 @@ def refuse_changed(root: Path, pin: Pin) -> None:
     that changed: it is not needed before it is taken again. A registry's versions do not change."""
     if pin.asked.name is not None:
         return
-    try:
-        found = _files_sha256(_source(root, pin.asked))
-    except FileNotFoundError:
+    source = _source(root, pin.asked)
+    if not source.exists():
         return
-    if found != pin.files_sha256:
+    try:
+        is_same = _files_sha256(source) == pin.files_sha256
+    except FileNotFoundError:  # of a directory
+        is_same = False
+    if not is_same:
         check_pinned(root, pin)
 
 

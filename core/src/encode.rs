@@ -236,6 +236,7 @@ impl Encoder {
         };
         let put = |place: Option<&mut [u32]>, piece: &mut Piece| {
             if let Some(place) = place {
+                assert_eq!(place.len(), piece.ids.n(), "room for other ids");
                 let blocks = place.chunks_mut(COPIED).zip(piece.ids.as_slice().chunks(COPIED));
                 blocks.for_each(|(place, ids)| place.copy_from_slice(ids));
             }

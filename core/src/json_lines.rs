@@ -62,6 +62,9 @@ pub fn read(lines: &str, text_key: &str, id_key: Option<&str>) -> Option<Documen
         Document { keys, found: &mut found }.deserialize(&mut json).ok()?;
         json.end().ok()?;
     }
+    if found.texts.bytes.len() < lines.len() / 2 {
+        found.texts.bytes.shrink_to_fit();
+    }
     Some(found)
 }
 
@@ -158,6 +161,16 @@ struct Value<'f> {
     or_integer: bool,
 }
 
+impl Value<'_> {
+    fn integer<E: Error>(self, id: impl fmt::Display) -> Result<(), E> {
+        if !self.or_integer {
+            return Err(E::custom("an integer"));
+        }
+        self.found.write(&id.to_string());
+        Ok(())
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for Value<'_> {
     type Value = ();
 
@@ -179,15 +192,11 @@ impl Visitor<'_> for Value<'_> {
     }
 
     fn visit_u64<E: Error>(self, id: u64) -> Result<(), E> {
-        self.visit_i64(i64::try_from(id).map_err(E::custom)?)
+        self.integer(id)
     }
 
     fn visit_i64<E: Error>(self, id: i64) -> Result<(), E> {
-        if !self.or_integer {
-            return Err(E::custom("an integer"));
-        }
-        self.found.write(&id.to_string());
-        Ok(())
+        self.integer(id)
     }
 }
 
@@ -276,9 +285,13 @@ mod tests {
 
     #[test]
     fn ids_are_strings_or_integers() {
-        let Documents { ids, .. } =
-            read("{\"text\":\"\",\"id\":\"a\"}\n{\"id\":-70,\"text\":\"\"}\n", "text", Some("id")).unwrap();
-        assert_eq!((ids.bytes.as_slice(), ids.ends.as_slice()), (&b"a-70"[..], &[1, 4][..]));
+        let Documents { ids, .. } = read(
+            "{\"text\":\"\",\"id\":\"a\"}\n{\"id\":-70,\"text\":\"\"}\n{\"id\":18446744073709551615,\"text\":\"\"}",
+            "text",
+            Some("id"),
+        )
+        .unwrap();
+        assert_eq!((ids.bytes.as_slice(), ids.ends.as_slice()), (&b"a-7018446744073709551615"[..], &[1, 4, 24][..]));
     }
 
     #[test]
@@ -302,7 +315,7 @@ mod tests {
         ] {
             assert_eq!(texts(line), None, "{line}");
         }
-        for id in ["1.0", "-0", "1e2", "18446744073709551615", "true", "null", "[]"] {
+        for id in ["1.0", "-0", "1e2", "18446744073709551616", "true", "null", "[]"] {
             assert_eq!(read(&format!("{{\"text\": \"\", \"id\": {id}}}"), "text", Some("id")), None, "{id}");
         }
     }

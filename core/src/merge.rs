@@ -437,6 +437,18 @@ mod tests {
     }
 
     #[test]
+    fn the_pairs_that_are_found_are_those_that_were_given() {
+        let merges: Vec<_> = (0..100_000).map(|i| (i % 5_003, i % 60_013, i, i)).collect();
+        let known: FxHashMap<_, _> = merges.iter().map(|&(left, right, _, token)| ((left, right), token)).collect();
+        let table = MergeTable::new(&[None; 256], |_| &[], merges.iter().copied()).unwrap();
+        for &(left, right, ..) in &merges {
+            for pair in [(left, right), (right, left), (left + 1, right)] {
+                assert_eq!(table.get(pair.0, pair.1).token, known.get(&pair).copied().unwrap_or(NONE), "{pair:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_pair_that_is_there_before_is_told() {
         let merges = [(1, 2, 0, 300), (2, 2, 1, 301), (1, 2, 2, 302)];
         assert_eq!(MergeTable::new(&[None; 256], |_| &[], merges.into_iter()).err(), Some(2));
