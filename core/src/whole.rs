@@ -1,6 +1,7 @@
 //! Pre-tokens that are one token: looked up when the cache does not know a pre-token.
 //!
-//! Cost: one look-up; the bytes of a short pre-token are compared where they are found, which takes half the time.
+//! Cost: one look-up; the bytes of a short pre-token are compared where they are found: with them elsewhere, first passes over
+//! English were 0.9 times as fast.
 
 use crate::cache::Key;
 use rustc_hash::FxHashMap;
