@@ -155,9 +155,18 @@ impl MergeTable {
         let key = key_of(left, right);
         let hash = hash_of(key);
         let (word, bits) = self.filtered(hash);
-        if self.filter[word] & bits != bits {
-            return NO_PAIR;
-        }
+        if self.filter[word] & bits != bits { NO_PAIR } else { self.find(key, hash) }
+    }
+
+    /// Without the filter: where each look-up waits for memory, its branch, often guessed wrong, costs more than it saves.
+    #[inline(always)]
+    fn get_unfiltered(&self, left: u32, right: u32) -> Pair {
+        let key = key_of(left, right);
+        self.find(key, hash_of(key))
+    }
+
+    #[inline(always)]
+    fn find(&self, key: u64, hash: usize) -> Pair {
         let mut at = self.home(hash);
         loop {
             let slot = self.slots[at];
@@ -278,12 +287,12 @@ impl Scratch {
         let mut pair = NO_PAIR;
         if let Some(after) = self.symbols.get_mut(next as usize) {
             after.previous = position;
-            pair = table.get(here.pair.token, after.id);
+            pair = table.get_unfiltered(here.pair.token, after.id);
         }
         self.symbols[position as usize] = Symbol { id: here.pair.token, next, pair, ..here };
         self.offer(position, pair);
         if let Some(before) = self.symbols.get_mut(here.previous as usize) {
-            before.pair = table.get(before.id, here.pair.token);
+            before.pair = table.get_unfiltered(before.id, here.pair.token);
             let pair = before.pair;
             self.offer(here.previous, pair);
         }
