@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import cast
 
 from tokenmill.build import Build, settle_first
@@ -28,6 +29,7 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     with contextlib.ExitStack() as meanwhile:
         if early:
             meanwhile.enter_context(_beside(build))
+            _import_all()  # else digests would be taken, and DVC would look, before the server gets its turn
         settled = settle_first(build)
         if len(settled) == len(build.stages):
             if early:
@@ -35,15 +37,20 @@ def run_in_flow(build: Build) -> list[StageSummary]:
             return settled
         if not early:
             meanwhile.enter_context(_beside(build))
-        from tokenmill.flows.build import build as build_flow
-        from tokenmill.flows.build import threads
+            _import_all()
+    from tokenmill.flows.build import build as build_flow
+    from tokenmill.flows.build import threads
 
-        server.import_late()
-        import_stages()
     flow = build_flow.with_options(task_runner=threads(build.workers))
     done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
     summaries = cast("list[StageSummary]", done)
     return settled + summaries[len(settled) :]
+
+
+def _import_all() -> None:
+    import_module("tokenmill.flows.build")
+    server.import_late()
+    import_stages()
 
 
 @contextmanager

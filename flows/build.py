@@ -26,7 +26,8 @@ from tokenmill.flows.recipe import Run, run_stages
 from tokenmill.flows.watch import end_what_was_cancelled, watched
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.retries import DELAYS_S
-from tokenmill.units import Done, F, n_workers, results
+from tokenmill.unit_store import Done
+from tokenmill.units import F, n_workers, results
 
 _CACHED_SHOWN_MAX = 100  # a task run costs some 4 ms
 

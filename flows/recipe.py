@@ -58,6 +58,7 @@ def _train_vocab(build: Build) -> StageSummary:
     return train_vocab(
         build.root,
         params.source,
+        build.workshop.corpus.sha256,
         params.count.pattern,
         params.train_vocab,
         params.encode.end_of_document,

@@ -23,10 +23,10 @@ from tokenmill.flows.settings import quiet_environment
 T = TypeVar("T")
 
 _SETTLE_S_MAX = 15.0
+_SETTLE_EVERY_S = 0.1
 _LEAVE_S = 1.0
 _LAST_ANSWER_S_MAX = 5.0
 _GONE_S_MAX = 1.0
-_PAGE_RUNS = 200  # what a server gives at once
 
 _embedded: Embedded | None = None
 _n_task_runs = 0
@@ -176,8 +176,7 @@ def _settle() -> None:
         return
     import httpx
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas import TaskRun
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+    from prefect.client.schemas.objects import TERMINAL_STATES
     from prefect.client.schemas.sorting import FlowRunSort
 
     end_s = time.monotonic() + _SETTLE_S_MAX
@@ -185,13 +184,13 @@ def _settle() -> None:
     with contextlib.suppress(httpx.HTTPError), get_client(sync_client=True) as client:
         latest = client.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
         while latest and time.monotonic() < end_s:
-            its_runs = FlowRunFilter(id=FlowRunFilterId(any_=[latest[0].id]))
-            runs: list[TaskRun] = []
-            while page := client.read_task_runs(flow_run_filter=its_runs, limit=_PAGE_RUNS, offset=len(runs)):
-                runs += page
-            if len(runs) >= _n_task_runs and all(run.state is not None and run.state.is_final() for run in runs):
+            filters = {
+                "flow_runs": {"id": {"any_": [str(latest[0].id)]}},
+                "task_runs": {"state": {"type": {"any_": [state.value for state in TERMINAL_STATES]}}},
+            }
+            if client.request("POST", "/task_runs/count", json=filters).raise_for_status().json() >= _n_task_runs:
                 return
-            time.sleep(0.5)
+            time.sleep(_SETTLE_EVERY_S)
 
 
 def leave_in_time(code: int) -> None:

@@ -97,12 +97,12 @@ def count(
                 return count_unit(unit, directory, source, params, groups, workshop.memory, scratch, advance)
 
             done = workshop.finish("count", do, units, keys, CountFacts, lambda facts: facts.left.fits(source))
-        facts = [one for _, one in done]
+        facts = [one.facts for one in done]
         n_documents = sum(one.n_documents for one in facts)
         check_limit(units, [one.left for one in facts], n_documents, source)
         parts = [
-            Part(keys[unit.name], folder / part_name(i), weight, keys[unit.name])
-            for unit, (folder, _) in zip(units, done, strict=True)
+            Part(keys[unit.name], one.folder / part_name(i), weight, keys[unit.name])
+            for unit, one in zip(units, done, strict=True)
             for i, weight in enumerate(by_weight[unit.name])
             if weight
         ]
@@ -190,8 +190,8 @@ def _sums_of_groups(parts: Sequence[Part], n_digits: int, workshop: Workshop, sc
     done = workshop.finish(_SUM_STAGE, do, units, keys, SumFacts)
     alone = [group[0] for group in groups.values() if len(group) == 1]
     return alone + [
-        Part(keys[unit.name], folder / part_name(0), group[0].weight, group[0].place[:n_digits])
-        for unit, group, (folder, _) in zip(units, summed.values(), done, strict=True)
+        Part(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
+        for unit, group, one in zip(units, summed.values(), done, strict=True)
     ]
 
 

@@ -73,10 +73,10 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
 
         done = workshop.finish("encode", do, units, keys, EncodeFacts, lambda facts: facts.left.fits(source))
     tokenizer.forget()  # validate has the same one
-    shards = [output_shard(unit, keys[unit.name], facts) for unit, (_, facts) in zip(units, done, strict=True)]
+    shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
-    n_bad = check_limit(units, [facts.left for _, facts in done], n_documents, source)
-    folders = [folder for folder, _ in done]
+    n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
+    folders = [one.folder for one in done]
     with (
         write_directory(workshop.root / TOKENS_DIRECTORY) as directory,
         write_directory(workshop.root / QUARANTINE_DIRECTORY) as quarantine,
@@ -109,7 +109,7 @@ def encode(source: Source, asked: Asked | None, params: Encode, workshop: Worksh
     for shard in shards:
         workshop.digests.remember(workshop.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)
     workshop.digests.save()
-    n_damaged = sum(facts.left.n_pieces for _, facts in done)
+    n_damaged = sum(one.facts.left.n_pieces for one in done)
     if n_bad or n_damaged:
         say(
             f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"
@@ -154,7 +154,6 @@ def encode_unit(
     advance: Advance,
 ) -> EncodeFacts:
     """Encodes one unit into a file in `directory`."""
-    output = directory / TOKENS_FILE
     shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
 
     def encoded(documents: Iterator[Documents]) -> tuple[list[int], int, int]:
@@ -175,14 +174,12 @@ def encode_unit(
                 yield rows(batch, input_ids, shape)
                 advance(batch.file_bytes / 1e6)
 
-        write_tokens(output, shape, _row_groups(batches()))
+        write_tokens(directory / TOKENS_FILE, shape, _row_groups(batches()))
         return piece_documents, n_tokens, text_bytes
 
     (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, limits, encoded)
     write_left(left, directory)
     return EncodeFacts(
-        n_bytes=output.stat().st_size,
-        sha256=sha256_file(output),
         piece_documents=piece_documents,
         piece_bad=piece_bad(unit, left),
         left=left_out(left),

@@ -114,6 +114,7 @@ def train_candidate(build: Build) -> str:
         train_vocab(
             root,
             params.source,
+            build.workshop.corpus.sha256,
             params.count.pattern,
             params.train_vocab,
             end if (end := params.encode.end_of_document) in params.train_vocab.special_tokens else None,

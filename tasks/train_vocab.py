@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tokenmill.params import Tokenizer as Asked
 from tokenmill.patterns import steps_of
 from tokenmill.pins import pinned
 from tokenmill.runs import open_parquet
+from tokenmill.shards import Shard
 from tokenmill.taking import take_pinned
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.training import Goal, Learned, changed_documents, extend, learn
@@ -36,6 +38,7 @@ _HELD_FOR_A_BYTE = 31
 def train_vocab(
     root: Path,
     source: Source,
+    shards: Mapping[Shard, str],
     pattern: str | None,
     params: TrainVocab,
     end_of_document: str | None,
@@ -49,7 +52,8 @@ def train_vocab(
 
     The card is part of the stage's output, not of its publication: so a version is the very directory that was built.
 
-    A corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
+    `shards`: those of the documents, with the sha256 of each. A corpus too small for the size asked gives a smaller
+    vocabulary, and a line that says how many tokens it has.
     Raises CountsError, ParamsError, TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
@@ -82,8 +86,7 @@ def train_vocab(
             smaller.save(directory / str(size), end_of_document=end_of_document)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        shards = find_shards(root, source.glob)
-        golden = make_golden(directory, tokenizer, sample_texts(shards, source, memory.limits))
+        golden = make_golden(directory, tokenizer, sample_texts(list(shards), source, memory.limits))
         write_golden(golden, directory)
         write_card(
             make_card(tokenizer, golden, license, measure_training(counts, tokenizer, params, shards)), directory

@@ -102,9 +102,9 @@ def validate(source: Source, sample_documents: int, workshop: Workshop) -> Stage
             advance=advance,
         )
         done = workshop.finish("validate", do, corpus.units, keys, ValidateFacts)
-    for unit, (_, facts) in zip(corpus.units, done, strict=True):
-        _check_sums(unit, facts, entries[unit.output])
-    _write_report(workshop.root, manifest, tokenizer, sum(facts.n_sampled for _, facts in done), golden_engines)
+    for unit, one in zip(corpus.units, done, strict=True):
+        _check_sums(unit, one.facts, entries[unit.output])
+    _write_report(workshop.root, manifest, tokenizer, sum(one.facts.n_sampled for one in done), golden_engines)
     return StageSummary(
         "validate",
         "run",

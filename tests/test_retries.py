@@ -10,7 +10,8 @@ from tokenmill.cutting import Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError
 from tokenmill.flows.build import map_tasks
 from tokenmill.shards import Shard
-from tokenmill.units import Done, RunUnits, run_in_threads
+from tokenmill.unit_store import Done
+from tokenmill.units import RunUnits, run_in_threads
 
 UNIT = Unit("a.jsonl", "a.jsonl.parquet", ())
 
@@ -19,7 +20,7 @@ class Facts:
     n_left_out = 0
 
 
-DONE = Done(Path(), Facts())
+DONE = Done(Path(), Facts(), {})
 
 
 def tries_of(run_units: RunUnits, fails: int, error: CorpusError) -> int:

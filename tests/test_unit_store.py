@@ -1,5 +1,6 @@
 """Finished units are found again as they were put there, or not at all."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tokenmill.unit_store import UnitStore, unit_key
 def put(store: UnitStore, key: str, content: bytes = b"bytes") -> Path:
     with store.new(key) as partial:
         (partial / "f").write_bytes(content)
-        return store.keep(key, partial, len(content))
+        return store.keep(key, partial, len(content)).folder
 
 
 def test_a_unit_is_found_with_its_facts(tmp_path: Path) -> None:
@@ -21,7 +22,12 @@ def test_a_unit_is_found_with_its_facts(tmp_path: Path) -> None:
     assert store.find(key, int) is None
     assert store.keys() == set()
     folder = put(store, key)
-    assert store.find(key, int) == (folder, 5)
+    found = store.find(key, int)
+    assert found is not None
+    assert (found.folder, found.facts) == (folder, 5)
+    assert {name: (file.sha256, file.n_bytes) for name, file in found.files.items()} == {
+        "f": (hashlib.sha256(b"bytes").hexdigest(), 5)
+    }
     assert store.keys() == {key}
     assert (folder / "f").stat().st_mode & 0o777 == 0o444
 
@@ -103,7 +109,7 @@ def test_the_units_used_longest_ago_go_first_and_shared_bytes_are_free(tmp_path:
     for i, key in enumerate(keys):
         os.utime(put(store, key, bytes(10_000)), (i, i))
     store.find(keys[0], int)
-    link(store.find(keys[1], int)[0] / "f", tmp_path / "output")  # type: ignore[index]
+    link(store.find(keys[1], int).folder / "f", tmp_path / "output")  # type: ignore[union-attr]
     os.utime(tmp_path / f".tokenmill/units/{keys[1][:2]}/{keys[1]}", (9, 9))
     store.clean(25_000)
     assert [store.find(key, int) is not None for key in keys] == [True, True, False, True]

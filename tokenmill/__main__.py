@@ -1,5 +1,6 @@
 """The program: the command `tokenmill`, and python -m tokenmill."""
 
+import atexit
 import gc
 import os
 import sys
@@ -26,6 +27,17 @@ def program() -> int:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     sys.meta_path.insert(0, _WithoutPandas())
     code = 1
+
+    @atexit.register
+    def leave() -> None:
+        """Comes last of all that is to be done at the end: to take apart half a million objects would take up to 0.6 s more."""
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):  # which Python itself tells
+            return
+        os._exit(code)
+
     try:
         from tokenmill.cli import main
 

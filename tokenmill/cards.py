@@ -1,6 +1,6 @@
 """A tokenizer's card: what it was trained on, how, how well it does there, and how to load it; for people and for programs."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import tokenmill
 from tokenmill.errors import TokenizerError, first_finding
-from tokenmill.files import read, sha256_file, write_atomic
+from tokenmill.files import read, write_atomic
 from tokenmill.golden import Golden
 from tokenmill.params import TrainVocab
 from tokenmill.scripts import characters_by_script
@@ -68,10 +68,12 @@ class Card(_Record):
     training: Training | None
 
 
-def measure_training(counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Iterable[Shard]) -> Training:
+def measure_training(
+    counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Mapping[Shard, str]
+) -> Training:
     """What the tokenizer was learned from, and how it does there; `bytes_per_token` is exact, from all pre-tokens.
 
-    Reads every shard for its digest.
+    `shards`: those of the documents, with the sha256 of each.
     """
     assert tokenizer.model is not None
     whole = Tokenizer(replace(tokenizer.model, steps=()))  # a pre-token alone might be split otherwise than in its text
@@ -98,7 +100,7 @@ def measure_training(counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab,
         n_tokens=n_tokens,
         bytes_per_token=round(text_bytes / max(n_tokens, 1), 4),
         scripts={script: round(n / n_characters, 6) for script, n in sorted(scripts.items())},
-        shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=sha256_file(one.path)) for one in shards],
+        shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=sha256) for one, sha256 in shards.items()],
     )
 
 

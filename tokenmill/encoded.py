@@ -14,16 +14,14 @@ from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.links import link
 from tokenmill.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest_file
 from tokenmill.quarantine import QUARANTINE_FILE, Left, LeftOut, Quarantined, left_out, read_quarantine, write_left
-from tokenmill.unit_store import UnitStore
+from tokenmill.unit_store import Done, UnitStore
 
 TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 
 class EncodeFacts(msgspec.Struct, frozen=True):
-    """What a unit's file is and holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
+    """What a unit's file holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
 
-    n_bytes: int
-    sha256: str
     piece_documents: list[int]
     piece_bad: list[int | None]
     left: LeftOut
@@ -39,13 +37,14 @@ class EncodeFacts(msgspec.Struct, frozen=True):
         return f"{sum(self.piece_documents):,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens"
 
 
-def output_shard(unit: Unit, key: str, facts: EncodeFacts) -> OutputShard:
+def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
     """The manifest's entry for a unit, which is kept under `key`."""
+    facts, file = done.facts, done.files[TOKENS_FILE]
     return OutputShard(
         name=unit.output,
         unit=key,
-        n_bytes=facts.n_bytes,
-        sha256=facts.sha256,
+        n_bytes=file.n_bytes,
+        sha256=file.sha256,
         n_documents=sum(facts.piece_documents),
         n_tokens=facts.n_tokens,
         text_bytes=facts.text_bytes,
@@ -81,8 +80,6 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
         if some is None or path is None or not _is_whole(path, shard.sha256):
             return False
         facts = EncodeFacts(
-            n_bytes=shard.n_bytes,
-            sha256=shard.sha256,
             piece_documents=[rows.n_documents for rows in shard.rows],
             piece_bad=[rows.n_bad for rows in shard.rows],
             left=left_out(some),

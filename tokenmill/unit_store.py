@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ _FACTS_FILE = "facts.json"
 _GROUP_LETTERS = 2  # of a key: the units whose keys begin with them stand in one folder
 
 
-class _File(msgspec.Struct, frozen=True):
+class File(msgspec.Struct, frozen=True):
     """A file as it was put into the store; its length, time of change and inode tell whether it was touched since."""
 
     sha256: str
@@ -36,8 +36,16 @@ class _File(msgspec.Struct, frozen=True):
 class _Kept(msgspec.Struct, frozen=True):
     """What stands beside a unit's files: each as it was, by name, and what the stage wants to know of the unit again."""
 
-    files: dict[str, _File]
+    files: dict[str, File]
     facts: msgspec.Raw
+
+
+class Done(NamedTuple, Generic[T]):
+    """A finished unit: the folder of its files, its facts, and its files by name."""
+
+    folder: Path
+    facts: T
+    files: Mapping[str, File]
 
 
 def unit_key(**decides: Any) -> str:
@@ -60,8 +68,8 @@ class UnitStore:
         """Those of the units that there are, be they whole or not."""
         return {folder.name for folder in self._folders()}
 
-    def find(self, key: str, kind: type[T]) -> tuple[Path, T] | None:
-        """The folder with a finished unit's files, and its facts; None when it is not there, or not as it was put there."""
+    def find(self, key: str, kind: type[T]) -> Done[T] | None:
+        """A finished unit, its facts of type `kind`; None when it is not there, or not as it was put there."""
         folder = self._folder(key)
         whole = self._whole(key, self._trust)
         if whole is None:
@@ -78,9 +86,9 @@ class UnitStore:
             flush(partial)
             partial.replace(folder / _FACTS_FILE)
         os.utime(folder)  # when it was last used
-        return folder, facts
+        return Done(folder, facts, found)
 
-    def _whole(self, key: str, trust: bool) -> tuple[_Kept, dict[str, _File]] | None:
+    def _whole(self, key: str, trust: bool) -> tuple[_Kept, dict[str, File]] | None:
         """What is known of a unit that is there as it was put there, and its files as they are now, which may be copies.
 
         `trust`: files of the known size and times are not read.
@@ -103,8 +111,8 @@ class UnitStore:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
-    def keep(self, key: str, partial: Path, facts: Any) -> Path:
-        """Makes the files in `partial` the finished unit, in one step; what comes back is its folder. `flush` makes it last."""
+    def keep(self, key: str, partial: Path, facts: T) -> Done[T]:
+        """Makes the files in `partial` the finished unit, in one step. `flush` makes it last."""
         folder = self._folder(key)
         files = {}
         for path in sorted(partial.iterdir()):
@@ -114,7 +122,9 @@ class UnitStore:
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
         if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
             os.utime(folder)
-            return folder  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
+            return Done(
+                folder, facts, files
+            )  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)
@@ -124,7 +134,7 @@ class UnitStore:
             shutil.rmtree(folder)
         partial.rename(folder)
         self._unflushed.add(folder.parent)
-        return folder
+        return Done(folder, facts, files)
 
     def flush(self) -> None:
         """Returns when the units that were kept would be there after a power cut. Once for all of them: for a small unit, to
@@ -175,7 +185,7 @@ class UnitStore:
         return self._root / key[:_GROUP_LETTERS] / key
 
 
-def _look(path: Path, known: _File, trust: bool) -> _File:
+def _look(path: Path, known: File, trust: bool) -> File:
     now = _file(path, known.sha256)
     return now if trust and now == known else _file(path, sha256_file(path))
 
@@ -185,13 +195,13 @@ def _is_same(one: _Kept, other: _Kept) -> bool:
     return bytes(one.facts) == bytes(other.facts) and _digests(one.files) == _digests(other.files)
 
 
-def _digests(files: Mapping[str, _File]) -> dict[str, str]:
+def _digests(files: Mapping[str, File]) -> dict[str, str]:
     return {name: file.sha256 for name, file in files.items()}
 
 
-def _file(path: Path, sha256: str) -> _File:
+def _file(path: Path, sha256: str) -> File:
     status = path.stat()
-    return _File(sha256, status.st_size, status.st_mtime_ns, status.st_ino)
+    return File(sha256, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _held_bytes(folder: str) -> int:

@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
 from tokenmill.cutting import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.retries import with_retries
+from tokenmill.unit_store import Done
 
 _N_FAILED_SHOWN = 20
 
@@ -25,13 +25,6 @@ class Facts(Protocol):
 
 
 F = TypeVar("F", bound=Facts)
-
-
-class Done(NamedTuple, Generic[F]):
-    """A finished unit: the folder of its files, and its facts."""
-
-    folder: Path
-    facts: F
 
 
 class RunUnits(Protocol):

@@ -16,8 +16,8 @@ from tokenmill.errors import UnitTimeoutError
 from tokenmill.memory import Memory
 from tokenmill.params import Source
 from tokenmill.shards import SUFFIXES, Shard
-from tokenmill.unit_store import UnitStore
-from tokenmill.units import Done, F, RunUnits
+from tokenmill.unit_store import Done, UnitStore
+from tokenmill.units import F, RunUnits
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Workshop:
         kind: type[F],
         fits: Callable[[F], bool] = lambda facts: True,
     ) -> list[Done[F]]:
-        """Each unit's folder of files and its facts, of type `kind`.
+        """Each unit as the store has it, with facts of type `kind`.
 
         `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
         unit's files in the folder it is given, and gives its facts back. Raises what it raises, after all units that can be
@@ -75,8 +75,8 @@ class Workshop:
         for unit in units:
             key = keys[unit.name]
             found = None if self.anew or key in done else self.store.find(key, kind)
-            if found and fits(found[1]):
-                done[key] = Done(*found)
+            if found and fits(found.facts):
+                done[key] = found
             if key in done:
                 finished.append(unit)
             else:
@@ -90,7 +90,7 @@ class Workshop:
                 facts = do(unit, partial)
                 for piece in unit.pieces:  # else other bytes than those of its key would be kept under it
                     self.digests.check_unchanged(piece.shard.path)
-                return Done(self.store.keep(key, partial, facts), facts)
+                return self.store.keep(key, partial, facts)
 
         try:
             done |= zip(todo, self.run_units(stage, one, list(todo.values()), finished), strict=True)
