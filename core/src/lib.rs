@@ -4,10 +4,11 @@
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
 //! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), whole (those that are one token),
 //! merge (all others) and its queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list
-//! written in blocks). decode: ids → bytes. json_lines: lines → texts and ids of documents. guard: how long calls are stopped,
+//! written in blocks). decode: ids → bytes. json_lines: lines → texts and ids of documents. md5: the digests that DVC
+//! names files by. guard: how long calls are stopped,
 //! and panics turned into errors. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block and prefetch may, and say why.
+// Only scan::block, prefetch and md5 may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;
@@ -19,6 +20,7 @@ mod ids;
 pub mod json_lines;
 pub mod lossy;
 mod map;
+pub mod md5;
 pub mod merge;
 mod named;
 pub mod order;

@@ -6,6 +6,7 @@ mod arrays;
 mod calls;
 mod counting;
 mod encoding;
+mod hashing;
 mod reading;
 mod texts;
 mod training;
@@ -55,6 +56,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::deadline, module)?)?;
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(hashing::md5_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;
     module.add_function(wrap_pyfunction!(training::merge_rows, module)?)?;
