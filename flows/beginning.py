@@ -21,7 +21,7 @@ from tokenmill.workshop import Workshop
 def run_in_flow(build: Build) -> list[StageSummary]:
     """What each stage did. Prefect is imported, which takes longer than finding nothing to do, when a stage has to run.
 
-    Where that is likely before DVC was asked, its own server starts, and digests are taken, while DVC looks.
+    Where that is likely before DVC was asked, its own server starts, digests are taken and Prefect is imported before DVC looks.
     """
     _ = build.shards  # no server is started for documents that are not there
     is_first = not any((build.root / trace).exists() for trace in (DVC_LOCK_FILE, DVC_RUNS_DIRECTORY))
@@ -29,7 +29,7 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     with contextlib.ExitStack() as meanwhile:
         if early:
             meanwhile.enter_context(_beside(build))
-            _import_all()  # else digests would be taken, and DVC would look, before the server gets its turn
+            _import_all()  # beside the digests, which take longer than DVC where there is much to read
         settled = settle_first(build)
         if len(settled) == len(build.stages):
             if early:

@@ -62,13 +62,15 @@ class Embedded:
             with closing(self._first):
                 answer = self._first.getresponse()
                 answer.read()
-            if answer.status != http.client.OK:
-                raise http.client.HTTPException
+            if answer.status >= http.client.INTERNAL_SERVER_ERROR:  # 401 is of a healthy one that asks for a password
+                raise http.client.HTTPException(f"it answered with {answer.status}")
         except (OSError, http.client.HTTPException) as error:
             self.close()
             self._said.seek(0)
             lines = self._said.read().decode("utf-8", "replace").splitlines()
-            reason = next((line for line in reversed(lines) if _EXCEPTION.match(line)), type(error).__name__)
+            reason = next(
+                (line for line in reversed(lines) if _EXCEPTION.match(line)), str(error) or type(error).__name__
+            )
             raise TokenmillError(
                 f"Prefect's own server did not start: {reason}. See that its home (PREFECT_HOME, else ~/.prefect) can be "
                 "written to, start a server (`make server`), or set run.engine: inline in params.yaml."

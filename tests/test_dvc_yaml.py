@@ -21,6 +21,7 @@ HOW = {
         "git",
         "leftovers",
         "links",
+        "md5",
         "registry",
         "remotes",
         "retries",

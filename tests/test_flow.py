@@ -119,6 +119,15 @@ def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tm
     assert "set run.engine: inline" in done.stderr
 
 
+def test_an_embedded_server_with_a_password_serves_the_build_that_knows_it(
+    project: Project, home: dict[str, str]
+) -> None:
+    project.set(run__engine="threads")
+    password = {"PREFECT_SERVER_API_AUTH_STRING": "name:word", "PREFECT_API_AUTH_STRING": "name:word"}
+    done = project.run("tokenmill", "build", **home, **password)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_embedded_server_has_pauses_between_its_writes(home: dict[str, str]) -> None:
     """Prefect takes an interval below a second for 0; its server takes all of a core then."""
     script = """

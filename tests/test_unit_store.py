@@ -40,6 +40,16 @@ def test_a_unit_that_was_not_kept_leaves_nothing(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / ".tokenmill").rglob("*") if path.is_file()]
 
 
+def test_a_unit_that_is_made_again_stays_as_it_is(tmp_path: Path) -> None:
+    store = UnitStore(tmp_path)
+    key = unit_key(a=1)
+    put(store, key)
+    with store.new(key) as partial:
+        (partial / "f").write_bytes(b"bytes")
+        again = store.keep(key, partial, 5)
+    assert again == store.find(key, int)
+
+
 @pytest.mark.parametrize("name", ["f", "facts.json"])
 def test_a_damaged_unit_is_not_found_and_can_be_made_again(tmp_path: Path, name: str) -> None:
     store = UnitStore(tmp_path)

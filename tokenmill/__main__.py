@@ -32,8 +32,9 @@ def program() -> int:
     def leave() -> None:
         """Comes last of all that is to be done at the end: to take apart half a million objects would take up to 0.6 s more."""
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:  # it was closed when the process began
+                    stream.flush()
         except (OSError, ValueError):  # which Python itself tells
             return
         os._exit(code)
@@ -42,6 +43,8 @@ def program() -> int:
         from tokenmill.cli import main
 
         code = main()
+    except SystemExit as ended:  # of argparse: --help, or what it does not know
+        code = int(ended.code or 0)
     except KeyboardInterrupt:  # while modules are imported; later main() itself says so
         print("tokenmill: interrupted.", file=sys.stderr)
         code = 130

@@ -12,7 +12,7 @@ from tokenmill.md5 import md5_of_files
 
 Known = dict[tuple[str, ...], Any]
 
-_BESIDE_MIN = 8  # files; fewer are read as fast by hashlib in threads
+_A_THREAD_MIN = 4  # files; fewer are read as fast by hashlib
 
 
 @cache
@@ -48,16 +48,16 @@ def make_fast() -> None:
     def hash_files(small: Files, large: Files, fs: Any, name: str, jobs: int | None = None) -> Iterator[Any]:
         infos = dict(small + large)
         n_bytes = sum(info["size"] for info in infos.values())
-        beside = sorted(infos, key=lambda path: -infos[path]["size"])
+        threads = jobs or 1
         # One that is much larger than the others would be read alone at the end, for which hashlib is faster.
-        beside = [path for path in beside if infos[path]["size"] * _BESIDE_MIN <= n_bytes]
-        if name != "md5" or not isinstance(fs, LocalFileSystem) or len(beside) < _BESIDE_MIN:
-            beside = []
+        beside = [path for path, info in infos.items() if info["size"] * _A_THREAD_MIN * threads <= n_bytes]
+        if name != "md5" or not isinstance(fs, LocalFileSystem) or len(beside) < _A_THREAD_MIN * threads:
+            yield from one_by_one(small, large, fs, name, jobs)
+            return
+        beside.sort(key=lambda path: -infos[path]["size"])
         alone = infos.keys() - set(beside)
-        yield from one_by_one(
-            [one for one in small if one[0] in alone], [one for one in large if one[0] in alone], fs, name, jobs
-        )
-        for path, digest in md5_of_files(beside, jobs or 1):
+        yield from one_by_one([], [(path, infos[path]) for path in sorted(alone)], fs, name, jobs)
+        for path, digest in md5_of_files(beside, threads):
             yield path, (Meta.from_info(infos[path], fs.protocol), HashInfo(name, digest), infos[path])
 
     build._hash_files = hash_files  # type: ignore[assignment]

@@ -19,6 +19,7 @@ _AT_ONCE = 16  # as the core takes
 def md5_of_files(paths: Sequence[str], threads: int) -> list[tuple[str, str]]:
     """Each path with the digest of its file, in hex; in any order. An OSError names the file."""
     todo, taking, stop = iter(paths), threading.Lock(), threading.Event()
+    n_at_once = min(_AT_ONCE, -(-len(paths) // threads))
 
     def work() -> list[tuple[str, str]]:
         done: list[tuple[str, str]] = []
@@ -26,7 +27,7 @@ def md5_of_files(paths: Sequence[str], threads: int) -> list[tuple[str, str]]:
         try:
             while not stop.is_set():
                 with taking:
-                    more = list(islice(todo, _AT_ONCE - len(messages)))
+                    more = list(islice(todo, n_at_once - len(messages)))
                 for path in more:
                     messages.append(_Message(path))
                 if not messages:
@@ -37,6 +38,9 @@ def md5_of_files(paths: Sequence[str], threads: int) -> list[tuple[str, str]]:
                     message.state = states[i * _STATE_BYTES : (i + 1) * _STATE_BYTES]
                 done += [(message.path, message.state.hex()) for message in messages if message.is_whole]
                 messages = [message for message in messages if not message.is_whole]
+        except BaseException:
+            stop.set()
+            raise
         finally:
             for message in messages:
                 message.close()

@@ -122,9 +122,8 @@ class UnitStore:
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
         if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
             os.utime(folder)
-            return Done(
-                folder, facts, files
-            )  # a forced build's: what is linked to its files in outputs and DVC's cache stays so
+            # A forced build's: what is linked to its files in outputs and DVC's cache stays so.
+            return Done(folder, facts, whole[1])
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)

@@ -1,6 +1,6 @@
 //! `md5_blocks`.
 
-use super::calls::run;
+use crate::guard::guarded;
 use crate::md5::{BLOCK_BYTES, State, advance};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,8 +8,6 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 const STATE_BYTES: usize = size_of::<State>();
-/// Bytes are hashed as much faster than they are encoded.
-const BYTES_AS_ONE: usize = 64;
 
 #[pyfunction]
 pub(super) fn md5_blocks<'py>(
@@ -29,10 +27,11 @@ pub(super) fn md5_blocks<'py>(
     let state_of = |bytes: &[u8; STATE_BYTES]| -> State { bytemuck::must_cast::<_, State>(*bytes).map(u32::from_le) };
     let mut states: Vec<State> = given.iter().map(state_of).collect();
     let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &**chunk).collect();
-    let n_bytes: usize = chunks.iter().map(|chunk| chunk.len()).sum();
-    run(py, n_bytes / BYTES_AS_ONE, |_| {
-        advance(&mut states, &chunks);
-        Ok(())
+    py.detach(|| {
+        guarded(|| {
+            advance(&mut states, &chunks);
+            Ok(())
+        })
     })?;
     let after: Vec<u8> = states.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &after))

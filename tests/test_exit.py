@@ -1,0 +1,35 @@
+"""How the process of a command ends: with its code, and without a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+COMMAND = [sys.executable, "-m", "tokenmill"]
+
+
+def ended(folder: Path, *arguments: str, **named: object) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | named
+    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment, check=False, timeout=60, **given)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--version"], 0), (["--help"], 0), (["nosuch"], 2), (["check", "nowhere"], 2), (["build"], 2)],
+)
+def test_the_code_is_that_of_the_command(tmp_path: Path, arguments: list[str], code: int) -> None:
+    done = ended(tmp_path, *arguments)
+    assert done.returncode == code
+    assert done.stdout or done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_closed_output_is_no_traceback(tmp_path: Path) -> None:
+    done = ended(tmp_path, "check", "nowhere", stdout=None, preexec_fn=lambda: os.close(1))
+    assert done.returncode == 2
+    assert b"Exception" not in done.stderr
