@@ -4,6 +4,7 @@ path again and again, and reads one file after another."""
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,14 +20,25 @@ _A_THREAD_MIN = 4  # files; fewer are read as fast by hashlib
 def make_strict() -> None:
     """Lets DVC raise OSError for a folder that it cannot list, as it would otherwise record what is in it as not there, and
     for what is opened for reading and is no file; and diskcache.Timeout when its databases cannot be written to, which it
-    would otherwise try for ever, whatever the reason."""
+    would otherwise try for ever, whatever the reason. And lets it leave no empty file behind where a file system has no clones:
+    should the empty one not go away, DVC would take it for the file that it wanted."""
     import diskcache  # type: ignore[import-untyped]
     from dvc.progress import Tqdm
-    from dvc_objects.fs import local
+    from dvc_objects.fs import local, system
 
     def opened(path: str, mode: str = "r", encoding: str | None = None) -> object:
         return open(path, mode, encoding=encoding, opener=open_regular if "r" in mode else None)
 
+    clone = system.reflink
+
+    def cloned(source: str, target: str) -> None:
+        try:
+            clone(source, target)  # type: ignore[no-untyped-call]
+        except OSError:
+            Path(target).unlink(missing_ok=True)
+            raise
+
+    system.reflink = cloned
     local.os = SimpleNamespace(**{**vars(os), "walk": partial(os.walk, onerror=raise_it)})  # type: ignore[assignment, attr-defined]
     local.open = opened  # type: ignore[attr-defined]
     Tqdm.postfix = {}  # it is asked for when Ctrl-C comes while a bar is being made

@@ -65,7 +65,9 @@ impl Cache {
     /// What is asked for most.
     #[inline(always)]
     pub fn lines(&self) -> Lines<'_> {
-        Lines(&self.lines[..self.n_lines])
+        let lines = &self.lines[..self.n_lines];
+        assert!(!lines.is_empty(), "a cache without lines"); // asked here, it is not asked for each pre-token
+        Lines(lines)
     }
 
     /// The value of a pre-token's entry.
@@ -306,8 +308,8 @@ fn padded(bytes: &[u8]) -> [u8; 16] {
 /// Both halves of a product of the key's halves.
 #[inline(always)]
 fn hash_of(key: u128) -> u64 {
-    let (low, high) = (key as u64 ^ 0x9e37_79b9_7f4a_7c15, (key >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03);
-    let product = u128::from(low) * u128::from(high);
+    let key = key ^ 0xd1b5_4a32_d192_ed03_9e37_79b9_7f4a_7c15;
+    let product = u128::from(key as u64) * (key >> 64);
     product as u64 ^ (product >> 64) as u64
 }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Pre-tokens that come one by one wait until there are so many.
 const N_WAITING: usize = 16;
 
-/// A pre-token's key, and where in the text it begins.
+/// A pre-token's key, and where in the part of the text it begins.
 #[derive(Clone, Copy, Default)]
 struct Named {
     key: Key,
@@ -52,8 +52,7 @@ pub struct Run<'r> {
 
 impl Sink for Run<'_> {
     fn put(&mut self, from: usize, to: usize) -> Result<()> {
-        let (from, to) = (self.start + from, self.start + to);
-        match Key::of(&self.text.as_bytes()[from..to]) {
+        match Key::of(&self.text.as_bytes()[self.start + from..self.start + to]) {
             Some(key) => {
                 self.cache.lines().prefetch(key);
                 let coming = &mut self.waiting[self.coming];
@@ -69,27 +68,29 @@ impl Sink for Run<'_> {
     }
 
     #[inline(never)]
-    fn put_all(&mut self, from: usize, ends: &[usize]) -> Result<()> {
+    fn put_all(&mut self, mut from: usize, ends: &[usize]) -> Result<()> {
         let bytes = &self.text.as_bytes()[self.start..];
+        let Some(last) = bytes.len().checked_sub(16) else {
+            return ends.iter().try_for_each(|&end| self.put(std::mem::replace(&mut from, end), end));
+        };
         let lines = self.cache.lines();
         let coming = &mut self.waiting[self.coming];
         debug_assert_eq!(coming.n, 0, "pieces come one by one, or many at once");
-        let mut from = from;
-        for ((i, end), named) in ends.iter().enumerate().zip(&mut coming.named) {
+        for (i, (&end, named)) in ends.iter().zip(&mut coming.named).enumerate() {
             let n = end - from;
-            let place = self.start + from;
             if n <= SHORT_BYTES_MAX
-                && let Some(first) = bytes.get(from..).and_then(|rest| rest.first_chunk::<16>())
+                && from <= last
+                && let Some(first) = bytes[from..].first_chunk()
             {
-                *named = Named { key: Key::short(*first, n), place };
-            } else if let Some(key) = Key::of(&bytes[from..*end]) {
-                *named = Named { key, place };
+                *named = Named { key: Key::short(*first, n), place: from };
+            } else if let Some(key) = Key::of(&bytes[from..end]) {
+                *named = Named { key, place: from };
             } else {
                 coming.n = i;
-                return self.put_longest(place, self.start + end, &ends[i + 1..]);
+                return self.put_longest(from, end, &ends[i + 1..]);
             }
             lines.prefetch(named.key);
-            from = *end;
+            from = end;
         }
         coming.n = ends.len();
         self.turn()
@@ -103,7 +104,7 @@ impl Run<'_> {
     fn put_longest(&mut self, from: usize, end: usize, next: &[usize]) -> Result<()> {
         self.put_waiting()?;
         self.put_new(from..end, None)?;
-        self.put_all(end - self.start, next)
+        self.put_all(end, next)
     }
 
     /// Appends the ids of a part of the text without added tokens.
@@ -147,7 +148,7 @@ impl Run<'_> {
     #[inline(never)]
     fn put_rare(&mut self, Named { key, place }: Named) -> Result<()> {
         let place = place..place + key.n_bytes();
-        let bytes = &self.text.as_bytes()[place.clone()];
+        let bytes = &self.text.as_bytes()[self.start..][place.clone()];
         if let Some(ids) = self.cache.value(key).and_then(|value| self.cache.ids(value, bytes)) {
             self.ids.extend(ids);
             return Ok(());
@@ -158,7 +159,7 @@ impl Run<'_> {
     /// Looks for a token of the whole pre-token, or merges it, and remembers what was found.
     #[inline(never)]
     fn put_new(&mut self, place: Range<usize>, key: Option<Key>) -> Result<()> {
-        let (bytes, before) = (&self.text.as_bytes()[place.clone()], self.ids.n());
+        let (bytes, before) = (&self.text.as_bytes()[self.start..][place.clone()], self.ids.n());
         if bytes.len() >= u32::MAX as usize {
             return Err(CoreError::Tokenizer(format!("a pre-token has {} bytes; at most 2^32 - 2.", bytes.len())));
         }
@@ -166,7 +167,7 @@ impl Run<'_> {
             CoreError::Tokenizer(format!(
                 "the vocabulary has no token for the byte 0x{:02x} at byte {}. Use a tokenizer with all 256 bytes.",
                 bytes[at],
-                place.start + at
+                self.start + place.start + at
             ))
         })?;
         if let Some(key) = key {
