@@ -280,6 +280,9 @@ impl Key {
     }
 
     /// Of any pre-token; None for one that is too long to be kept.
+    ///
+    /// A call: inside the loop over short pre-tokens it took registers from them, and encoding was 0.95 times as fast.
+    #[inline(never)]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         match bytes.len() {
             n @ ..=SHORT_BYTES_MAX => Some(Self::short(padded(bytes), n)),
