@@ -45,6 +45,7 @@ def program() -> int:
         code = main()
     except SystemExit as ended:  # of argparse: --help, or what it does not know
         code = int(ended.code or 0)
+        raise
     except KeyboardInterrupt:  # while modules are imported; later main() itself says so
         print("tokenmill: interrupted.", file=sys.stderr)
         code = 130
