@@ -3,6 +3,7 @@
 //! Invariant: no panic leaves `guarded`, and every loop over input asks `Stop::check` at least once a few thousand steps.
 //! Cost: a relaxed atomic load a check.
 
+use crate::spread;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,11 +73,18 @@ pub fn panicked(cause: &(dyn Any + Send)) -> CoreError {
 
 /// Does `work` for each part, every part but the last in a thread of its own; results in the order of the parts.
 pub fn in_threads<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> Result<T> + Sync) -> Result<Vec<T>> {
-    let work = &work;
+    let (work, here) = (&work, spread::processor());
+    let beside = |part| {
+        spread::leave(here);
+        guarded(|| work(part))
+    };
     std::thread::scope(|scope| {
         let mut parts = parts;
         let last = parts.pop();
-        let handles: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || guarded(|| work(part)))).collect();
+        let handles: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || beside(part))).collect();
+        if !handles.is_empty() {
+            std::thread::yield_now(); // to one that waits here, to leave
+        }
         let own = last.map(|part| guarded(|| work(part)));
         let joined = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|cause| Err(panicked(&*cause))));
         joined.chain(own).collect()

@@ -5,8 +5,8 @@
 //! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), whole (those that are one token),
 //! merge (all others) and its queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list
 //! written in blocks). decode: ids → bytes. json_lines: lines → texts and ids of documents. md5: the digests that DVC
-//! names files by. guard: how long calls are stopped,
-//! and panics turned into errors. python: all of it as the module `tokenmill._core`.
+//! names files by. guard: how long calls are stopped, and panics turned into errors; spread: threads on processors of their
+//! own. python: all of it as the module `tokenmill._core`.
 
 // Only scan::block, prefetch and md5 may, and say why.
 #![deny(unsafe_code)]
@@ -35,6 +35,7 @@ pub mod runs;
 mod scan;
 pub mod score;
 pub mod sink;
+mod spread;
 pub mod table;
 mod tail;
 pub mod train;

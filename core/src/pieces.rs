@@ -7,7 +7,7 @@ use crate::guard::{CoreError, Result, in_threads};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own.
 pub fn pieces(n: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
@@ -61,7 +61,7 @@ pub fn in_order<W, T: Default + Send, P>(
                 return Ok(());
             }
             let done = work(&mut own, pieces[at].clone(), &mut result);
-            let mut locked = order.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locked = locked(&order);
             let (order, claim) = &mut *locked;
             order.spare.extend(others.drain(..).map(|(_, empty)| empty));
             if let Err(error) = done {
@@ -92,6 +92,17 @@ pub fn in_order<W, T: Default + Send, P>(
     })?;
     let (order, _) = order.into_inner().unwrap_or_else(PoisonError::into_inner);
     order.failed.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// The lock of what is held for moments only. Who waits does not sleep: it would wake up on the processor of who wakes it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
 }
 
 #[cfg(test)]
