@@ -128,11 +128,11 @@ class Encoder:
     `added`: texts that are tokens wherever they stand, found before splitting, leftmost and longest first."""
     def __init__(self, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> None: ...
     def limit_cache(self, bytes_max: int) -> None:
-        """What each thread may remember of pre-tokens that it met, from now on."""
+        """What may be remembered of pre-tokens that were met, from now on; what was is forgotten."""
     def forget(self) -> None:
         """Forgets all pre-tokens that were met or warmed, and gives their memory back."""
     def warm(self, pretokens: Any) -> None:
-        """Remembers the ids of pre-tokens (a binary array, in chunks or not, the most frequent first) for all threads."""
+        """Remembers the ids of pre-tokens (a binary array, in chunks or not, the most frequent first)."""
     def encode(self, text: str) -> list[int]: ...
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
         """An array large_list<uint32>, one list a text, each ended by `end_id` if given.

@@ -71,7 +71,7 @@ class Build:
             known,
             store,
             recorded,
-            min(self.params.run.cache_mb_max, self.memory.kept_mib),
+            min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers),
             self.params.run.unit_timeout_s,
             anew=self.force,
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
     from tokenmill._core import ArrowArray
     from tokenmill.texts import Texts
 
-CACHE_MB_MAX = 128
+CACHE_MB_MAX = 256
 _UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
 
 
@@ -89,7 +89,7 @@ class Tokenizer:
         """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file; with `repo`, a version.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
-        `cache_mb_max`: what each thread may remember of pre-tokens that it met, in MB; it changes no id.
+        `cache_mb_max`: what may be remembered of pre-tokens that were met, for all threads, in MB; it changes no id.
         `repo`: the git repository (URL or path) in which `path` is a published version, like "tokenizer@v1.2.0", which is
         fetched through DVC; `public_key`: who must have signed it. Raises TokenizerError, PatternError, VersionsError.
         """
@@ -282,7 +282,7 @@ class Tokenizer:
             engine.warm(counts["pretoken"].take(frequent))
 
     def forget(self) -> None:
-        """Gives back the memory for what encoding remembers of pre-tokens (`cache_mb_max` a thread); no id changes."""
+        """Gives back the memory for what encoding remembers of pre-tokens (up to `cache_mb_max`); no id changes."""
         for made in ("_engine", "_allowing"):
             if self.engine == "core" and made in self.__dict__:
                 self.__dict__[made].forget()

@@ -25,7 +25,7 @@ class Workshop:
     """The documents, the unit store, the remembered digests, the workers of one build and what they hold.
 
     `recorded`: the files that a stage made when it ran last, where they are now, by their names seen from `root`;
-    `cache_mb_max`: what an encoder's thread may remember of pre-tokens; `unit_timeout_s`: what one unit may take; `anew`: do
+    `cache_mb_max`: what an encoder may remember of pre-tokens; `unit_timeout_s`: what one unit may take; `anew`: do
     finished units again, too; `leave_off`: set when reading the documents for the units is to end.
     """
 

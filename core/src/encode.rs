@@ -3,7 +3,7 @@
 //! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
 //! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
 
-use crate::cache::{Cache, Key, SHORT_BYTES_MAX};
+use crate::cache::{Key, SHORT_BYTES_MAX};
 use crate::decode::Decoder;
 use crate::guard::{CoreError, Result, Stop, lossy};
 use crate::ids::{Block, Ids, Spare};
@@ -11,12 +11,13 @@ use crate::merge::{MergeTable, Scratch};
 use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
 use crate::pretokens::{Run, Waiting};
+use crate::sharing::{Reader, Shared};
 use crate::tail::Tail;
 use crate::whole::Whole;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Text of about so many bytes is done at a time: its ids stay in the core's own cache.
 const PIECE_BYTES: usize = 1 << 18;
@@ -26,8 +27,8 @@ const CHECKED_BYTES: usize = 1 << 16;
 const COPIED: usize = 1 << 10;
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
-/// What each thread's cache may hold where nothing else is said.
-pub const CACHE_BYTES_MAX: usize = 128 << 20;
+/// What the cache may hold where nothing else is said.
+pub const CACHE_BYTES_MAX: usize = 256 << 20;
 
 /// A merge of the vocabulary; lowest rank first.
 pub struct Rule {
@@ -53,23 +54,25 @@ pub struct Encoder {
     whole: Whole,
     added: Option<(AhoCorasick, Vec<u32>)>,
     pub decoder: Decoder,
-    cache_bytes_max: usize,
-    /// With what the cache of a new worker begins: what `warm` was given. With all tokens in it no pass over 16 MB was faster
-    /// (the first 0.93 to 1.04 times).
-    known: Mutex<Option<Arc<Cache>>>,
-    /// Workers that wait for their next call.
-    workers: Mutex<Vec<Worker>>,
+    cache: Shared,
+    /// What waits for the next threads that encode.
+    tools: Mutex<Vec<Tools>>,
     /// Memory that waits for the ids of the next batch.
     spare: Spare,
 }
 
 /// What one thread needs of its own.
-struct Worker {
+struct Tools {
     pattern: Pattern,
     scratch: Scratch,
-    cache: Cache,
-    /// Empty between two texts: a worker whose text ended with an error is not used again.
+    /// Empty between two texts: those of a text that ended with an error are not used again.
     waiting: Box<[Waiting; 2]>,
+}
+
+/// A thread that encodes.
+struct Worker<'e> {
+    tools: Tools,
+    cache: Reader<'e>,
     /// Texts done since it was asked whether to stop.
     n_bytes: usize,
 }
@@ -132,9 +135,8 @@ impl Encoder {
             whole: Whole::default(),
             added: added_tokens(added)?,
             decoder,
-            cache_bytes_max: CACHE_BYTES_MAX,
-            known: Mutex::default(),
-            workers: Mutex::default(),
+            cache: Shared::new(ids.len(), CACHE_BYTES_MAX),
+            tools: Mutex::default(),
             spare: Spare::default(),
         };
         let (mut whole, mut scratch, mut out) = (Whole::default(), Scratch::default(), Tail::default());
@@ -151,25 +153,22 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// What the cache of each thread may hold from now on.
+    /// What the cache may hold from now on.
     pub fn limit_cache(&mut self, bytes_max: usize) {
-        self.cache_bytes_max = bytes_max;
-        self.forget();
+        self.cache = Shared::new(self.whole.len(), bytes_max);
     }
 
     /// Forgets all pre-tokens that were met, and those that `warm` was given, and gives memory back.
     pub fn forget(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.cache.forget();
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Remembers the ids of these pre-tokens in all threads, as far as there is room; the most frequent ones come first.
+    /// Remembers the ids of these pre-tokens; the most frequent ones come first.
     pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
-        let mut known = Cache::new(self.whole.len(), self.cache_bytes_max);
-        let (mut scratch, mut out) = (Scratch::default(), Tail::default());
-        // The first ones last: they push out others.
-        for (i, bytes) in pretokens.iter().rev().enumerate() {
+        let (mut scratch, mut out, mut cache) = (Scratch::default(), Tail::default(), self.cache.reader());
+        for (i, bytes) in pretokens.iter().enumerate() {
             if i % 1024 == 0 {
                 stop.check()?;
             }
@@ -179,11 +178,9 @@ impl Encoder {
             out.clear(IDS_KEPT_MAX);
             let key = Key::of(bytes);
             if self.put_new(key, bytes, &mut scratch, stop, &mut out)?.is_ok() {
-                key.into_iter().for_each(|key| known.insert(key, bytes, out.as_slice()));
+                key.into_iter().for_each(|key| cache.insert(key, bytes, out.as_slice()));
             }
         }
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(())
     }
 
@@ -280,27 +277,18 @@ impl Encoder {
         Ok(())
     }
 
-    fn hire(&self) -> Result<Worker> {
-        if let Some(worker) = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(worker);
-        }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Worker {
-            pattern: self.pattern.clone(),
-            scratch: Scratch::default(),
-            cache: known
-                .map_or_else(|| Cache::new(self.whole.len(), self.cache_bytes_max), |known| Cache::clone(&known)),
-            waiting: Box::default(),
-            n_bytes: 0,
-        })
+    fn hire(&self) -> Result<Worker<'_>> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let new = || Tools { pattern: self.pattern.clone(), scratch: Scratch::default(), waiting: Box::default() };
+        Ok(Worker { tools: tools.unwrap_or_else(new), cache: self.cache.reader(), n_bytes: 0 })
     }
 
     fn release(&self, worker: Worker) {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).push(worker.tools);
     }
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
-        let Worker { pattern, scratch, cache, waiting, .. } = worker;
+        let Worker { tools: Tools { pattern, scratch, waiting }, cache, .. } = worker;
         let mut run = Run { encoder: self, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
@@ -422,7 +410,7 @@ mod tests {
             encoder.warm(&[b"abcabcab", b"abc", b"", b"not a pre-token", b"bc"], &Stop::default()).unwrap();
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
             encoder.forget();
-            assert!(encoder.workers.lock().unwrap().is_empty() && encoder.known.lock().unwrap().is_none());
+            assert!(encoder.tools.lock().unwrap().is_empty());
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
         }
     }

@@ -2,13 +2,13 @@
 //!
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
-//! encode: text → ids, with cache (pre-tokens met before, which prefetch asks for early), whole (those that are one token),
+//! encode: text → ids, with cache (pre-tokens met before, by any thread: sharing; prefetch asks for them early), whole (those that are one token),
 //! merge (all others) and its queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list
 //! written in blocks). decode: ids → bytes. json_lines: lines → texts and ids of documents. md5: the digests that DVC
 //! names files by. guard: how long calls are stopped, and panics turned into errors; spread: threads on processors of their
 //! own. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block, prefetch and md5 may, and say why.
+// Only scan::block, prefetch, pages and md5 may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;
@@ -34,6 +34,7 @@ pub mod queue;
 pub mod runs;
 mod scan;
 pub mod score;
+mod sharing;
 pub mod sink;
 mod spread;
 pub mod table;

@@ -4,11 +4,12 @@
 //! when the next block has been named: their lines of the cache come from memory meanwhile.
 //! Cost: about 50 cycles for a pre-token that is in its line.
 
-use crate::cache::{Cache, Key, Lines, SHORT_BYTES_MAX};
+use crate::cache::{Key, Lines, SHORT_BYTES_MAX};
 use crate::encode::Encoder;
 use crate::guard::{CoreError, Result, Stop};
 use crate::merge::Scratch;
 use crate::pattern::Pattern;
+use crate::sharing::Reader;
 use crate::sink::{PIECES_MAX, Sink};
 use crate::tail::Tail;
 use std::ops::Range;
@@ -36,12 +37,12 @@ impl Default for Waiting {
 }
 
 /// The encoding of one text.
-pub struct Run<'r> {
+pub struct Run<'r, 's> {
     pub encoder: &'r Encoder,
     pub text: &'r str,
     /// Where in the text the part of it begins that is split now.
     pub start: usize,
-    pub cache: &'r mut Cache,
+    pub cache: &'r mut Reader<'s>,
     pub scratch: &'r mut Scratch,
     pub stop: &'r Stop,
     pub ids: &'r mut Tail<u32>,
@@ -50,7 +51,7 @@ pub struct Run<'r> {
     pub coming: usize,
 }
 
-impl Sink for Run<'_> {
+impl Sink for Run<'_, '_> {
     fn put(&mut self, from: usize, to: usize) -> Result<()> {
         match Key::of(&self.text.as_bytes()[self.start + from..self.start + to]) {
             Some(key) => {
@@ -97,7 +98,7 @@ impl Sink for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// A pre-token that the cache does not keep, and those that follow it.
     #[cold]
     #[inline(never)]
@@ -149,8 +150,7 @@ impl Run<'_> {
     fn put_rare(&mut self, Named { key, place }: Named) -> Result<()> {
         let place = place..place + key.n_bytes();
         let bytes = &self.text.as_bytes()[self.start..][place.clone()];
-        if let Some(ids) = self.cache.value(key).and_then(|value| self.cache.ids(value, bytes)) {
-            self.ids.extend(ids);
+        if self.cache.extend(key, bytes, self.ids) {
             return Ok(());
         }
         self.put_new(place, Some(key))
@@ -185,7 +185,7 @@ fn put_known(named: &[Named], lines: Lines, ids: &mut Tail<u32>) -> usize {
     for one in named {
         let Some(value) = lines.few(one.key) else { break };
         let Some(place) = room.get_mut(n_ids as usize..n_ids as usize + 4) else { break };
-        place.copy_from_slice(value);
+        place.copy_from_slice(&value);
         n_ids += value[3];
         n_put += 1;
     }

@@ -1,8 +1,8 @@
 //! Threads that work side by side, each on a processor of its own.
 //!
-//! Linux begins a thread on its parent's processor unless it knows of an idle one, and in a virtual machine it may take a
-//! processor that sleeps for one that the host has taken away (`vcpu_is_preempted`). Two threads then shared a processor for
-//! 3 to 30 ms: over 16 MB of text two cores were 1.1 to 1.4 times as fast as one, and are 1.9 times with this.
+//! Some systems, those of virtual machines among them, begin a thread on its parent's processor though others are idle, or wake
+//! it where the one runs that wakes it. Two threads then shared a processor for 3 to 30 ms: over 16 MB of text two cores were
+//! 1.1 to 1.4 times as fast as one, and are 1.9 times with this.
 
 /// The processor on which this thread runs; None where that cannot be told.
 pub fn processor() -> Option<usize> {
