@@ -25,6 +25,8 @@ const PIECE_BYTES: usize = 1 << 18;
 const CHECKED_BYTES: usize = 1 << 16;
 /// So many ids are copied at once: for more, memcpy takes an instruction that made encoding 0.97 times as fast.
 const COPIED: usize = 1 << 10;
+/// Ids for which there is room at the end of a batch, which are written in blocks.
+const ROOM_IDS: usize = 1 << 10;
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
 /// What the cache may hold where nothing else is said.
@@ -212,10 +214,19 @@ impl Encoder {
             })
         };
         let pieces = pieces(n, PIECE_BYTES, &n_bytes);
-        let mut all = Batch::default();
-        // Of one piece the worker's own list is the answer; for more there is a block with room for an id a byte.
-        let n_ids_max = || (0..n).map(|i| n_bytes(i) + usize::from(wanted.end_id.is_some())).sum();
+        // For more than one piece there is a block with room for an id a byte.
+        let n_ids_max = || (0..n).map(|i| n_bytes(i) + usize::from(wanted.end_id.is_some())).sum::<usize>() + ROOM_IDS;
         let mut block = if wanted.ids && pieces.len() > 1 { Block::new(n_ids_max(), &self.spare) } else { None };
+        if wanted.ids && (threads == 1 || pieces.len() <= 1) {
+            let mut all = Piece { ids: block.as_mut().map(Block::list).unwrap_or_default(), ..Piece::default() };
+            let mut worker = self.hire()?;
+            work(&mut worker, 0..n, &mut all)?;
+            self.release(worker);
+            let Piece { mut ids, ends, starts } = all;
+            let ids = if let Some(block) = block { block.filled_by(ids) } else { Ids::List(ids.take()) };
+            return Ok(Batch { ids, ends, starts });
+        }
+        let mut all = Batch::default();
         let (mut rest, mut list) = (block.as_mut().map(Block::rest), Vec::new());
         let claim = |piece: &mut Piece| {
             let before = all.ends.last().copied().unwrap_or_default();

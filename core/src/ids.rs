@@ -1,10 +1,11 @@
-//! The ids of a batch in one block of memory, which several threads fill at once.
+//! The ids of a batch in one block of memory, which one thread fills, or several at once.
 //!
 //! Invariant: ids stand without gaps. Cost: address space for as many ids as there can be, memory for those that there are;
 //! pages of 2 MB where the system has some, and a block of moderate size serves again: with fresh pages of 4 kB a tenth of
 //! encoding went into getting them.
 
 use crate::pages::Pages;
+use crate::tail::Tail;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,10 +41,22 @@ impl Block {
         Rest(self.pages.as_deref_mut().unwrap_or_default())
     }
 
+    /// An empty list in it, for one who fills it alone.
+    pub fn list(&mut self) -> Tail<u32> {
+        self.pages.take().map_or_else(Tail::default, Tail::from)
+    }
+
     /// The first `n` ids are there.
     pub fn filled(mut self, n: usize) -> Ids {
         self.n = Some(n);
         Ids::Block(self)
+    }
+
+    /// With the list that was made of it.
+    pub fn filled_by(mut self, list: Tail<u32>) -> Ids {
+        let n = list.n();
+        self.pages = list.into_pages();
+        self.filled(n)
     }
 }
 
@@ -108,6 +121,10 @@ mod tests {
             let ids = block.filled(3);
             assert_eq!((&*ids, AsRef::<[u8]>::as_ref(&ids).len()), (&[7, 8, 8][..], 12));
         }
+        let mut block = Block::new(2000, &spare).unwrap();
+        let mut list = block.list();
+        list.extend(&[9; 5000]); // more than there is room for
+        assert_eq!(*block.filled_by(list), [9; 5000]);
         let long = KEPT_BYTES_MAX / size_of::<u32>() + 1;
         drop(Block::new(long, &spare).unwrap().filled(long));
         assert!(spare.lock().unwrap().is_none());

@@ -177,18 +177,23 @@ impl Run<'_, '_> {
     }
 }
 
-/// Appends the ids of pre-tokens up to the first one that the cache has not in its line, with few ids; how many they were.
+/// Words for the ids of PIECES_MAX pre-tokens with few: a power of two, and the rest of the four that are written at once.
+const ROOM: usize = (3 * PIECES_MAX).next_power_of_two();
+const WORDS: usize = 4;
+
+/// Appends the ids of up to PIECES_MAX pre-tokens, up to the first one that the cache has not in its line, with few ids; how
+/// many they were.
 #[inline(never)]
 fn put_known(named: &[Named], lines: Lines, ids: &mut Tail<u32>) -> usize {
-    let room = ids.room(4 * named.len());
-    let (mut n_ids, mut n_put) = (0_u32, 0);
-    for one in named {
-        let Some(value) = lines.few(one.key) else { break };
-        let Some(place) = room.get_mut(n_ids as usize..n_ids as usize + 4) else { break };
-        place.copy_from_slice(&value);
-        n_ids += value[3];
-        n_put += 1;
-    }
-    ids.add(n_ids as usize);
+    let Some(room) = ids.room(ROOM + WORDS).first_chunk_mut::<{ ROOM + WORDS }>() else { return 0 };
+    let (mut n_ids, mut rest) = (0, named.iter());
+    let n_put = loop {
+        let Some(one) = rest.next() else { break named.len() };
+        let Some((words, n)) = lines.few(one.key) else { break named.len() - rest.len() - 1 };
+        let at = n_ids % ROOM; // never more, which the compiler does not know
+        room[at..at + WORDS].copy_from_slice(&words);
+        n_ids += n;
+    };
+    ids.add(n_ids);
     n_put
 }

@@ -3,16 +3,59 @@
 //! Invariant: what is beyond `n` is rubbish. Cost: a store and a comparison a block; copying a few elements of a length
 //! that is not known beforehand would be a call to memcpy, several times as long.
 
+use crate::pages::Pages;
+use bytemuck::Zeroable;
+use std::ops::{Deref, DerefMut};
+
 const FEW: usize = 32;
 
 /// The list: `n` elements of the buffer.
-#[derive(Default)]
 pub struct Tail<T> {
-    buffer: Vec<T>,
+    buffer: Buffer<T>,
     n: usize,
 }
 
-impl<T: Copy + Default> Tail<T> {
+enum Buffer<T> {
+    List(Vec<T>),
+    Pages(Pages<T>),
+}
+
+impl<T> Deref for Buffer<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::List(list) => list,
+            Self::Pages(pages) => pages,
+        }
+    }
+}
+
+impl<T> DerefMut for Buffer<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::List(list) => list,
+            Self::Pages(pages) => pages,
+        }
+    }
+}
+
+impl<T> Default for Tail<T> {
+    fn default() -> Self {
+        Self { buffer: Buffer::List(Vec::new()), n: 0 }
+    }
+}
+
+impl<T> From<Pages<T>> for Tail<T> {
+    /// An empty one, written there.
+    fn from(pages: Pages<T>) -> Self {
+        Self { buffer: Buffer::Pages(pages), n: 0 }
+    }
+}
+
+impl<T: Copy + Default + Zeroable> Tail<T> {
     /// Appends the first `n` elements of `block`.
     #[inline(always)]
     pub fn put<const N: usize>(&mut self, block: [T; N], n: usize) {
@@ -64,9 +107,14 @@ impl<T: Copy + Default> Tail<T> {
 
     #[cold]
     fn reserve(&mut self, n_more: usize) {
-        let needed = self.n + n_more;
-        if needed > self.buffer.len() {
-            self.buffer.resize(needed.max(2 * self.buffer.len()).max(1024), T::default());
+        let needed = (self.n + n_more).max(2 * self.buffer.len()).max(1024);
+        match &mut self.buffer {
+            Buffer::List(list) => list.resize(needed, T::default()),
+            Buffer::Pages(pages) => {
+                let mut more = Pages::new(needed);
+                more[..self.n].copy_from_slice(&pages[..self.n]);
+                *pages = more;
+            }
         }
     }
 
@@ -82,15 +130,27 @@ impl<T: Copy + Default> Tail<T> {
     pub fn clear(&mut self, n_kept_max: usize) {
         self.n = 0;
         if self.buffer.len() > n_kept_max {
-            self.buffer = Vec::new();
+            *self = Self::default();
         }
     }
 
     /// The elements as a vector; the list is empty afterwards.
     pub fn take(&mut self) -> Vec<T> {
-        self.buffer.truncate(self.n);
-        self.n = 0;
-        std::mem::take(&mut self.buffer)
+        match std::mem::take(self) {
+            Self { buffer: Buffer::List(mut list), n } => {
+                list.truncate(n);
+                list
+            }
+            in_pages => in_pages.as_slice().to_vec(),
+        }
+    }
+
+    /// The pages in which the elements are, if they are in such.
+    pub fn into_pages(self) -> Option<Pages<T>> {
+        match self.buffer {
+            Buffer::List(_) => None,
+            Buffer::Pages(pages) => Some(pages),
+        }
     }
 }
 
@@ -108,6 +168,17 @@ mod tests {
         assert_eq!((list.as_slice()[..4].to_vec(), list.as_slice()[2003]), (vec![1, 2, 3, 4], 5));
         assert_eq!(list.take().len(), 2004);
         assert_eq!(list.take(), Vec::<i32>::new());
+    }
+
+    #[test]
+    fn one_in_pages_is_as_any_other_and_grows() {
+        let mut list = Tail::from(Pages::new(10));
+        list.extend(&[1, 2, 3]);
+        list.room(5000)[..2].copy_from_slice(&[4, 5]);
+        list.add(2);
+        assert_eq!(list.as_slice(), [1, 2, 3, 4, 5]);
+        assert!(list.into_pages().is_some_and(|pages: Pages<i32>| pages.starts_with(&[1, 2, 3, 4, 5, 0])));
+        assert!(Tail::<i32>::default().into_pages().is_none());
     }
 
     #[test]
