@@ -22,7 +22,7 @@ pub const SHORT_BYTES_MAX: usize = 15;
 pub const LONG_BYTES_MAX: usize = 256;
 const INLINE_IDS_MAX: usize = 3;
 const LINES_MIN: usize = 1 << 10;
-const COUNTED: usize = 8;
+const COUNTED: u64 = 8;
 /// Of keys, the half with the length.
 const LONG: u64 = 0x80 << 56;
 /// The upper half of an entry's state: the number of ids in it, 0 where they are in a record, at the top; whether it is being
@@ -162,8 +162,8 @@ impl Cache {
         let same = |entry: &&Entry| entry.key.each_ref().map(|half| half.load(Relaxed)) == key;
         if let Some(place) = own.iter().chain(beside).find(|entry| entry.is_free() || same(entry)) {
             // One in COUNTED is counted: that all threads count takes as long as to write an entry.
-            if place.is_free() && (hash >> 32) % COUNTED as u64 == 0 {
-                self.n_put.fetch_add(COUNTED, Relaxed);
+            if place.is_free() && (hash >> 32).is_multiple_of(COUNTED) {
+                self.n_put.fetch_add(COUNTED as usize, Relaxed);
             }
             place.put(key, value);
         } else {

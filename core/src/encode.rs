@@ -12,6 +12,7 @@ use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
 use crate::pretokens::{Run, Waiting};
 use crate::sharing::{Reader, Shared};
+use crate::stream;
 use crate::tail::Tail;
 use crate::whole::Whole;
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -20,11 +21,9 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Text of about so many bytes is done at a time: its ids stay in the core's own cache.
-const PIECE_BYTES: usize = 1 << 18;
+const PIECE_BYTES: usize = 1 << 17;
 /// So many bytes are encoded before it is asked whether to stop.
 const CHECKED_BYTES: usize = 1 << 16;
-/// So many ids are copied at once: for more, memcpy takes an instruction that made encoding 0.97 times as fast.
-const COPIED: usize = 1 << 10;
 /// Ids for which there is room at the end of a batch, which are written in blocks.
 const ROOM_IDS: usize = 1 << 10;
 /// Ids for which a waiting worker keeps room.
@@ -244,9 +243,7 @@ impl Encoder {
         };
         let put = |place: Option<&mut [u32]>, piece: &mut Piece| {
             if let Some(place) = place {
-                assert_eq!(place.len(), piece.ids.n(), "room for other ids");
-                let blocks = place.chunks_mut(COPIED).zip(piece.ids.as_slice().chunks(COPIED));
-                blocks.for_each(|(place, ids)| place.copy_from_slice(ids));
+                stream::copy(piece.ids.as_slice(), place);
             }
             piece.ids.clear(IDS_KEPT_MAX);
         };

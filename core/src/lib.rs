@@ -3,12 +3,12 @@
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
 //! encode: text → ids, with cache (pre-tokens met before, by any thread: sharing; prefetch asks for them early), whole (those that are one token),
-//! merge (all others) and its queue, pages (tables in large pages), pieces (a batch in pieces, by threads) and tail (a list
+//! merge (all others) and its queue, pages (tables in large pages), pieces (a batch in pieces, by threads), stream (their copying) and tail (a list
 //! written in blocks). decode: ids → bytes. json_lines: lines → texts and ids of documents. md5: the digests that DVC
 //! names files by. guard: how long calls are stopped, and panics turned into errors; spread: threads on processors of their
 //! own. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block, prefetch, pages and md5 may, and say why.
+// Only scan::block, prefetch, pages, stream and md5 may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;
@@ -37,6 +37,7 @@ pub mod score;
 mod sharing;
 pub mod sink;
 mod spread;
+mod stream;
 pub mod table;
 mod tail;
 pub mod train;
