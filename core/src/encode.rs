@@ -168,7 +168,7 @@ impl Encoder {
 
     /// Remembers the ids of these pre-tokens; the most frequent ones come first.
     pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
-        let (mut scratch, mut out, mut cache) = (Scratch::default(), Tail::default(), self.cache.reader());
+        let (mut scratch, mut out, mut cache) = (Scratch::default(), Tail::default(), self.cache.reader(0));
         for (i, bytes) in pretokens.iter().enumerate() {
             if i % 1024 == 0 {
                 stop.check()?;
@@ -187,7 +187,7 @@ impl Encoder {
 
     /// The ids of a text.
     pub fn encode(&self, text: &str, stop: &Stop) -> Result<Vec<u32>> {
-        let (mut worker, mut ids) = (self.hire()?, Tail::default());
+        let (mut worker, mut ids) = (self.hire(text.len())?, Tail::default());
         self.encode_with(&mut worker, text, stop, &mut ids)?;
         self.release(worker);
         Ok(ids.take())
@@ -213,12 +213,13 @@ impl Encoder {
             })
         };
         let pieces = pieces(n, PIECE_BYTES, &n_bytes);
-        // For more than one piece there is a block with room for an id a byte.
-        let n_ids_max = || (0..n).map(|i| n_bytes(i) + usize::from(wanted.end_id.is_some())).sum::<usize>() + ROOM_IDS;
-        let mut block = if wanted.ids && pieces.len() > 1 { Block::new(n_ids_max(), &self.spare) } else { None };
+        let n_bytes_of_all = (0..n).map(&n_bytes).sum();
+        // For more than one piece there is a block with room for an id a byte, and those that end the texts.
+        let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
+        let mut block = if wanted.ids && pieces.len() > 1 { Block::new(n_ids_max, &self.spare) } else { None };
         if wanted.ids && (threads == 1 || pieces.len() <= 1) {
             let mut all = Piece { ids: block.as_mut().map(Block::list).unwrap_or_default(), ..Piece::default() };
-            let mut worker = self.hire()?;
+            let mut worker = self.hire(n_bytes_of_all)?;
             work(&mut worker, 0..n, &mut all)?;
             self.release(worker);
             let Piece { mut ids, ends, starts } = all;
@@ -247,7 +248,7 @@ impl Encoder {
             }
             piece.ids.clear(IDS_KEPT_MAX);
         };
-        in_order(&pieces, threads, || self.hire(), |worker| self.release(worker), work, claim, put)?;
+        in_order(&pieces, threads, || self.hire(n_bytes_of_all), |worker| self.release(worker), work, claim, put)?;
         let n_ids = all.ends.last().map_or(0, |&end| end as usize);
         all.ids = block.map_or(Ids::List(list), |block| block.filled(n_ids));
         Ok(all)
@@ -285,10 +286,10 @@ impl Encoder {
         Ok(())
     }
 
-    fn hire(&self) -> Result<Worker<'_>> {
+    fn hire(&self, n_bytes: usize) -> Result<Worker<'_>> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let new = || Tools { pattern: self.pattern.clone(), scratch: Scratch::default(), waiting: Box::default() };
-        Ok(Worker { tools: tools.unwrap_or_else(new), cache: self.cache.reader(), n_bytes: 0 })
+        Ok(Worker { tools: tools.unwrap_or_else(new), cache: self.cache.reader(n_bytes), n_bytes: 0 })
     }
 
     fn release(&self, worker: Worker) {

@@ -9,6 +9,11 @@ use crate::cache::{Cache, Key, Lines};
 use crate::tail::Tail;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// For every so many bytes of a batch a first cache has room for one more pre-token, up to N_MAX: with one that need not grow,
+/// first passes over 16 MB were 1.05 to 1.12 times as fast.
+const BYTES_FOR_ONE: usize = 32;
+const N_MAX: usize = 1 << 19;
+
 /// What all threads know.
 pub struct Shared {
     /// How many pre-tokens there are at least, by guess.
@@ -35,11 +40,14 @@ impl Shared {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// For a thread that begins to encode. It is to be dropped when that ends: only who is alone can grow in place.
-    pub fn reader(&self) -> Reader<'_> {
+    /// For a thread that begins to encode a batch of `n_bytes`. It is to be dropped when that ends: only who is alone can grow
+    /// in place.
+    pub fn reader(&self, n_bytes: usize) -> Reader<'_> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            known.get_or_insert_with(|| Known { now: Arc::new(Cache::new(self.n, self.bytes_max)), before: None });
+        let known = known.get_or_insert_with(|| {
+            let n = self.n.max((n_bytes / BYTES_FOR_ONE).min(N_MAX));
+            Known { now: Arc::new(Cache::new(n, self.bytes_max)), before: None }
+        });
         Reader { shared: self, known: known.clone() }
     }
 }
@@ -124,7 +132,7 @@ mod tests {
     #[test]
     fn what_one_thread_met_another_knows_and_a_larger_one_is_had_with_the_next_addition() {
         let shared = Shared::new(0, 1 << 24);
-        let (mut one, mut other) = (shared.reader(), shared.reader());
+        let (mut one, mut other) = (shared.reader(0), shared.reader(0));
         (0..5000).for_each(|i| insert(&mut one, i));
         assert!(!Arc::ptr_eq(&one.known.now, &other.known.now) && one.known.before.is_none());
         (0..5000).for_each(|i| insert(&mut other, i));
@@ -132,17 +140,29 @@ mod tests {
         let n = (0..5000).filter(|&i| ids_of(&mut other, i) == expected(i)).count();
         assert!(n > 4900, "{n}");
         shared.forget();
-        assert_eq!(ids_of(&mut shared.reader(), 1), None);
+        assert_eq!(ids_of(&mut shared.reader(0), 1), None);
     }
 
     #[test]
     fn one_alone_has_its_cache_grow_in_place() {
         let shared = Shared::new(0, 1 << 24);
-        let mut alone = shared.reader();
+        let mut alone = shared.reader(0);
         let place = Arc::as_ptr(&alone.known.now);
         (0..5000).for_each(|i| insert(&mut alone, i));
         assert_eq!(Arc::as_ptr(&alone.known.now), place);
         assert!((0..5000).filter(|&i| ids_of(&mut alone, i) == expected(i)).count() > 4900);
+    }
+
+    #[test]
+    fn for_a_large_batch_it_need_not_grow() {
+        for (n_bytes, may_grow) in [(0, true), (1 << 22, false)] {
+            let shared = Shared::new(0, 1 << 24);
+            let mut alone = shared.reader(n_bytes);
+            (0..1000_u32).for_each(|i| alone.known.now.insert(Key::of(&i.to_le_bytes()).unwrap(), &[], &[i]));
+            assert_eq!(alone.known.now.may_grow(), may_grow);
+            insert(&mut alone, 1000);
+            assert!(!alone.known.now.may_grow());
+        }
     }
 
     #[test]
@@ -154,7 +174,7 @@ mod tests {
                     let shared = &shared;
                     scope.spawn(move || {
                         for round in 0..20 {
-                            let mut reader = shared.reader();
+                            let mut reader = shared.reader(0);
                             for i in (0..3000).map(|i| (round * 1000 + i) * (thread % 2 + 1)) {
                                 match ids_of(&mut reader, i) {
                                     None => insert(&mut reader, i),
