@@ -8,13 +8,14 @@
 
 use crate::pages::Pages;
 use crate::prefetch::prefetch;
+use crate::ring::Ring;
 use crate::tail::Tail;
 use bytemuck::{Zeroable, must_cast};
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 
 /// Pre-tokens up to this many bytes are their own key.
 pub const SHORT_BYTES_MAX: usize = 15;
@@ -30,8 +31,6 @@ const LONG: u64 = 0x80 << 56;
 const STATE_N_AT: u32 = 62;
 const STATE_BUSY: u64 = 1 << 61;
 const STATE_TURN: u64 = 1 << 32;
-/// In the first half of a value: from here on, the number of ids in a record; below, where that is.
-const RECORD_N_AT: u32 = 48;
 
 /// `key`: the bytes of a short pre-token, its length in the top byte; for a long one its hash, and LONG and its length.
 /// `value`: the first two of up to three ids, or for more, and for a long key, where their record is; then the third, and the
@@ -72,7 +71,7 @@ impl Entry {
         let state = self.value[1].load(Relaxed);
         let turn = (state + STATE_TURN) & (STATE_BUSY - STATE_TURN);
         let busy = turn | STATE_BUSY;
-        if state & STATE_BUSY != 0 || self.value[1].compare_exchange(state, busy, Relaxed, Relaxed).is_err() {
+        if state & STATE_BUSY != 0 || self.value[1].compare_exchange(state, busy, Acquire, Relaxed).is_err() {
             return;
         }
         fence(Release);
@@ -95,20 +94,22 @@ pub struct Cache {
     /// Entries that were put since the lines became as many as they are, about.
     n_put: AtomicUsize,
     ring: Arc<Ring>,
+    is_filled: AtomicBool,
 }
 
 impl Cache {
-    /// An empty one for some `n` pre-tokens that may grow: half of `bytes_max` for the entries, up to a quarter for the ring.
+    /// An empty one for some `n` pre-tokens that may grow: up to half of `bytes_max` for the entries, a quarter for the ring, and
+    /// a quarter for the smaller one from which a larger one is filled.
     pub fn new(n: usize, bytes_max: usize) -> Self {
         let lines_max = 1 << (bytes_max / 2 / size_of::<Line>()).max(2).ilog2();
         let n_lines = (n / 2).next_power_of_two().max(LINES_MIN).min(lines_max);
-        Self::of(n_lines, lines_max, Arc::new(Ring::new(bytes_max / 4 / size_of::<u32>())))
+        // Under `ulimit -v` there may be fewer addresses.
+        let lines = Pages::try_new(lines_max).unwrap_or_else(|| Pages::new(n_lines));
+        Self::of(lines, n_lines, Arc::new(Ring::new(bytes_max / 4 / size_of::<u32>())))
     }
 
-    /// With `n_lines` and addresses for `lines_max`, if there are so many: under `ulimit -v` there may be fewer.
-    fn of(n_lines: usize, lines_max: usize, ring: Arc<Ring>) -> Self {
-        let lines = Pages::try_new(lines_max).unwrap_or_else(|| Pages::new(n_lines));
-        Self { lines, n_lines, n_put: AtomicUsize::new(0), ring }
+    fn of(lines: Pages<Line>, n_lines: usize, ring: Arc<Ring>) -> Self {
+        Self { lines, n_lines, n_put: AtomicUsize::new(0), ring, is_filled: AtomicBool::new(false) }
     }
 
     /// What is asked for most.
@@ -128,7 +129,7 @@ impl Cache {
         match values.find_map(|value| value.filter(|[_, state]| *state != 0 && state & STATE_BUSY == 0)) {
             Some(value @ [record, _]) if n_ids(value) == 0 => self.ring.extend(record, key.not_held(bytes), ids),
             Some(value) => {
-                ids.put(must_cast::<_, [u32; 4]>(value), n_ids(value));
+                ids.put(words(value), n_ids(value));
                 true
             }
             None => false,
@@ -204,14 +205,25 @@ impl Cache {
         }
     }
 
-    /// An empty one with twice as many lines, which shares the ring.
-    pub fn larger(&self) -> Self {
-        Self::of(2 * self.n_lines, self.lines.len(), self.ring.clone())
+    /// An empty one with twice as many lines, which shares the ring; None, and not again soon, where there is no memory.
+    pub fn larger(&self) -> Option<Self> {
+        let n_lines = 2 * self.n_lines;
+        let lines = Pages::try_new(self.lines.len()).or_else(|| Pages::try_new(n_lines));
+        if lines.is_none() {
+            self.n_put.store(0, Relaxed);
+        }
+        Some(Self::of(lines?, n_lines, self.ring.clone()))
     }
 
-    /// Remembers what `other` does, whose ring it shares.
-    pub fn add_all_of(&self, other: &Self) {
-        other.lines[..other.n_lines].iter().for_each(|line| self.put_all_of(line));
+    /// Remembers what `smaller` does, whose ring it shares.
+    pub fn fill_from(&self, smaller: &Self) {
+        smaller.lines[..smaller.n_lines].iter().for_each(|line| self.put_all_of(line));
+        self.is_filled.store(true, Relaxed);
+    }
+
+    /// Whether what the smaller one remembered is here as well.
+    pub fn is_filled(&self) -> bool {
+        self.is_filled.load(Relaxed)
     }
 
     fn put_all_of(&self, Line(entries): &Line) {
@@ -225,6 +237,12 @@ impl Cache {
 #[inline(always)]
 fn n_ids([_, state]: [u64; 2]) -> usize {
     (state >> STATE_N_AT) as usize
+}
+
+/// The ids at the beginning of a value, and what follows.
+#[inline(always)]
+fn words([first, second]: [u64; 2]) -> [u32; 4] {
+    [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32]
 }
 
 /// The lines of a cache.
@@ -251,74 +269,8 @@ impl Lines<'_> {
         let is_second = entries[0].key[0].load(Relaxed) != key.halves()[0];
         let value = entries[usize::from(is_second)].value(key.halves())?;
         let n = n_ids(value);
-        (n != 0).then(|| (must_cast(value), n))
+        (n != 0).then(|| (words(value), n))
     }
-}
-
-/// Records of ids, and of the bytes they are for when the key does not hold these: the oldest are written over.
-struct Ring {
-    words: Pages<AtomicU32>,
-    /// Words that were taken to be written, those left out at the end of a round included.
-    head: AtomicU64,
-    /// Of who writes a record; others do without.
-    writes: Mutex<()>,
-}
-
-impl Ring {
-    /// An empty one of at most `n_max` words; of none, where there are not so many addresses.
-    fn new(n_max: usize) -> Self {
-        let n = 1 << n_max.max(1).ilog2();
-        Self {
-            words: Pages::try_new(n).unwrap_or_else(|| Pages::new(1)),
-            head: AtomicU64::new(0),
-            writes: Mutex::default(),
-        }
-    }
-
-    /// Where the word stands that is the `n`th of all.
-    fn place(&self, n: u64) -> usize {
-        n as usize & (self.words.len() - 1)
-    }
-
-    /// Where the record is, and its number of ids.
-    fn push(&self, bytes: &[u8], ids: &[u32]) -> Option<u64> {
-        let n_words = bytes.len().div_ceil(4) + ids.len();
-        let n_max = self.words.len();
-        if n_words > n_max {
-            return None;
-        }
-        // One who writes late, after others have written a whole round, would write over what is not his any more.
-        let Ok(_writes) = self.writes.try_lock() else { return None };
-        let mut start = self.head.load(Relaxed);
-        let at = self.place(start);
-        if at + n_words > n_max {
-            start += (n_max - at) as u64;
-        }
-        self.head.store(start + n_words as u64, Relaxed);
-        fence(Release);
-        let words = bytes.chunks(4).map(word).chain(ids.iter().copied());
-        self.words[self.place(start)..].iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
-        (start >> RECORD_N_AT == 0).then_some(start | (ids.len() as u64) << RECORD_N_AT)
-    }
-
-    /// Appends the ids of a record, if it is still there and is for `bytes`; whether it is.
-    fn extend(&self, record: u64, bytes: &[u8], ids: &mut Tail<u32>) -> bool {
-        let (start, n) = (record & ((1 << RECORD_N_AT) - 1), (record >> RECORD_N_AT) as usize);
-        let words = &self.words[self.place(start)..];
-        let (own, from) = words.split_at(bytes.len().div_ceil(4).min(words.len()));
-        let same = own.iter().map(|one| one.load(Relaxed)).eq(bytes.chunks(4).map(word));
-        ids.room(n).iter_mut().zip(from).take(n).for_each(|(place, id)| *place = id.load(Relaxed));
-        fence(Acquire);
-        // Who writes over it has taken its words before.
-        let is_there = same && self.head.load(Relaxed) - start <= self.words.len() as u64;
-        ids.add(if is_there { n } else { 0 });
-        is_there
-    }
-}
-
-/// Up to four bytes as a number.
-fn word(bytes: &[u8]) -> u32 {
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
 /// A pre-token's key and its hash.
@@ -478,8 +430,9 @@ mod tests {
             insert(&cache, &bytes, &ids);
         }
         assert!(cache.may_grow());
-        let larger = cache.larger();
-        larger.add_all_of(&cache);
+        let larger = cache.larger().unwrap();
+        larger.fill_from(&cache);
+        assert!(larger.is_filled() && !cache.is_filled());
         cache.grow();
         for cache in [cache, larger] {
             assert_eq!(cache.n_lines, 2 * LINES_MIN);
@@ -498,7 +451,7 @@ mod tests {
         }
         assert_eq!(cache.n_lines, cache.lines.len());
         // While it grows where others read it, there are half as many lines beside these.
-        assert!(cache.lines.len() * size_of::<Line>() / 2 * 3 + cache.ring.words.len() * 4 <= 1 << 20);
+        assert!(cache.lines.len() * size_of::<Line>() / 2 * 3 + cache.ring.n_bytes() <= 1 << 20);
     }
 
     #[test]

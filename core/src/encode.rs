@@ -169,7 +169,8 @@ impl Encoder {
     /// Remembers the ids of these pre-tokens; the most frequent ones come first.
     pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
         let (mut scratch, mut out, mut cache) = (Scratch::default(), Tail::default(), self.cache.reader(0));
-        for (i, bytes) in pretokens.iter().enumerate() {
+        // The first ones last: they push out others.
+        for (i, bytes) in pretokens.iter().rev().enumerate() {
             if i % 1024 == 0 {
                 stop.check()?;
             }
@@ -422,6 +423,26 @@ mod tests {
             assert!(encoder.tools.lock().unwrap().is_empty());
             assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
         }
+    }
+
+    fn is_known(encoder: &Encoder, pretoken: &[u8]) -> bool {
+        Key::of(pretoken).is_some_and(|key| encoder.cache.reader(0).extend(key, pretoken, &mut Tail::default()))
+    }
+
+    #[test]
+    fn what_was_met_or_warmed_is_known_until_it_is_forgotten_and_the_first_ones_where_there_is_little_room() {
+        let mut encoder = encoder(&[], false);
+        encode(&encoder, "abcab").unwrap();
+        assert!(is_known(&encoder, b"abcab") && !is_known(&encoder, b"abc"));
+        encoder.forget();
+        assert!(!is_known(&encoder, b"abcab"));
+        encoder.limit_cache(1 << 12);
+        let words: Vec<Vec<u8>> =
+            (0..3_u32.pow(7)).map(|i| (0..7).map(|k| b"abc"[(i / 3_u32.pow(k) % 3) as usize]).collect()).collect();
+        let pretokens: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        encoder.warm(&pretokens, &Stop::default()).unwrap();
+        let n_known = |some: &[&[u8]]| some.iter().filter(|one| is_known(&encoder, one)).count();
+        assert!(n_known(&pretokens[..20]) > 15 && n_known(&pretokens[1000..]) == 0);
     }
 
     #[test]

@@ -75,15 +75,17 @@ pub fn panicked(cause: &(dyn Any + Send)) -> CoreError {
 pub fn in_threads<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> Result<T> + Sync) -> Result<Vec<T>> {
     let (work, here) = (&work, spread::processor());
     let beside = |part| {
-        spread::leave(here);
-        guarded(|| work(part))
+        guarded(|| {
+            spread::leave(here);
+            work(part)
+        })
     };
     std::thread::scope(|scope| {
         let mut parts = parts;
         let last = parts.pop();
         let handles: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || beside(part))).collect();
         if !handles.is_empty() {
-            std::thread::yield_now(); // to one that waits here, to leave
+            std::thread::yield_now(); // so that one that begins on this processor can leave it
         }
         let own = last.map(|part| guarded(|| work(part)));
         let joined = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|cause| Err(panicked(&*cause))));

@@ -27,6 +27,9 @@ pub fn pieces(n: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> V
     found
 }
 
+/// How often it is asked for a lock before who waits sleeps: some 50 microseconds.
+const TRIES: usize = 200;
+
 struct Order<T> {
     /// The piece whose result is to be taken next.
     next: usize,
@@ -94,15 +97,17 @@ pub fn in_order<W, T: Default + Send, P>(
     order.failed.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// The lock of what is held for moments only. Who waits does not sleep: it would wake up on the processor of who wakes it.
+/// The lock of what is mostly held for moments. Who waits does not sleep at once: it may wake up on the processor of who wakes
+/// it, and share that for the rest of a batch.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    loop {
+    for _ in 0..TRIES {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
     }
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -80,8 +80,8 @@ impl PyEncoder {
         self.0.limit_cache(bytes_max);
     }
 
-    fn forget(&self) {
-        self.0.forget();
+    fn forget(&self, py: Python<'_>) {
+        py.detach(|| self.0.forget());
     }
 
     fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {
