@@ -1,11 +1,12 @@
 """make bench-encode: tools that encode, side by side: english, code and multilingual text with five tokenizers.
 
 Every tool's ids are compared with those of `tokenizers` before its time is printed. The tools take turns, each run in a
-process of its own; shown are the median of the runs' first passes (fresh text: nothing is remembered yet) and that of all
-later passes. Documents with the text of a special token are left out, which the tools treat differently, and all text is
-brought into NFC, because one of the tokenizers asks for it. The llama3 column is the vocabulary of cl100k with the split
-pattern of llama3; special tokens behind a gap of ids are left out, with which two tools do not load. What this does not show: loading, memory, files. It needs the corpus and the tokenizers that stand
-beside the project where it is developed.
+process of its own; shown are the median of the runs' first passes (fresh text: nothing is remembered yet) and that of
+all later passes. Documents with the text of a special token are left out, which the tools treat differently, and all
+text is brought into NFC, because one of the tokenizers asks for it. The llama3 column is the vocabulary of cl100k with
+the split pattern of llama3; special tokens behind a gap of ids are left out, with which two tools do not load. What
+this does not show: loading, memory, files. It needs the corpus and the tokenizers that stand beside the project where
+it is developed.
 """
 
 import argparse
