@@ -26,6 +26,7 @@ settings.register_profile("no deadline", deadline=None)  # machines are shared a
 settings.load_profile("no deadline")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TIKTOKEN_CACHE_DIR"] = ""  # it keeps files by their path, and would read those of an earlier run
 os.environ.pop("PREFECT_API_URL", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes would take it over to ignore it
 
