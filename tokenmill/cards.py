@@ -206,6 +206,11 @@ def _how_to_load(card: Card) -> str:
             f"    special_tokens={card.special_tokens!r},\n)"
         )
     text = "## How to load it\n\n" + "\n\n".join(f"```python\n{example}\n```" for example in examples)
+    if "load_tiktoken_bpe" in examples[-1]:
+        text += (
+            "\n\ntiktoken keeps files by their path: where another version was at this one, "
+            'set `os.environ["TIKTOKEN_CACHE_DIR"] = ""` before.'
+        )
     if reason := card.engines.get("tiktoken"):
         text += f"\n\ntiktoken does not give the same ids: {reason}."
     return text
