@@ -23,6 +23,7 @@ pub const SHORT_BYTES_MAX: usize = 15;
 pub const LONG_BYTES_MAX: usize = 256;
 const INLINE_IDS_MAX: usize = 3;
 const LINES_MIN: usize = 1 << 10;
+/// One in so many entries is counted, by its hash.
 const COUNTED: u64 = 8;
 /// Of keys, the half with the length.
 const LONG: u64 = 0x80 << 56;
@@ -94,6 +95,7 @@ pub struct Cache {
     /// Entries that were put since the lines became as many as they are, about.
     n_put: AtomicUsize,
     ring: Arc<Ring>,
+    /// What the smaller one remembered that came before it is here as well.
     is_filled: AtomicBool,
 }
 

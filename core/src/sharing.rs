@@ -66,7 +66,7 @@ impl Reader<'_> {
     }
 
     /// Appends the ids of a pre-token, if they are remembered; whether they are.
-    pub fn extend(&mut self, key: Key, bytes: &[u8], ids: &mut Tail<u32>) -> bool {
+    pub fn extend(&self, key: Key, bytes: &[u8], ids: &mut Tail<u32>) -> bool {
         let Known { now, before } = &self.known;
         now.extend(key, bytes, ids) || before.as_ref().is_some_and(|before| before.extend(key, bytes, ids))
     }
@@ -123,7 +123,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn ids_of(reader: &mut Reader, i: u32) -> Option<Vec<u32>> {
+    fn ids_of(reader: &Reader, i: u32) -> Option<Vec<u32>> {
         let (bytes, mut ids) = (i.to_le_bytes(), Tail::default());
         reader.extend(Key::of(&bytes)?, &bytes, &mut ids).then(|| ids.take())
     }
@@ -144,7 +144,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&one.known.now, &other.known.now) && one.known.before.is_none());
         (0..5000).for_each(|i| insert(&mut other, i));
         assert!(Arc::ptr_eq(&one.known.now, &other.known.now));
-        let n = (0..5000).filter(|&i| ids_of(&mut other, i) == expected(i)).count();
+        let n = (0..5000).filter(|&i| ids_of(&other, i) == expected(i)).count();
         assert!(n > 4900, "{n}");
         assert!(other.known.before.is_none() && shared.reader(0).known.before.is_none());
     }
@@ -154,11 +154,11 @@ mod tests {
         let shared = Shared::new(0, 1 << 24);
         let mut reader = shared.reader(0);
         (0..100).for_each(|i| insert(&mut reader, i));
-        assert_eq!(ids_of(&mut shared.reader(0), 1), expected(1));
+        assert_eq!(ids_of(&shared.reader(0), 1), expected(1));
         shared.forget();
         (100..5000).for_each(|i| insert(&mut reader, i));
-        assert_eq!(ids_of(&mut reader, 4999), expected(4999));
-        assert_eq!(ids_of(&mut shared.reader(0), 1), None);
+        assert_eq!(ids_of(&reader, 4999), expected(4999));
+        assert_eq!(ids_of(&shared.reader(0), 1), None);
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let place = Arc::as_ptr(&alone.known.now);
         (0..5000).for_each(|i| insert(&mut alone, i));
         assert_eq!(Arc::as_ptr(&alone.known.now), place);
-        assert!((0..5000).filter(|&i| ids_of(&mut alone, i) == expected(i)).count() > 4900);
+        assert!((0..5000).filter(|&i| ids_of(&alone, i) == expected(i)).count() > 4900);
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
                         for round in 0..20 {
                             let mut reader = shared.reader(0);
                             for i in (0..3000).map(|i| (round * 1000 + i) * (thread % 2 + 1)) {
-                                match ids_of(&mut reader, i) {
+                                match ids_of(&reader, i) {
                                     None => insert(&mut reader, i),
                                     found => assert_eq!(found, expected(i)),
                                 }

@@ -2,7 +2,7 @@
 //!
 //! Some systems, those of virtual machines among them, begin a thread on its parent's processor though others are idle, or wake
 //! it where the one runs that wakes it. Two threads then shared a processor for 3 to 30 ms: over 16 MB of text two cores were
-//! 1.1 to 1.4 times as fast as one, and are 1.9 times with this.
+//! 1.1 to 1.4 times as fast as one, and 1.9 times with this alone.
 
 /// The processor on which this thread runs; None where that cannot be told.
 pub fn processor() -> Option<usize> {
