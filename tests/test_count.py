@@ -62,7 +62,7 @@ def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_
     monkeypatch.setattr("tokenmill.tasks.count._SUMMED_AT_ONCE_MAX", at_once_max)
     for shard in DOCUMENTS:
         (project.root / "data/raw" / shard).unlink()
-    texts = {f"{i:02}.jsonl": [f"the {i}th cat and {i % 7} of the others"] * (1 + i % 3) for i in range(70)}
+    texts = {f"{i:03}.jsonl": [f"the {i}th cat and {i % 7} of the others"] * (1 + i % 3) for i in range(120)}
     for shard, documents in texts.items():
         project.write(shard, documents)
     project.set(source__unit_bytes_min=0, count__weights={"data/raw/1*": "3/2"})
@@ -75,11 +75,11 @@ def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_
 
     assert cli(project, "build", "--only", "count").returncode == 0
     assert counted(project) == expected()
-    texts["40.jsonl"] = ["a new text of a new cat"]
-    project.write("40.jsonl", texts["40.jsonl"])
+    texts["040.jsonl"] = ["a new text of a new cat"]
+    project.write("040.jsonl", texts["040.jsonl"])
     done = cli(project, "build", "--only", "count")
     assert counted(project) == expected()
-    assert said(done.stderr, "count") == "1 of 70"
+    assert said(done.stderr, "count") == "1 of 120"
     levels = [line for line in done.stderr.splitlines() if line.startswith("count-sum: ")]
     assert len(levels) == (1 if at_once_max == 64 else 2)
     for line in levels:
