@@ -1,6 +1,7 @@
 """The core's encoder against the naive oracle, tokenizers and tiktoken."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,7 @@ def test_merges_in_any_order_of_ranks_follow_the_naive_encoder(ranks: list[int],
     assert encoder(tokens, merges).encode(text) == [tokens[token] for token in expected]
 
 
-def test_ids_of_source_text_are_those_of_tokenizers(real: tuple[dict[bytes, int], list[Pair]]) -> None:
-    tokens, merges = real
+def judge_of(tokens: dict[bytes, int], merges: list[Pair], *, use_regex: bool) -> Tokenizer:
     characters = dict(zip(ORDER, [chr(b) for b in ORDER[:188]] + [chr(256 + i) for i in range(68)], strict=True))
 
     def shown(token: bytes) -> str:
@@ -89,9 +89,31 @@ def test_ids_of_source_text_are_those_of_tokenizers(real: tuple[dict[bytes, int]
     judge = Tokenizer(
         models.BPE({shown(token): id for token, id in tokens.items()}, [(shown(a), shown(b)) for a, b in merges])
     )
-    judge.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    built = encoder(tokens, merges, GPT2)
+    judge.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
+    return judge
+
+
+def test_ids_of_source_text_are_those_of_tokenizers(real: tuple[dict[bytes, int], list[Pair]]) -> None:
+    judge, built = judge_of(*real, use_regex=True), encoder(*real, GPT2)
     texts = [text[:60_000] for text in source_text()[-12:]] + ["naïve 中文 😀 e\u0301", ""]
+    assert built.encode_batch(pa.array(texts), 2).to_pylist() == [judge.encode(text).ids for text in texts]
+
+
+def test_ids_of_long_pretokens_which_are_merged_in_parts_are_those_of_tokenizers(
+    real: tuple[dict[bytes, int], list[Pair]],
+) -> None:
+    judge, built = judge_of(*real, use_regex=False), encoder(*real)
+    chosen = random.Random(0)
+    fibonacci, longer = "e", "er"
+    while len(fibonacci) < 100_000:
+        fibonacci, longer = longer, longer + fibonacci
+    texts = [
+        "".join(source_text())[:300_000],
+        "".join("".join(source_text()).split())[:100_000],
+        *("".join(chosen.choices(alphabet, k=100_000)) for alphabet in ["er", "selfn", "0123456789", "中文 e"]),
+        *(unit * (100_000 // len(unit)) for unit in ["e", "se", "return self.value", "x"]),
+        fibonacci,
+    ]
     assert built.encode_batch(pa.array(texts), 2).to_pylist() == [judge.encode(text).ids for text in texts]
 
 

@@ -4,7 +4,7 @@
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
 //! encode: text → ids, with cache (pre-tokens met before, by any thread: sharing; its ring of records; prefetch asks for them
-//! early), whole (those that are one token), merge (all others) and its queue, pages (tables in large pages), pieces (a batch
+//! early), whole (those that are one token), merge (all others; long: part by part, with a queue), pages (tables in large pages), pieces (a batch
 //! in pieces, by threads), stream (their copying) and tail (a list written in blocks). decode: ids → bytes. json_lines: lines
 //! → texts and ids of documents. md5: the digests that DVC names files by. guard: how long calls are stopped, and panics
 //! turned into errors; spread: threads on processors of their own. python: all of it as the module `tokenmill._core`.
@@ -19,6 +19,7 @@ pub mod encode;
 pub mod guard;
 mod ids;
 pub mod json_lines;
+pub mod long;
 pub mod lossy;
 mod map;
 pub mod md5;

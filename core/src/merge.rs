@@ -1,34 +1,32 @@
-//! The merges of one pre-token: a scan over a small array for a short one, a queue and a linked list for a long one.
+//! The merges of one pre-token: a scan over a small array for a short one; `long` does the others.
 //!
 //! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost, or what comes to the same is done in
 //! another order. Cost: O(n²) of very little for up to SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the
 //! scratch space has grown.
 
 use crate::guard::{Result, Stop};
+use crate::long::Long;
 use crate::pages::Pages;
-use crate::queue::Queue;
 use crate::tail::Tail;
 use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
 
 /// Up to this many bytes the scan is faster than the queue.
 const SCANNED_MAX: usize = 48;
-/// What was needed for a longer pre-token is not kept.
-const KEPT_MAX: usize = 1 << 19;
 /// So many symbols are moved at once.
 const BLOCK: usize = 8;
 /// So many slots share a word of the filter: of gpt2's pairs, six.
 const FILTERED: usize = 16;
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// No merge: as a rank it comes after all others.
-const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
+pub(crate) const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
 
 /// How early a pair is merged (a number below that of all merges, in their order of ranks), and into what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
-struct Pair {
-    rank: u32,
-    token: u32,
+pub(crate) struct Pair {
+    pub rank: u32,
+    pub token: u32,
 }
 
 /// Two bytes beside each other, and what decides whether they are merged before anything else happens to either.
@@ -64,6 +62,8 @@ pub struct MergeTable {
     /// For each pair two bits, in the word that its hash names: nearly all pairs that do not merge are known by these alone,
     /// which a core's own cache holds.
     filter: Vec<u64>,
+    /// By a token and a byte: the lowest rank at which it is merged with a token that begins with the byte.
+    lowest_with: FxHashMap<(u32, u8), u32>,
     n_ranks: usize,
 }
 
@@ -84,6 +84,7 @@ impl MergeTable {
             twos: vec![NO_TWO; 1 << 16],
             slots: Pages::new(n_slots),
             filter: vec![0; n_slots.div_ceil(FILTERED)],
+            lowest_with: FxHashMap::default(),
             n_ranks: ranks.len(),
         };
         table.slots.fill(Slot { key: FREE, pair: NO_PAIR });
@@ -93,6 +94,13 @@ impl MergeTable {
             }
             let order = ranks.partition_point(|&lower| lower < rank) as u32;
             table.place(key_of(left, right), Pair { rank: order, token });
+            if let Some(&first) = bytes_of(right).first() {
+                table
+                    .lowest_with
+                    .entry((left, first))
+                    .and_modify(|lowest| *lowest = order.min(*lowest))
+                    .or_insert(order);
+            }
         }
         table.learn_twos(bytes_of, merges);
         Ok(table)
@@ -151,23 +159,13 @@ impl MergeTable {
     }
 
     #[inline(always)]
-    fn get(&self, left: u32, right: u32) -> Pair {
+    pub(crate) fn get(&self, left: u32, right: u32) -> Pair {
         let key = key_of(left, right);
         let hash = hash_of(key);
         let (word, bits) = self.filtered(hash);
-        if self.filter[word] & bits != bits { NO_PAIR } else { self.find(key, hash) }
-    }
-
-    /// Without the filter: where each look-up waits for memory, its branch, often guessed wrong, costs more than it saves: 2 MB of
-    /// DNA took 4.2 times as long a byte as 20 kB with it, 2.7 to 2.9 times without.
-    #[inline(always)]
-    fn get_unfiltered(&self, left: u32, right: u32) -> Pair {
-        let key = key_of(left, right);
-        self.find(key, hash_of(key))
-    }
-
-    #[inline(always)]
-    fn find(&self, key: u64, hash: usize) -> Pair {
+        if self.filter[word] & bits != bits {
+            return NO_PAIR;
+        }
         let mut at = self.home(hash);
         loop {
             let slot = self.slots[at];
@@ -179,8 +177,23 @@ impl MergeTable {
     }
 
     #[inline(always)]
-    fn of_bytes(&self, first: u8, second: u8) -> Pair {
-        self.get(self.byte_ids[usize::from(first)], self.byte_ids[usize::from(second)])
+    pub(crate) fn byte_id(&self, byte: u8) -> u32 {
+        self.byte_ids[usize::from(byte)]
+    }
+
+    #[inline(always)]
+    pub(crate) fn of_bytes(&self, first: u8, second: u8) -> Pair {
+        self.get(self.byte_id(first), self.byte_id(second))
+    }
+
+    /// The lowest rank at which a token is merged with one that begins with `next`.
+    pub(crate) fn lowest_with(&self, id: u32, next: u8) -> u32 {
+        self.lowest_with.get(&(id, next)).copied().unwrap_or(NONE)
+    }
+
+    /// All ranks are lower.
+    pub(crate) fn n_ranks(&self) -> usize {
+        self.n_ranks
     }
 
     /// For each byte of `piece`, of at most SCANNED_MAX, whether it and the next one are merged with each other whatever else is
@@ -213,22 +226,9 @@ fn place_of(first: u8, second: u8) -> usize {
     usize::from(first) << 8 | usize::from(second)
 }
 
-/// A symbol of the list, and the pair that it begins.
-#[derive(Clone, Copy)]
-struct Symbol {
-    id: u32,
-    previous: u32,
-    next: u32,
-    pair: Pair,
-}
-
 /// Scratch space, used again for every pre-token.
 #[derive(Default)]
-pub struct Scratch {
-    symbols: Vec<Symbol>,
-    /// Pairs that were there; of those that still are, every one is in it.
-    queue: Queue,
-}
+pub struct Scratch(Long);
 
 impl Scratch {
     /// Merges the bytes of a pre-token as far as the table says and appends what is left to `out`.
@@ -239,70 +239,7 @@ impl Scratch {
             scan(table, piece, out);
             return Ok(());
         }
-        self.merge_long(table, piece, stop, out)
-    }
-
-    fn merge_long(&mut self, table: &MergeTable, piece: &[u8], stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
-        let n = piece.len();
-        self.symbols.clear();
-        self.symbols.extend((0..n).map(|i| Symbol {
-            id: table.byte_ids[usize::from(piece[i])],
-            previous: (i as u32).wrapping_sub(1),
-            next: if i + 1 < n { i as u32 + 1 } else { NONE },
-            pair: piece.get(i + 1).map_or(NO_PAIR, |&next| table.of_bytes(piece[i], next)),
-        }));
-        self.queue.start(n, table.n_ranks);
-        for (position, symbol) in self.symbols.iter().enumerate() {
-            if symbol.pair != NO_PAIR {
-                self.queue.push(symbol.pair.rank, position as u32);
-            }
-        }
-        let mut n_done = 0_u32;
-        while let Some((rank, position)) = self.queue.pop() {
-            self.apply(table, rank, position);
-            n_done = n_done.wrapping_add(1);
-            if n_done.is_multiple_of(1 << 14) {
-                stop.check()?;
-            }
-        }
-        let mut at = 0;
-        while at != NONE {
-            let symbol = self.symbols[at as usize];
-            out.put([symbol.id], 1);
-            at = symbol.next;
-        }
-        if n > KEPT_MAX {
-            *self = Self::default();
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, table: &MergeTable, rank: u32, position: u32) {
-        let here = self.symbols[position as usize];
-        if here.pair.rank != rank {
-            return;
-        }
-        let gone = &mut self.symbols[here.next as usize];
-        gone.pair = NO_PAIR;
-        let next = gone.next;
-        let mut pair = NO_PAIR;
-        if let Some(after) = self.symbols.get_mut(next as usize) {
-            after.previous = position;
-            pair = table.get_unfiltered(here.pair.token, after.id);
-        }
-        self.symbols[position as usize] = Symbol { id: here.pair.token, next, pair, ..here };
-        self.offer(position, pair);
-        if let Some(before) = self.symbols.get_mut(here.previous as usize) {
-            before.pair = table.get_unfiltered(before.id, here.pair.token);
-            let pair = before.pair;
-            self.offer(here.previous, pair);
-        }
-    }
-
-    fn offer(&mut self, position: u32, pair: Pair) {
-        if pair != NO_PAIR {
-            self.queue.push(pair.rank, position);
-        }
+        self.0.merge(table, piece, stop, out)
     }
 }
 
@@ -314,7 +251,7 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
     let (mut n, mut at) = (0, 0);
     while at < piece.len() {
         let is_certain = certain >> at & 1 == 1;
-        ids[n] = if is_certain { table.two(piece, at).joint.token } else { table.byte_ids[usize::from(piece[at])] };
+        ids[n] = if is_certain { table.two(piece, at).joint.token } else { table.byte_id(piece[at]) };
         at += 1 + usize::from(is_certain);
         n += 1;
     }
@@ -385,8 +322,10 @@ mod tests {
         let mut out = Tail::default();
         scratch.merge(&table, piece, &Stop::default(), &mut out).unwrap();
         let scanned = out.take();
-        scratch.merge_long(&table, piece, &Stop::default(), &mut out).unwrap();
-        assert_eq!(out.take(), scanned);
+        for part in [1, 2, 3, 7, 16, piece.len()] {
+            Long::default().merge_parts(&table, piece, part, &Stop::default(), &mut out).unwrap();
+            assert_eq!(out.take(), scanned, "parts of {part} bytes");
+        }
         scanned
     }
 

@@ -1,0 +1,170 @@
+//! The merges of one long pre-token: a queue and a linked list, part by part.
+//!
+//! Where the merges of a text leave a border between two symbols, no merge ever crossed it, so each side is merged as if it stood
+//! alone. A part is merged from such a border on, and its last symbols are given up as soon as a merge with the bytes behind the
+//! part may come before the next one here; the next part begins behind those that are left. So a part, with its queue, fits a
+//! core's own cache: 2 MB of DNA at once took 3 times as long a byte as 20 kB, in parts as long. On average 4 bytes of a part
+//! are given up, 64 at most, of random text; text that repeats itself may give up all of them, and is merged in larger parts.
+//! Invariant: each merge is done when the pair with the lowest rank, of equal ones the leftmost, would be. Cost: O(n log n).
+
+use crate::guard::{Result, Stop};
+use crate::merge::{MergeTable, NO_PAIR, NONE, Pair};
+use crate::queue::Queue;
+use crate::tail::Tail;
+
+/// Bytes of a part: of 4, 8, 16 and 32 kB fastest for all shapes of `make bench-hard` and the tables of six tokenizers together.
+const PART: usize = 1 << 14;
+/// How much larger the parts of a pre-token become once less than half of one was certain.
+const GROWTH: usize = 16;
+/// What was needed for a longer part is not kept.
+const KEPT_MAX: usize = 1 << 19;
+
+/// A symbol of the list, and the pair that it begins.
+#[derive(Clone, Copy)]
+struct Symbol {
+    id: u32,
+    previous: u32,
+    next: u32,
+    pair: Pair,
+}
+
+/// Where the symbols of a part that are certain end.
+#[derive(Clone, Copy, Default)]
+struct Edge {
+    /// The position of the last of them.
+    last: u32,
+    /// How many bytes they have.
+    n_bytes: usize,
+    /// No merge of a lower rank joins the last of them with bytes behind it.
+    rank: u32,
+}
+
+/// Scratch space, used again for every pre-token.
+#[derive(Default)]
+pub struct Long {
+    /// By the position of their first byte.
+    symbols: Vec<Symbol>,
+    /// Pairs that were there; of those that still are, every one is in it.
+    queue: Queue,
+    edge: Edge,
+}
+
+impl Long {
+    /// Merges the bytes of a pre-token as far as the table says and appends what is left to `out`.
+    ///
+    /// All of its bytes have ids, and it has fewer than 2^32 - 1 of them. Interrupted when `stop` says so.
+    pub fn merge(&mut self, table: &MergeTable, piece: &[u8], stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
+        self.merge_parts(table, piece, PART, stop, out)
+    }
+
+    pub(crate) fn merge_parts(
+        &mut self,
+        table: &MergeTable,
+        mut piece: &[u8],
+        mut part: usize,
+        stop: &Stop,
+        out: &mut Tail<u32>,
+    ) -> Result<()> {
+        while !piece.is_empty() {
+            stop.check()?;
+            let n = if piece.len() < 2 * part { piece.len() } else { part };
+            self.merge_part(table, piece, n, stop)?;
+            let n_certain = self.edge.n_bytes;
+            let mut at = 0;
+            while let Some(symbol) = self.symbols[..n_certain].get(at as usize) {
+                out.put([symbol.id], 1);
+                at = symbol.next;
+            }
+            piece = &piece[n_certain..];
+            if 2 * n_certain < n {
+                part *= GROWTH;
+            }
+        }
+        if self.symbols.len() > KEPT_MAX {
+            *self = Self::default();
+        }
+        Ok(())
+    }
+
+    /// Merges the first `n` bytes of `piece`; the edge then says how many of them are certain.
+    fn merge_part(&mut self, table: &MergeTable, piece: &[u8], n: usize, stop: &Stop) -> Result<()> {
+        let part = &piece[..n];
+        self.symbols.clear();
+        self.symbols.extend((0..n).map(|i| Symbol {
+            id: table.byte_id(part[i]),
+            previous: (i as u32).wrapping_sub(1),
+            next: if i + 1 < n { i as u32 + 1 } else { NONE },
+            pair: part.get(i + 1).map_or(NO_PAIR, |&next| table.of_bytes(part[i], next)),
+        }));
+        self.queue.start(n, table.n_ranks());
+        for (position, symbol) in self.symbols.iter().enumerate() {
+            if symbol.pair != NO_PAIR {
+                self.queue.push(symbol.pair.rank, position as u32);
+            }
+        }
+        self.end_at(table, piece, n as u32 - 1, n);
+        let mut n_done = 0_u32;
+        loop {
+            let next = self.queue.pop();
+            while self.edge.rank < next.map_or(NONE, |(rank, _)| rank) {
+                let n_bytes = self.edge.last as usize;
+                if n_bytes == 0 {
+                    self.edge.n_bytes = 0;
+                    return Ok(());
+                }
+                let last = self.symbols[n_bytes].previous;
+                let symbol = &mut self.symbols[last as usize];
+                (symbol.next, symbol.pair) = (NONE, NO_PAIR);
+                self.end_at(table, piece, last, n_bytes);
+            }
+            let Some((rank, position)) = next else { return Ok(()) };
+            if position < self.edge.last {
+                self.apply(table, piece, rank, position);
+            }
+            n_done = n_done.wrapping_add(1);
+            if n_done.is_multiple_of(1 << 14) {
+                stop.check()?;
+            }
+        }
+    }
+
+    /// The certain symbols are those up to the one at `last`, of `n_bytes` in all.
+    fn end_at(&mut self, table: &MergeTable, piece: &[u8], last: u32, n_bytes: usize) {
+        let id = self.symbols[last as usize].id;
+        let rank = piece.get(n_bytes).map_or(NONE, |&next| table.lowest_with(id, next));
+        self.edge = Edge { last, n_bytes, rank };
+    }
+
+    #[inline(always)]
+    fn apply(&mut self, table: &MergeTable, piece: &[u8], rank: u32, position: u32) {
+        let here = self.symbols[position as usize];
+        if here.pair.rank != rank {
+            return;
+        }
+        let gone = &mut self.symbols[here.next as usize];
+        gone.pair = NO_PAIR;
+        let next = gone.next;
+        let mut pair = NO_PAIR;
+        if let Some(after) = self.symbols.get_mut(next as usize) {
+            after.previous = position;
+            pair = table.get(here.pair.token, after.id);
+        }
+        self.symbols[position as usize] = Symbol { id: here.pair.token, next, pair, ..here };
+        self.offer(position, pair);
+        if let Some(before) = self.symbols.get_mut(here.previous as usize) {
+            before.pair = table.get(before.id, here.pair.token);
+            let pair = before.pair;
+            self.offer(here.previous, pair);
+        }
+        if here.next == self.edge.last {
+            self.end_at(table, piece, position, self.edge.n_bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn offer(&mut self, position: u32, pair: Pair) {
+        if pair != NO_PAIR {
+            self.queue.push(pair.rank, position);
+        }
+    }
+}
