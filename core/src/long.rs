@@ -86,23 +86,24 @@ impl Long {
         Ok(())
     }
 
-    /// Merges the first `n` bytes of `piece`; the edge then says how many of them are certain.
+    /// Merges the first `n` bytes of `piece`, or two more where a symbol ends behind them; the edge then says how many of them are certain.
     fn merge_part(&mut self, table: &MergeTable, piece: &[u8], n: usize, stop: &Stop) -> Result<()> {
-        let part = &piece[..n];
         self.symbols.clear();
-        self.symbols.extend((0..n).map(|i| Symbol {
-            id: table.byte_id(part[i]),
-            previous: (i as u32).wrapping_sub(1),
-            next: if i + 1 < n { i as u32 + 1 } else { NONE },
-            pair: part.get(i + 1).map_or(NO_PAIR, |&next| table.of_bytes(part[i], next)),
-        }));
         self.queue.start(n, table.n_ranks());
-        for (position, symbol) in self.symbols.iter().enumerate() {
-            if symbol.pair != NO_PAIR {
-                self.queue.push(symbol.pair.rank, position as u32);
+        let (mut end, mut last) = (0, NONE);
+        while end < n {
+            let (id, n_bytes) = table.symbol(piece, end);
+            if let Some(symbol) = self.symbols.get_mut(last as usize) {
+                symbol.next = end as u32;
+                symbol.pair = table.get(symbol.id, id);
+                if symbol.pair != NO_PAIR {
+                    self.queue.push(symbol.pair.rank, last);
+                }
             }
+            self.symbols.resize(end + n_bytes, Symbol { id, previous: last, next: NONE, pair: NO_PAIR });
+            (end, last) = (end + n_bytes, end as u32);
         }
-        self.end_at(table, piece, n as u32 - 1, n);
+        self.end_at(table, piece, last, end);
         let mut n_done = 0_u32;
         loop {
             let next = self.queue.pop();

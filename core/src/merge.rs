@@ -4,6 +4,7 @@
 //! another order. Cost: O(n²) of very little for up to SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the
 //! scratch space has grown.
 
+use crate::certain::Certain;
 use crate::guard::{Result, Stop};
 use crate::long::Long;
 use crate::pages::Pages;
@@ -29,19 +30,6 @@ pub(crate) struct Pair {
     pub token: u32,
 }
 
-/// Two bytes beside each other, and what decides whether they are merged before anything else happens to either.
-#[derive(Clone, Copy)]
-struct Two {
-    /// What they are merged into, if they are, and its rank; NONE also where that token has a part in merges of lower ranks.
-    joint: Pair,
-    /// The lowest rank at which the second byte, alone, is merged with any token that ends with the first.
-    second: u32,
-    /// The lowest rank at which the first byte, alone, is merged with any token that begins with the second.
-    first: u32,
-}
-
-const NO_TWO: Two = Two { joint: NO_PAIR, second: NONE, first: NONE };
-
 /// A pair of ids as a number, FREE in an empty slot, and its merge.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -54,9 +42,8 @@ const FREE: u64 = u64::MAX;
 
 /// Which pairs of ids merge, and the ids of the single bytes.
 pub struct MergeTable {
-    byte_ids: [u32; 256],
-    /// By the two bytes.
-    twos: Vec<Two>,
+    /// What bytes are merged into whatever else is merged.
+    certain: Certain,
     /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
     slots: Pages<Slot>,
     /// For each pair two bits, in the word that its hash names: nearly all pairs that do not merge are known by these alone,
@@ -80,8 +67,7 @@ impl MergeTable {
         ranks.dedup();
         let n_slots = (2 * merges.len() + 2).next_power_of_two();
         let mut table = Self {
-            byte_ids: byte_ids.map(|id| id.unwrap_or(NONE)),
-            twos: vec![NO_TWO; 1 << 16],
+            certain: Certain::default(),
             slots: Pages::new(n_slots),
             filter: vec![0; n_slots.div_ceil(FILTERED)],
             lowest_with: FxHashMap::default(),
@@ -102,38 +88,9 @@ impl MergeTable {
                     .or_insert(order);
             }
         }
-        table.learn_twos(bytes_of, merges);
+        let pairs = merges.map(|(left, right, ..)| (left, right));
+        table.certain = Certain::new(byte_ids, bytes_of, pairs, |left, right| table.get(left, right));
         Ok(table)
-    }
-
-    fn learn_twos<'b>(
-        &mut self,
-        bytes_of: impl Fn(u32) -> &'b [u8],
-        merges: impl Iterator<Item = (u32, u32, u32, u32)> + Clone,
-    ) {
-        let mut lowest: FxHashMap<u32, u32> = FxHashMap::default(); // of the merges in which a token of two bytes has a part
-        for (left, right, ..) in merges.clone() {
-            let rank = self.get(left, right).rank;
-            for id in [left, right].into_iter().filter(|&id| bytes_of(id).len() == 2) {
-                lowest.entry(id).and_modify(|lowest| *lowest = rank.min(*lowest)).or_insert(rank);
-            }
-            if let (&[.., last], &[second]) = (bytes_of(left), bytes_of(right)) {
-                let two = &mut self.twos[place_of(last, second)];
-                two.second = two.second.min(rank);
-            }
-            if let (&[first], &[next, ..]) = (bytes_of(left), bytes_of(right)) {
-                let two = &mut self.twos[place_of(first, next)];
-                two.first = two.first.min(rank);
-            }
-        }
-        for (left, right, _, token) in merges {
-            let joint = self.get(left, right);
-            if let (&[first], &[second]) = (bytes_of(left), bytes_of(right))
-                && lowest.get(&token).is_none_or(|&lowest| lowest > joint.rank)
-            {
-                self.twos[place_of(first, second)].joint = joint;
-            }
-        }
     }
 
     fn place(&mut self, key: u64, pair: Pair) {
@@ -176,16 +133,6 @@ impl MergeTable {
         }
     }
 
-    #[inline(always)]
-    pub(crate) fn byte_id(&self, byte: u8) -> u32 {
-        self.byte_ids[usize::from(byte)]
-    }
-
-    #[inline(always)]
-    pub(crate) fn of_bytes(&self, first: u8, second: u8) -> Pair {
-        self.get(self.byte_id(first), self.byte_id(second))
-    }
-
     /// The lowest rank at which a token is merged with one that begins with `next`.
     pub(crate) fn lowest_with(&self, id: u32, next: u8) -> u32 {
         self.lowest_with.get(&(id, next)).copied().unwrap_or(NONE)
@@ -196,34 +143,11 @@ impl MergeTable {
         self.n_ranks
     }
 
-    /// For each byte of `piece`, of at most SCANNED_MAX, whether it and the next one are merged with each other whatever else is
-    /// merged: their rank is lower than that of any merge in which one of them, alone, may meet what is beside them.
+    /// The symbol that begins at `at`, and its bytes: as many as are merged whatever else is.
     #[inline(always)]
-    fn certain(&self, piece: &[u8]) -> u64 {
-        let mut certain = 0;
-        let mut before = NONE;
-        let mut here = self.two(piece, 0);
-        for i in 0..piece.len() {
-            let next = self.two(piece, i + 1);
-            let is_certain = here.joint.rank < before && here.joint.rank < next.first;
-            certain |= u64::from(is_certain) << i;
-            (before, here) = (here.second, next);
-        }
-        certain
+    pub(crate) fn symbol(&self, piece: &[u8], at: usize) -> (u32, usize) {
+        self.certain.symbol(piece, at)
     }
-
-    #[inline(always)]
-    fn two(&self, piece: &[u8], at: usize) -> Two {
-        match piece.get(at..at + 2) {
-            Some(&[first, second]) => self.twos[place_of(first, second)],
-            _ => NO_TWO,
-        }
-    }
-}
-
-#[inline(always)]
-fn place_of(first: u8, second: u8) -> usize {
-    usize::from(first) << 8 | usize::from(second)
 }
 
 /// Scratch space, used again for every pre-token.
@@ -247,12 +171,11 @@ impl Scratch {
 fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
     let mut ids = [NONE; SCANNED_MAX + BLOCK];
     let mut pairs = [NO_PAIR; SCANNED_MAX + BLOCK];
-    let certain = table.certain(piece);
     let (mut n, mut at) = (0, 0);
     while at < piece.len() {
-        let is_certain = certain >> at & 1 == 1;
-        ids[n] = if is_certain { table.two(piece, at).joint.token } else { table.byte_id(piece[at]) };
-        at += 1 + usize::from(is_certain);
+        let (id, n_bytes) = table.symbol(piece, at);
+        ids[n] = id;
+        at += n_bytes;
         n += 1;
     }
     for i in 1..n {
@@ -316,17 +239,30 @@ mod tests {
         MergeTable::new(&byte_ids, |id| &tokens[id as usize], merges.iter().copied()).unwrap()
     }
 
+    /// The lowest rank first, of equal ones the leftmost, one merge at a time.
+    fn naive(table: &MergeTable, piece: &[u8]) -> Vec<u32> {
+        let mut ids: Vec<u32> = piece.iter().map(|&byte| u32::from(byte)).collect();
+        let first = |ids: &[u32]| {
+            let pairs = ids.windows(2).enumerate().map(|(i, two)| (table.get(two[0], two[1]), i));
+            pairs.filter(|(pair, _)| *pair != NO_PAIR).min_by_key(|(pair, i)| (pair.rank, *i))
+        };
+        while let Some((pair, i)) = first(&ids) {
+            ids.splice(i..i + 2, [pair.token]);
+        }
+        ids
+    }
+
     fn merged(merges: &[(u32, u32, u32, u32)], piece: &[u8]) -> Vec<u32> {
         let table = table(merges);
-        let mut scratch = Scratch::default();
+        let expected = naive(&table, piece);
         let mut out = Tail::default();
-        scratch.merge(&table, piece, &Stop::default(), &mut out).unwrap();
-        let scanned = out.take();
+        Scratch::default().merge(&table, piece, &Stop::default(), &mut out).unwrap();
+        assert_eq!(out.take(), expected, "{merges:?} {piece:?}");
         for part in [1, 2, 3, 7, 16, piece.len()] {
             Long::default().merge_parts(&table, piece, part, &Stop::default(), &mut out).unwrap();
-            assert_eq!(out.take(), scanned, "parts of {part} bytes");
+            assert_eq!(out.take(), expected, "parts of {part} bytes");
         }
-        scanned
+        expected
     }
 
     #[test]
@@ -360,29 +296,42 @@ mod tests {
         }
     }
 
-    /// Also where a token has a part in merges of lower ranks than its own, and where ranks are equal.
+    /// Also where a token has a part in merges of lower ranks than its own, where ranks are equal, and where bytes are no UTF-8.
     #[test]
-    fn two_bytes_that_are_merged_beforehand_change_nothing() {
+    fn bytes_that_are_merged_beforehand_change_nothing() {
         let mut state = 1_u32;
-        let mut below = |n: u32| {
+        let mut below = |n: usize| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 16) % n
+            (state >> 16) as usize % n
         };
-        for _ in 0..2_000 {
-            let mut known: Vec<u32> = vec![1, 2, 3];
+        let (mut n_twos, mut n_threes) = (0, 0);
+        for round in 0..6_000 {
+            let texts: &[&[u8]] = match round % 3 {
+                0 => &[&[1], &[2], &[3]],
+                1 => &[b"\xe4\xb8\xad", b"\xe4\xb8\xb8", b"a"],
+                _ => &[b"\xe4\xb8\xad", b"\xe5\xad\xad", b"\xc3\xa4", b"\xe4", b"\xb8", b"b"],
+            };
+            let mut known: Vec<(Vec<u8>, u32)> = texts.concat().iter().map(|&byte| (vec![byte], byte.into())).collect();
             let mut merges: Vec<(u32, u32, u32, u32)> = Vec::new();
-            for token in 300..310 {
-                let pair = [known[below(known.len() as u32) as usize], known[below(known.len() as u32) as usize]];
-                if merges.iter().all(|&(left, right, ..)| [left, right] != pair) {
-                    merges.push((pair[0], pair[1], below(12), token));
-                    known.push(token);
+            for new in 300..310 + below(10) as u32 {
+                let [(first, left), (second, right)] = [0; 2].map(|_| &known[below(known.len())]);
+                let bytes = [&first[..], second].concat();
+                let token = known.iter().find(|one| one.0 == bytes).map_or(new, |one| one.1);
+                if merges.iter().all(|merge| (merge.0, merge.1) != (*left, *right)) {
+                    merges.push((*left, *right, below(12) as u32, token));
+                    known.push((bytes, token));
                 }
             }
-            for n in [2, 3, 5, 8, 13, 40] {
-                let piece: Vec<u8> = (0..n).map(|_| 1 + below(3) as u8).collect();
+            let table = table(&merges);
+            for n in [1, 2, 4, 10, 30] {
+                let piece: Vec<u8> = (0..n).flat_map(|_| texts[below(texts.len())]).copied().collect();
+                let n_bytes: Vec<usize> = (0..piece.len()).map(|at| table.symbol(&piece, at).1).collect();
+                n_twos += n_bytes.iter().filter(|&&n| n == 2).count();
+                n_threes += n_bytes.iter().filter(|&&n| n == 3).count();
                 merged(&merges, &piece);
             }
         }
+        assert!(n_twos > 10_000 && n_threes > 1_000, "{n_twos} twos, {n_threes} threes");
     }
 
     #[test]
