@@ -2,7 +2,8 @@
 
 No split pattern: each text is one pre-token, merged anew each time. The vocabulary is one that was learned from half of the
 shapes and from the project's sample. Each answer is decoded and compared with its text before its time counts, and the
-one of 20 kB with that of `tokenizers`. What this does not show: text with spaces.
+one of 20 kB with that of `tokenizers`. Then, with each named split pattern, 4 MB and 16 MB of one character again and again,
+for one of each class that the patterns tell apart. What this does not show: text of several words.
 """
 
 import json
@@ -10,20 +11,26 @@ import random
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import tokenizers
 
 from benchmarks.corpus import documents
 from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.patterns import names, steps_of
+from tokenmill.pre_tokenizer import pre_tokenizer_of
 
 SHORT_BYTES, LONG_BYTES = 20_000, 2_000_000
 RUNS = 5
+CLASS_BYTES = (4_000_000, 16_000_000)
+CLASSES = ["a", "A", "é", "中", "ǅ", "\u0301", "1", "٣", "!", "😀", " ", "\t", "\n", "\u00a0"]
 
 
 def main() -> None:
     shapes = {name: shape[: LONG_BYTES // len(shape[0].encode())] for name, shape in _shapes().items()}
-    tokenizer, judge = _tokenizer(shapes)
+    document = _document(shapes)
+    tokenizer, judge = _loaded(document, None), tokenizers.Tokenizer.from_str(json.dumps(document))
     print(f"{'shape':<20} {'20 kB':>10} {'2 MB':>10} {'per byte':>9}   lowest of {RUNS}, one core")
     for name, text in shapes.items():
         short = text[: SHORT_BYTES // len(text[0].encode())]
@@ -34,6 +41,23 @@ def main() -> None:
         long_s = min(_measure(tokenizer, [text]) for _ in range(RUNS))
         ratio = (long_s / len(text.encode())) / (short_s / len(short.encode()))
         print(f"{name:<20} {1000 * short_s:7.2f} ms {1000 * long_s:7.1f} ms {ratio:7.2f} ×")
+
+    print()
+    print(
+        f"{'pattern':<20} {'4 MB':>10} {'16 MB':>10} {'ratio':>9}   the class with the highest ratio of {len(CLASSES)}, lowest of 3"
+    )
+    for name in names():
+        tokenizer = _loaded(document, name)
+        seconds = {one: [_of_class(tokenizer, one, n_bytes) for n_bytes in CLASS_BYTES] for one in CLASSES}
+        one = max(seconds, key=lambda one: seconds[one][1] / seconds[one][0])
+        short_s, long_s = seconds[one]
+        print(f"{name:<20} {1000 * short_s:7.1f} ms {1000 * long_s:7.1f} ms {long_s / short_s:7.2f} ×   {one!a}")
+
+
+def _of_class(tokenizer: Tokenizer, one: str, n_bytes: int) -> float:
+    text = one * (n_bytes // len(one.encode()))
+    assert tokenizer.decode(tokenizer.encode_batch([text], threads=1).values) == text, ascii(one)
+    return min(_measure(tokenizer, [text]) for _ in range(3))
 
 
 def _measure(tokenizer: Tokenizer, texts: list[str]) -> float:
@@ -65,22 +89,22 @@ def _shapes() -> dict[str, str]:
     }
 
 
-def _tokenizer(shapes: dict[str, str]) -> tuple[Tokenizer, tokenizers.Tokenizer]:
+def _document(shapes: dict[str, str]) -> dict[str, Any]:
+    """A tokenizer.json that does not split."""
     words = [text[i : i + 40] for text in shapes.values() for i in range(0, 400_000, 40)]
     counter = Counter("gpt2")
     counter.update(words + documents(4_000_000))
     with tempfile.TemporaryDirectory() as folder:
         train_vocab(counter, 32_768, "gpt2").save(folder)
+        document: dict[str, Any] = json.loads((Path(folder) / "tokenizer.json").read_text(encoding="utf-8"))
+    return document | {"pre_tokenizer": pre_tokenizer_of(())}
+
+
+def _loaded(document: dict[str, Any], pattern: str | None) -> Tokenizer:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokenizer.json"
-        document = json.loads(path.read_text(encoding="utf-8"))
-        document["pre_tokenizer"] = {
-            "type": "ByteLevel",
-            "add_prefix_space": False,
-            "trim_offsets": True,
-            "use_regex": False,
-        }
-        path.write_text(json.dumps(document), encoding="utf-8")
-        return Tokenizer.load(path), tokenizers.Tokenizer.from_file(str(path))
+        path.write_text(json.dumps(document | {"pre_tokenizer": pre_tokenizer_of(steps_of(pattern))}), encoding="utf-8")
+        return Tokenizer.load(path)
 
 
 if __name__ == "__main__":

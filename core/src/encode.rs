@@ -215,9 +215,10 @@ impl Encoder {
         };
         let pieces = pieces(n, PIECE_BYTES, &n_bytes);
         let n_bytes_of_all = (0..n).map(&n_bytes).sum();
-        // For more than one piece there is a block with room for an id a byte, and those that end the texts.
+        // For more than a piece there is a block with room for an id a byte, and those that end the texts.
         let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
-        let mut block = if wanted.ids && pieces.len() > 1 { Block::new(n_ids_max, &self.spare) } else { None };
+        let mut block =
+            if wanted.ids && n_bytes_of_all > PIECE_BYTES { Block::new(n_ids_max, &self.spare) } else { None };
         if wanted.ids && (threads == 1 || pieces.len() <= 1) {
             let mut all = Piece { ids: block.as_mut().map(Block::list).unwrap_or_default(), ..Piece::default() };
             let mut worker = self.hire(n_bytes_of_all)?;

@@ -9,8 +9,8 @@ use crate::tail::Tail;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A block with more memory than this is given back to the system.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+/// A block with more memory than this is given back to the system: 16 MB of text have no more ids.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// A block that waits for the next batch.
 pub type Spare = Arc<Mutex<Option<Pages<u32>>>>;

@@ -14,8 +14,9 @@ use crate::tail::Tail;
 
 /// Bytes of a part: of 4, 8, 16 and 32 kB fastest for all shapes of `make bench-hard` and the tables of six tokenizers together.
 const PART: usize = 1 << 14;
-/// How much larger the parts of a pre-token become once less than half of one was certain.
-const GROWTH: usize = 16;
+/// How much larger the parts of a pre-token become where less than half of one is certain: 1 MB, which some text that repeats
+/// itself needs anyway, then 64 MB.
+const GROWTH: usize = 64;
 /// What was needed for a longer part is not kept.
 const KEPT_MAX: usize = 1 << 19;
 
@@ -68,7 +69,10 @@ impl Long {
         while !piece.is_empty() {
             stop.check()?;
             let n = if piece.len() < 2 * part { piece.len() } else { part };
-            self.merge_part(table, piece, n, stop)?;
+            if !self.merge_part(table, piece, n, stop)? {
+                part *= GROWTH;
+                continue;
+            }
             let n_certain = self.edge.n_bytes;
             let mut at = 0;
             while let Some(symbol) = self.symbols[..n_certain].get(at as usize) {
@@ -76,9 +80,6 @@ impl Long {
                 at = symbol.next;
             }
             piece = &piece[n_certain..];
-            if 2 * n_certain < n {
-                part *= GROWTH;
-            }
         }
         if self.symbols.len() > KEPT_MAX {
             *self = Self::default();
@@ -86,9 +87,11 @@ impl Long {
         Ok(())
     }
 
-    /// Merges the first `n` bytes of `piece`, or two more where a symbol ends behind them; the edge then says how many of them are certain.
-    fn merge_part(&mut self, table: &MergeTable, piece: &[u8], n: usize, stop: &Stop) -> Result<()> {
+    /// Merges the first `n` bytes of `piece`, or two more where a symbol ends behind them. The edge then says how many of them are
+    /// certain; false where that is less than half.
+    fn merge_part(&mut self, table: &MergeTable, piece: &[u8], n: usize, stop: &Stop) -> Result<bool> {
         self.symbols.clear();
+        self.symbols.reserve_exact(n + 2);
         self.queue.start(n, table.n_ranks());
         let (mut end, mut last) = (0, NONE);
         while end < n {
@@ -109,16 +112,15 @@ impl Long {
             let next = self.queue.pop();
             while self.edge.rank < next.map_or(NONE, |(rank, _)| rank) {
                 let n_bytes = self.edge.last as usize;
-                if n_bytes == 0 {
-                    self.edge.n_bytes = 0;
-                    return Ok(());
+                if 2 * n_bytes < n {
+                    return Ok(false);
                 }
                 let last = self.symbols[n_bytes].previous;
                 let symbol = &mut self.symbols[last as usize];
                 (symbol.next, symbol.pair) = (NONE, NO_PAIR);
                 self.end_at(table, piece, last, n_bytes);
             }
-            let Some((rank, position)) = next else { return Ok(()) };
+            let Some((rank, position)) = next else { return Ok(true) };
             if position < self.edge.last {
                 self.apply(table, piece, rank, position);
             }
