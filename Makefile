@@ -67,7 +67,7 @@ bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted 
 bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of text, five tokenizers, every tool, one core and two
 	@.bench-venv/bin/python -m benchmarks.encode
 
-bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape, and each class of byte at 4 and 16 MB
+bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape, and each class of character at 4 and 16 MB
 	@$(BIN)/python -m tokenmill.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.hard_shapes
 

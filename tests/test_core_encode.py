@@ -117,6 +117,23 @@ def test_ids_of_long_pretokens_which_are_merged_in_parts_are_those_of_tokenizers
     assert built.encode_batch(pa.array(texts), 2).to_pylist() == [judge.encode(text).ids for text in texts]
 
 
+def test_ids_of_chinese_text_are_those_of_tokenizers() -> None:
+    chosen = random.Random(1)
+    characters = [chr(0x4E00 + 7 * i) for i in range(200)]
+    words = [
+        "".join(chosen.choices(characters[: chosen.choice([20, 200])], k=chosen.randint(1, 6))) for _ in range(4000)
+    ]
+    words += ["的x", " 的", "x的", "是。", "、的"] * 300
+    merges, _ = learned({word.encode(): words.count(word) for word in words}, 900)
+    tokens = vocabulary_of(merges)
+    assert sum(len(token) == 3 and token[0] >= 0xE0 for token in tokens) > 100
+    assert sum(len(token) > 3 for token in tokens) > 100
+    texts = ["".join(chosen.choices([*words, *"的 x、。é"], k=n)) for n in [1, 2, 3, 5, 10, 40, 400, 10_000] * 20]
+    for steps in ([], GPT2):
+        judge, built = judge_of(tokens, merges, use_regex=bool(steps)), encoder(tokens, merges, steps)
+        assert built.encode_batch(pa.array(texts), 2).to_pylist() == [judge.encode(text).ids for text in texts]
+
+
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k"])
 def test_ids_of_source_text_are_those_of_tiktoken(name: str, real: tuple[dict[bytes, int], list[Pair]]) -> None:
     tokens, merges = real

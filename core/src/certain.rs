@@ -2,9 +2,9 @@
 //!
 //! Invariant: what is certain here is what the merges by rank come to. Bytes are merged with each other before anything else
 //! happens to them if each of these merges has a lower rank than any in which the first or the last of them may meet what is
-//! beside it. Of the characters of three bytes in five languages 63 % are, with llama3's merges, 87 % with o200k's: Chinese text
-//! is merged from little more than a third of the symbols (new text of five languages 1.1 to 1.2 times as fast as with two bytes
-//! only). Cost: O(1) a byte; 2 MB a table.
+//! beside it, and the token that they become takes part in merges of higher ranks only. Of the characters of three bytes in five
+//! languages 63 % are, with llama3's merges, 87 % with o200k's: Chinese text is merged from little more than a third of the
+//! symbols (new text of five languages 1.1 to 1.2 times as fast as with two bytes only). Cost: O(1) a byte; 2 MB a table.
 
 use crate::merge::{NO_PAIR, NONE, Pair};
 use rustc_hash::FxHashMap;
@@ -27,12 +27,12 @@ const NO_TWO: Two = Two { joint: NO_PAIR, second: NONE, first: NONE };
 struct Three {
     /// What they are merged into, or NONE.
     token: u32,
-    /// The first byte is alone up to this rank.
+    /// The first byte has to be alone at all ranks up to and with this one.
     first: u32,
-    /// The last byte is alone up to this rank.
+    /// The last byte has to be alone at all ranks below this one: of equal ranks the leftmost comes first.
     last: u32,
     /// By the kind of the byte before (bits 0 to 3) and behind (4 to 7): whether the two bytes that are merged first are merged
-    /// with the third before any token that ends, or begins, with such a byte.
+    /// with the third before they may be merged with a token that ends, or begins, with such a byte.
     beside: u32,
 }
 
@@ -48,7 +48,7 @@ struct Met {
 
 const NOT_MET: Met = Met { before: [NONE; 4], behind: [NONE; 4] };
 
-/// By default nothing is certain, and no byte has an id.
+/// By default a placeholder, which must not be asked.
 #[derive(Default)]
 pub struct Certain {
     byte_ids: Vec<u32>,
@@ -87,11 +87,14 @@ impl Certain {
         for (left, right) in pairs {
             let joint = get(left, right);
             match [bytes_of(left), bytes_of(right)].concat()[..] {
-                [first, second] if met.get(&joint.token).map_or(NONE, Met::lowest) > joint.rank => {
+                [first, second]
+                    if [left, right] == [first, second].map(|byte| certain.byte_id(byte))
+                        && lowest_of(&met, joint.token) > joint.rank =>
+                {
                     certain.twos[place_of(first, second)].joint = joint;
                 }
                 [a @ 0xe0..=0xef, b @ 0x80..=0xbf, c @ 0x80..=0xbf] => {
-                    certain.threes[place_of_three(a, b, c)] = certain.three(a, b, c, &met, &get);
+                    certain.threes[place_of_three(a, b, c)] = certain.three([a, b, c], &met, &get);
                 }
                 _ => {}
             }
@@ -99,22 +102,23 @@ impl Certain {
         certain
     }
 
-    fn three(&self, a: u8, b: u8, c: u8, met: &FxHashMap<u32, Met>, get: impl Fn(u32, u32) -> Pair) -> Three {
-        let [a, b, c] = [a, b, c].map(|byte| self.byte_id(byte));
-        let met = |id: u32| met.get(&id).copied().unwrap_or(NOT_MET);
+    fn three(&self, bytes: [u8; 3], met: &FxHashMap<u32, Met>, get: impl Fn(u32, u32) -> Pair) -> Three {
+        let [a, b, c] = bytes.map(|byte| self.byte_id(byte));
+        let met_by = |id: u32| met.get(&id).copied().unwrap_or(NOT_MET);
         let (left, right) = (get(a, b), get(b, c));
-        let (all, three) = if left.rank <= right.rank {
+        // The rank at which the character is there: that of the later merge, or of the earlier one if that has to come first.
+        let (late, three) = if left.rank <= right.rank {
             let all = get(left.token, c);
             let late = all.rank.max(left.rank);
-            let before = met(left.token).before.map(|rank| rank > late);
-            (late, Three { token: all.token, first: left.rank, last: late, beside: set_of(before) | 0b1011 << 4 })
+            let before = met_by(left.token).before.map(|rank| rank > late);
+            (late, Three { token: all.token, first: left.rank, last: late, beside: set_of(before) | 0b1111 << 4 })
         } else {
             let all = get(a, right.token);
             let late = all.rank.max(right.rank);
-            let behind = met(right.token).behind.map(|rank| rank >= late);
-            (late, Three { token: all.token, first: late, last: right.rank, beside: 0b0111 | set_of(behind) << 4 })
+            let behind = met_by(right.token).behind.map(|rank| rank >= late);
+            (late, Three { token: all.token, first: late, last: right.rank, beside: 0b1111 | set_of(behind) << 4 })
         };
-        if met(three.token).lowest() > all { three } else { NO_THREE }
+        if lowest_of(met, three.token) > late { three } else { NO_THREE }
     }
 
     #[inline(always)]
@@ -170,10 +174,10 @@ impl Certain {
     }
 }
 
-impl Met {
-    fn lowest(&self) -> u32 {
-        self.before.into_iter().chain(self.behind).min().unwrap_or(NONE)
-    }
+/// The lowest rank of all merges in which a token has a part.
+fn lowest_of(met: &FxHashMap<u32, Met>, id: u32) -> u32 {
+    let Met { before, behind } = met.get(&id).copied().unwrap_or(NOT_MET);
+    before.into_iter().chain(behind).min().unwrap_or(NONE)
 }
 
 fn set_of(kinds: [bool; 4]) -> u32 {

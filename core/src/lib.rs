@@ -21,7 +21,7 @@ pub mod encode;
 pub mod guard;
 mod ids;
 pub mod json_lines;
-pub mod long;
+mod long;
 pub mod lossy;
 mod map;
 pub mod md5;

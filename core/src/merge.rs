@@ -40,7 +40,7 @@ struct Slot {
 
 const FREE: u64 = u64::MAX;
 
-/// Which pairs of ids merge, and the ids of the single bytes.
+/// Which pairs of ids merge, and what follows from it for bytes.
 pub struct MergeTable {
     /// What bytes are merged into whatever else is merged.
     certain: Certain,
@@ -296,6 +296,70 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_character_is_whole_from_the_start_only_if_nothing_comes_before_its_merges() {
+        let character: &[u8] = b"\xe4\xb8\xad";
+        let [a, b, c] = [0xe4, 0xb8, 0xad];
+        let is_whole = |more: &[(u32, u32, u32, u32)], before: &[u8], behind: &[u8]| {
+            let merges: Vec<_> = [(a, b, 5, 300), (300, c, 7, 301)].iter().chain(more).copied().collect();
+            let piece = [before, character, behind].concat();
+            merged(&merges, &piece);
+            table(&merges).symbol(&piece, before.len()) == (301, 3)
+        };
+        assert!(is_whole(&[], b"", b"") && is_whole(&[], b"x", b"x"));
+        // The first byte, with one before it: up to and with the rank at which it is merged itself.
+        assert!(is_whole(&[(0x78, a, 6, 310)], b"x", b"") && is_whole(&[(0x78, a, 5, 310)], b"y", b""));
+        assert!(!is_whole(&[(0x78, a, 5, 310)], b"x", b""));
+        // The last byte, with one behind it: below the rank at which it is merged itself.
+        assert!(is_whole(&[(c, 0x78, 7, 310)], b"", b"x") && is_whole(&[(c, 0x78, 6, 310)], b"", b"y"));
+        assert!(!is_whole(&[(c, 0x78, 6, 310)], b"", b"x"));
+        // The first two: with an ASCII byte before them, or with the end of a character.
+        assert!(is_whole(&[(0x78, 300, 8, 310)], b"x", b"") && is_whole(&[(0x78, 300, 7, 310)], b"\xad", b""));
+        assert!(!is_whole(&[(0x78, 300, 7, 310)], b"x", b"") && !is_whole(&[(c, 300, 6, 310)], b"\xad", b""));
+        // Merges of the character that have a lower rank than one of its own.
+        assert!(!is_whole(&[(301, 0x78, 6, 310), (0x78, 0x79, 3, 311)], b"", b"xy"));
+        let late = [(a, b, 5, 300), (300, c, 2, 301), (301, 0x78, 3, 302), (0x78, 0x79, 4, 303)];
+        assert_eq!(merged(&late, b"\xe4\xb8\xadxy"), [301, 303]);
+        // The last two first, and then with one behind them.
+        let last = [(b, c, 5, 300), (a, 300, 7, 301), (300, 0x78, 6, 302), (0x79, a, 7, 303), (a, b, 6, 304)];
+        assert_eq!(merged(&last, b"\xe4\xb8\xadx"), [a, 302]);
+        assert_eq!(merged(&last, b"y\xe4\xb8\xad"), [303, 300]);
+        assert_eq!(merged(&last, b"x\xe4\xb8\xady"), [0x78, 301, 0x79]);
+        // Of equal ranks the first two.
+        assert_eq!(merged(&[(a, b, 5, 300), (b, c, 5, 301), (a, 301, 6, 302)], character), [300, c]);
+    }
+
+    #[test]
+    fn parts_that_are_swept_come_to_the_same_as_the_whole() {
+        let mut state = 9_u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % n
+        };
+        for round in 0..12 {
+            let mut known: Vec<(Vec<u8>, u32)> = (0..4).map(|id| (vec![id as u8], id)).collect();
+            let mut merges: Vec<(u32, u32, u32, u32)> = Vec::new();
+            for new in 270..350 {
+                let [(first, left), (second, right)] = [0; 2].map(|_| &known[below(known.len() as u64) as usize]);
+                let bytes = [&first[..], second].concat();
+                let token = known.iter().find(|one| one.0 == bytes).map_or(new, |one| one.1);
+                if bytes.len() < 9 && merges.iter().all(|merge| (merge.0, merge.1) != (*left, *right)) {
+                    let rank = if round % 2 == 0 { new } else { below(40) as u32 };
+                    merges.push((*left, *right, rank, token));
+                    known.push((bytes, token));
+                }
+            }
+            let table = table(&merges);
+            let piece: Vec<u8> = (0..30_000).map(|_| below(2 + round % 3) as u8).collect();
+            let mut out = Tail::default();
+            let [whole, parts, short] = [30_000, 4_096, 1_000].map(|part_bytes| {
+                Long::default().merge_parts(&table, &piece, part_bytes, &Stop::default(), &mut out).unwrap();
+                out.take()
+            });
+            assert!(whole == parts && whole == short, "{merges:?}");
+        }
+    }
+
     /// Also where a token has a part in merges of lower ranks than its own, where ranks are equal, and where bytes are no UTF-8.
     #[test]
     fn bytes_that_are_merged_beforehand_change_nothing() {
@@ -314,7 +378,15 @@ mod tests {
             let mut known: Vec<(Vec<u8>, u32)> = texts.concat().iter().map(|&byte| (vec![byte], byte.into())).collect();
             let mut merges: Vec<(u32, u32, u32, u32)> = Vec::new();
             for new in 300..310 + below(10) as u32 {
-                let [(first, left), (second, right)] = [0; 2].map(|_| &known[below(known.len())]);
+                // The merges of a character come first, of its first two bytes or of its last two.
+                let mut two = [0; 2].map(|_| below(known.len()));
+                match (round % 3, new) {
+                    (0, _) => (),
+                    (_, 300) => two = [[0, 1], [1, 2]][round / 3 % 2],
+                    (_, 301) => two = [[known.len() - 1, 2], [0, known.len() - 1]][round / 3 % 2],
+                    _ => (),
+                }
+                let [(first, left), (second, right)] = two.map(|i| &known[i]);
                 let bytes = [&first[..], second].concat();
                 let token = known.iter().find(|one| one.0 == bytes).map_or(new, |one| one.1);
                 if merges.iter().all(|merge| (merge.0, merge.1) != (*left, *right)) {
