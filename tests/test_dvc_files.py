@@ -3,6 +3,7 @@
 import errno
 import os
 import sqlite3
+from contextlib import nullcontext
 from pathlib import Path
 
 import diskcache
@@ -31,31 +32,44 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
         localfs.open(str(tmp_path / "fifo"), "rb")
 
 
-@pytest.mark.parametrize("failures", [1, 2])
-def test_a_clone_that_failed_leaves_no_empty_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+@pytest.mark.parametrize("error", [None, errno.ENOTSUP])
+def test_a_clone_has_its_name_only_when_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int | None
 ) -> None:
     from dvc_objects.fs import localfs, system
 
-    source, target = tmp_path / "source", tmp_path / "target"
+    source, target, there_before = tmp_path / "source", tmp_path / "target", list[bool]()
     source.write_bytes(b"bytes")
-    unlink, asked = os.unlink, list[Path]()
 
-    def fail(path: Path) -> None:
-        asked.append(path)
-        if len(asked) <= failures:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        unlink(path)
+    def clone(to: int, *_: int) -> None:
+        there_before.append(target.exists())
+        if error is not None:
+            raise OSError(error, os.strerror(error))
+        os.write(to, b"bytes")
 
-    def no_clones(*_: object) -> None:
+    monkeypatch.setattr(system.fcntl, "ioctl", clone)
+    with nullcontext() if error is None else pytest.raises(OSError) as raised:
+        localfs.reflink(str(source), str(target))
+    assert there_before == [False]
+    assert sorted(path.name for path in tmp_path.iterdir()) == (["source", "target"] if error is None else ["source"])
+    assert target.read_bytes() == b"bytes" if error is None else raised.value.errno == error
+
+
+def test_an_empty_file_that_does_not_go_away_is_not_taken_for_the_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dvc_objects.fs import localfs, system
+
+    def fail(*_: object) -> None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
-    monkeypatch.setattr(system.fcntl, "ioctl", no_clones)
-    with monkeypatch.context() as patch, pytest.raises(OSError) as raised:
+    (tmp_path / "source").write_bytes(b"bytes")
+    monkeypatch.setattr(system.fcntl, "ioctl", fail)
+    with monkeypatch.context() as patch, pytest.raises(OSError):
         patch.setattr(os, "unlink", fail)
-        localfs.reflink(str(source), str(target))
-    assert (raised.value.errno, target.exists()) == ((errno.ENOTSUP, False) if failures == 1 else (errno.EIO, True))
-    assert failures == 1 or Path(raised.value.filename) == target
+        patch.setattr(os, "remove", fail)
+        localfs.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
 
 
 def test_a_database_that_cannot_be_written_to_is_not_tried_for_ever(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from tests.conftest import REPOSITORY, Project, new_project
 from tests.registry import Team, cli, commit, copied, make_team, run
 from tests.standing import Server
 from tests.test_signing import keys
-from tokenmill.files import sha256_directory
+from tokenmill.files import md5_file, sha256_directory
+from tokenmill.registry import directory_md5
 from tokenmill.signing import verify_directory
 
 
@@ -191,6 +192,32 @@ def test_a_changed_file_in_the_cache_of_dvc_is_not_pushed(team: Team) -> None:
     os.utime(cached, ns=(card.stat().st_atime_ns, card.stat().st_mtime_ns))
     cached.chmod(0o444)
     assert "other bytes than its name says" in refused(team.project, "tokenizer@v1.0.0")
+
+
+def test_a_directory_that_was_cut_in_the_remote_is_named(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    name = directory_md5(team.project.root / "data/tokens")
+    stored = team.store / "files/md5" / name[:2] / name[2:]
+    stored.chmod(0o644)
+    stored.write_bytes(b"")
+    said = refused(team.project, "dataset@v1.0.0")
+    assert f"DVC's remote: object {name} is corrupted. No version was registered; delete it there" in said
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+    stored.unlink()
+    publish(team.project, "dataset@v1.0.0")
+
+
+@pytest.mark.parametrize("damage", ["cut", "lost"])
+def test_a_file_that_the_remote_lost_is_pushed_again(team: Team, damage: str) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    part = next((team.project.root / "data/tokens").glob("*.parquet"))
+    name = md5_file(part)
+    stored = team.store / "files/md5" / name[:2] / name[2:]
+    stored.unlink()
+    if damage == "cut":
+        stored.touch()
+    publish(team.project, "dataset@v1.0.0")
+    assert stored.read_bytes() == part.read_bytes()
 
 
 def test_a_changed_file_in_the_remote_is_refused_by_who_takes_it(team: Team) -> None:

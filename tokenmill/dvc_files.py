@@ -20,11 +20,12 @@ _A_THREAD_MIN = 4  # files: twice as fast as by hashlib; two are as fast, one al
 def make_strict() -> None:
     """Lets DVC raise OSError for a folder that it cannot list, as it would otherwise record what is in it as not there, and
     for what is opened for reading and is no file; and diskcache.Timeout when its databases cannot be written to, which it
-    would otherwise try for ever, whatever the reason. And lets it leave no empty file behind where a file system has no clones:
-    should the empty one not go away, DVC would take it for the file that it wanted."""
+    would otherwise try for ever, whatever the reason. And lets a clone have its name only when it is whole: the empty file that
+    DVC makes first, also where a file system has no clones, would be taken for the one wanted after a kill or a failed call."""
     import diskcache  # type: ignore[import-untyped]
     from dvc.progress import Tqdm
-    from dvc_objects.fs import local, system
+    from dvc_objects.fs import local, localfs, system
+    from dvc_objects.fs.utils import as_atomic
 
     def opened(path: str, mode: str = "r", encoding: str | None = None) -> object:
         return open(path, mode, encoding=encoding, opener=open_regular if "r" in mode else None)
@@ -32,11 +33,8 @@ def make_strict() -> None:
     clone = system.reflink
 
     def cloned(source: str, target: str) -> None:
-        try:
-            clone(source, target)  # type: ignore[no-untyped-call]
-        except OSError:
-            Path(target).unlink(missing_ok=True)
-            raise
+        with as_atomic(localfs, target) as part:
+            clone(source, part)  # type: ignore[no-untyped-call]
 
     system.reflink = cloned
     local.os = SimpleNamespace(**{**vars(os), "walk": partial(os.walk, onerror=raise_it)})  # type: ignore[assignment, attr-defined]

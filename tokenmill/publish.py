@@ -71,11 +71,22 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
     name says, even one whose bytes were changed. Raises VersionsError.
     """
     with dvc_repository.repository(publication.root) as repo:
+        from dvc_objects.errors import ObjectFormatError
+
         objects = _objects(repo, publication)
         try:
             n_pushed: int = repo.push(remote=dvc_remote)
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
-            missing = objects - set(store.oids_exist(list(objects)))
+            missing = sorted(objects - set(store.oids_exist(list(objects))))
+            if missing:  # DVC asks for a directory's own object only, and takes its files to be there
+                cache = repo.cache.local
+                store.add([cache.oid_to_path(name) for name in missing], cache.fs, missing)
+                n_pushed += len(missing)
+                missing = sorted(objects - set(store.oids_exist(list(objects))))
+        except ObjectFormatError as error:
+            raise VersionsError(
+                f"DVC's remote: {error}. No version was registered; delete it there, and publish again."
+            ) from error
         except remote_errors() as error:
             raise VersionsError(
                 f"DVC's remote: {error}. No version was registered; publish again when the remote can be reached."
@@ -83,7 +94,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
         if missing:
             raise VersionsError(
                 f"DVC's remote lacks {len(missing)} of {len(objects)} files after the push, for example "
-                f"{sorted(missing)[0]}. No version was registered; publish again."
+                f"{missing[0]}. No version was registered; publish again."
             )
     return n_pushed
 
