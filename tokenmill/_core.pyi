@@ -142,6 +142,8 @@ class Encoder:
         """The same, and an array large_list<uint64>: the byte at which each token begins in its text."""
     def count_tokens(self, texts: Any, threads: int) -> Any:
         """An array uint64: the number of ids of each text."""
+    def decode(self, ids: list[int] | ArrowArray) -> str:
+        """The text of the tokens; bytes that are no UTF-8 become U+FFFD. Raises as `decode_bytes`."""
     def decode_bytes(self, ids: list[int] | ArrowArray) -> bytes:
         """The bytes of the tokens, joined. Raises TokenizerError for an id that is not in the vocabulary."""
     def decode_batch(self, ids: Any, threads: int) -> Any:

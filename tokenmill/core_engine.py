@@ -77,7 +77,8 @@ class PreparedCore:
         self._whole, self._make_bare = whole, make_bare
         self._early, self._early_in_core, self._late = early, early_in_core, late
         self._nfc, self._add_prefix_space = nfc, add_prefix_space
-        self.decode_bytes, self.decode_batch, self.warm = whole.decode_bytes, whole.decode_batch, whole.warm
+        self.decode, self.decode_bytes, self.decode_batch = whole.decode, whole.decode_bytes, whole.decode_batch
+        self.warm = whole.warm
 
     @cached_property
     def _bare(self) -> _core.Encoder:

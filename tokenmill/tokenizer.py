@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
@@ -27,6 +27,7 @@ CACHE_MB_MAX = 256
 _UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
 
 
+_T = TypeVar("_T")
 Ids: TypeAlias = "Sequence[int] | ArrowArray"
 """Ids of one text: integers, an Arrow array, a numpy array."""
 
@@ -35,6 +36,7 @@ class _Engine(Protocol):
     def encode(self, text: str) -> list[int]: ...
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any: ...
     def count_tokens(self, texts: Any, threads: int) -> Any: ...
+    def decode(self, ids: Any) -> str: ...
     def decode_bytes(self, ids: Any) -> bytes: ...
     def decode_batch(self, ids: Any, threads: int) -> Any: ...
 
@@ -316,18 +318,14 @@ class Tokenizer:
 
     def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises TokenizerError."""
-        return self.decode_bytes(ids).decode(errors="replace")
+        return self._decoded(ids, lambda engine: engine.decode)
 
     def decode_bytes(self, ids: Ids) -> bytes:
         """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary.
 
         An Arrow or numpy array of unsigned integers is several times as fast as a list.
         """
-        try:
-            plain = _plain_ids(ids)
-            return self._engine.decode_bytes(plain.to_pylist() if self._model is None and plain is not ids else plain)
-        except OverflowError:
-            raise TokenizerError(f"ids: expected integers from 0 to {self.id_max}; found one beyond 32 bits.") from None
+        return self._decoded(ids, lambda engine: engine.decode_bytes)
 
     def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
         """An array large_binary, the bytes of each list of ids.
@@ -343,6 +341,13 @@ class Tokenizer:
             except (pa.ArrowInvalid, OverflowError) as error:
                 raise TokenizerError(f"ids: expected lists of integers from 0 to {self.id_max}: {error}") from None
         return self._engine.decode_batch(ids, threads_or_all(threads))
+
+    def _decoded(self, ids: Ids, by: Callable[[_Engine], Callable[[Any], _T]]) -> _T:
+        try:
+            plain = _plain_ids(ids)
+            return by(self._engine)(plain.to_pylist() if self._model is None and plain is not ids else plain)
+        except OverflowError:
+            raise TokenizerError(f"ids: expected integers from 0 to {self.id_max}; found one beyond 32 bits.") from None
 
     def token_bytes(self, id: int) -> bytes:
         """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id."""
@@ -424,16 +429,16 @@ def _plain_ids(ids: Ids) -> Any:
         return ids
     import pyarrow as pa
 
-    if not hasattr(ids, "__arrow_c_array__"):
+    if not isinstance(ids, pa.Array):
         try:
-            ids = pa.array(ids, None if hasattr(ids, "__array__") else pa.uint32())
+            own = hasattr(ids, "__arrow_c_array__") or hasattr(ids, "__array__")
+            ids = pa.array(ids, None if own else pa.uint32())
         except (pa.ArrowInvalid, TypeError):
             raise TypeError(f"ids: expected a list or an array of integers; found {ids!r:.60}.") from None
-    array = pa.array(ids)
-    if array.type in (pa.uint16(), pa.uint32()):
-        return array
+    if ids.type in (pa.uint32(), pa.uint16()):
+        return ids
     try:
-        return array.cast(pa.uint32())
+        return ids.cast(pa.uint32())
     except pa.ArrowInvalid:
         raise OverflowError from None
 

@@ -97,6 +97,10 @@ class TokenizersEngine:
         """An array uint64, the number of ids of each text."""
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the tokens; bytes that are no UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids).decode(errors="replace")
+
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of the tokens, joined; for a tokenizer that is not byte-level, its text in UTF-8."""
         if unknown := [id for id in ids if id not in self.tokens]:

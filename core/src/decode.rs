@@ -1,13 +1,17 @@
 //! Ids → bytes: each id's bytes, one after another.
 //!
 //! Invariant: an id that is not in the vocabulary is an error, never left out. Cost: O(bytes written); a load and a store of
-//! 16 bytes for a short token.
+//! 16 bytes for a short token, without asking each time whether there is room.
 
 use crate::guard::{CoreError, Result};
 use crate::tail::Tail;
 use rustc_hash::FxHashMap;
 
 const SHORT_BYTES_MAX: usize = 15;
+/// A short token is written as so many bytes, of which some may be rubbish.
+const SHORT_ROOM: usize = 16;
+/// Ids for whose bytes there is room before the first is looked at.
+const FEW: usize = 256;
 
 /// The bytes of every token.
 #[derive(Default)]
@@ -58,16 +62,32 @@ impl Decoder {
     }
 
     /// Appends the bytes of all tokens to `out`.
-    pub fn decode(&self, ids: impl Iterator<Item = u32>, out: &mut Tail<u8>) -> Result<()> {
-        for id in ids {
-            let packed = self.short.get(id as usize).copied().unwrap_or_default();
-            if packed != 0 {
-                out.put(packed.to_le_bytes(), (packed >> 120) as usize);
-            } else {
-                out.extend(self.known(id)?);
+    pub fn decode<I: Copy + Into<u32>>(&self, mut ids: &[I], out: &mut Tail<u8>) -> Result<()> {
+        while !ids.is_empty() {
+            let few = &ids[..ids.len().min(FEW)];
+            let (n_short, n_bytes) = self.decode_short(few, out.room(FEW * SHORT_ROOM));
+            out.add(n_bytes);
+            if let Some(&id) = few.get(n_short) {
+                out.extend(self.known(id.into())?);
             }
+            ids = &ids[few.len().min(n_short + 1)..];
         }
         Ok(())
+    }
+
+    /// Writes short tokens' bytes to `room`, up to the first one that is not short: how many those are, and their bytes.
+    #[inline(always)]
+    fn decode_short<I: Copy + Into<u32>>(&self, ids: &[I], room: &mut [u8]) -> (usize, usize) {
+        let mut at = 0;
+        for (i, &id) in ids.iter().enumerate() {
+            let packed = self.short.get(id.into() as usize).copied().unwrap_or_default();
+            match room.get_mut(at..at + SHORT_ROOM) {
+                Some(place) if packed != 0 => place.copy_from_slice(&packed.to_le_bytes()),
+                _ => return (i, at),
+            }
+            at += (packed >> 120) as usize;
+        }
+        (ids.len(), at)
     }
 
     #[cold]
@@ -104,13 +124,13 @@ mod tests {
     fn ids_near_and_far_and_tokens_short_and_long_decode() {
         let mut out = Tail::default();
         let tokens = [(0, "a"), (4_000_000_000, "b"), (7, "cd"), (8, "fifteen letters"), (9, "sixteen letters!")];
-        decoder(&tokens).unwrap().decode([7, 0, 4_000_000_000, 8, 9].into_iter(), &mut out).unwrap();
+        decoder(&tokens).unwrap().decode(&[7_u32, 0, 4_000_000_000, 8, 9], &mut out).unwrap();
         assert_eq!(out.take(), b"cdabfifteen letterssixteen letters!");
     }
 
     #[test]
     fn an_unknown_id_is_named() {
-        let found = decoder(&[(0, "a"), (7, "b")]).unwrap().decode([3].into_iter(), &mut Tail::default());
+        let found = decoder(&[(0, "a"), (7, "b")]).unwrap().decode(&[3_u32], &mut Tail::default());
         assert!(matches!(found, Err(CoreError::Tokenizer(text)) if text.contains("id 3 is not")));
     }
 

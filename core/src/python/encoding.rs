@@ -3,11 +3,12 @@
 use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
-use super::calls::{SHORT_BYTES, long, run};
+use super::calls::{long, run};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};
 use crate::ids::Ids;
+use crate::pages::Pages;
 use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
 use crate::tail::Tail;
@@ -19,8 +20,7 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
-use std::borrow::Cow;
+use pyo3::types::{PyBytes, PyList, PyString};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -131,15 +131,15 @@ impl PyEncoder {
         column_to_pyarrow(texts.py(), Arc::new(UInt64Array::from_iter_values(counts)))
     }
 
+    fn decode<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+        let bytes = self.decoded(ids)?;
+        // Python's decoder makes the text; it is the same one as that of bytes that are no UTF-8.
+        PyString::from_bytes(ids.py(), bytes.as_slice())
+            .or_else(|_| Ok(PyString::new(ids.py(), &String::from_utf8_lossy(bytes.as_slice()))))
+    }
+
     fn decode_bytes<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let py = ids.py();
-        if let Ok(list) = ids.cast::<PyList>() {
-            let ids = list.iter().map(|id| id.extract::<u32>()).collect::<PyResult<Vec<_>>>()?;
-            return self.decoded(py, &ids);
-        }
-        let array = array_of(ids)?;
-        let ids = run(py, SHORT_BYTES, |_| Ok(ids_of(&array)?.into_owned()))?;
-        self.decoded(py, &ids)
+        Ok(PyBytes::new(ids.py(), self.decoded(ids)?.as_slice()))
     }
 
     fn decode_batch<'py>(
@@ -168,29 +168,45 @@ impl PyEncoder {
         })
     }
 
-    fn decoded<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = run(py, ids.len(), |stop| {
-            let mut bytes = Tail::default();
-            for some in ids.chunks(PIECE_IDS) {
-                stop.check()?;
-                self.0.decoder.decode(some.iter().copied(), &mut bytes)?;
-            }
-            Ok(bytes)
-        })?;
-        Ok(PyBytes::new(py, bytes.as_slice()))
+    fn decoded(&self, ids: &Bound<'_, PyAny>) -> PyResult<Tail<u8>> {
+        let py = ids.py();
+        if let Ok(list) = ids.cast::<PyList>() {
+            let ids = list.iter().map(|id| id.extract::<u32>()).collect::<PyResult<Vec<_>>>()?;
+            return run(py, ids.len(), |stop| bytes_of(&self.0, &ids, stop));
+        }
+        let array = array_of(ids)?;
+        run(py, array.len(), |stop| match ids_of(&array)? {
+            IdSlice::Wide(ids) => bytes_of(&self.0, ids, stop),
+            IdSlice::Narrow(ids) => bytes_of(&self.0, ids, stop),
+        })
     }
 }
 
-/// The ids of an array of uint16 or uint32; those of 32 bits are read in place.
-fn ids_of(values: &ArrayRef) -> guard::Result<Cow<'_, [u32]>> {
+fn bytes_of<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> guard::Result<Tail<u8>> {
+    let mut bytes = if ids.len() > PIECE_IDS { Tail::from(Pages::new(8 * ids.len())) } else { Tail::default() };
+    for some in ids.chunks(PIECE_IDS) {
+        stop.check()?;
+        encoder.decoder.decode(some, &mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Ids as an Arrow array has them.
+enum IdSlice<'a> {
+    Wide(&'a [u32]),
+    Narrow(&'a [u16]),
+}
+
+/// The ids of an array of uint16 or uint32, in place.
+fn ids_of(values: &ArrayRef) -> guard::Result<IdSlice<'_>> {
     if values.null_count() > 0 {
         return Err(CoreError::Tokenizer("expected ids without nulls; found a null.".to_string()));
     }
     if let Some(wide) = values.as_primitive_opt::<UInt32Type>() {
-        return Ok(Cow::Borrowed(wide.values()));
+        return Ok(IdSlice::Wide(wide.values()));
     }
     if let Some(narrow) = values.as_primitive_opt::<UInt16Type>() {
-        return Ok(Cow::Owned(narrow.values().iter().map(|&id| u32::from(id)).collect()));
+        return Ok(IdSlice::Narrow(narrow.values()));
     }
     Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())))
 }
@@ -229,12 +245,26 @@ fn decode_lists<O: OffsetSizeTrait>(
     let ends = lists.value_offsets();
     let (first, last) = (ends[0].as_usize(), ends[lists.len()].as_usize());
     let values = lists.values().slice(first, last - first); // of a slice there is more before and behind
-    let ids = ids_of(&values)?;
-    let at = |i: usize| ends[i].as_usize() - first;
+    let starts: Vec<usize> = ends.iter().map(|end| end.as_usize() - first).collect();
+    match ids_of(&values)? {
+        IdSlice::Wide(ids) => decode_each(encoder, ids, &starts, threads, stop),
+        IdSlice::Narrow(ids) => decode_each(encoder, ids, &starts, threads, stop),
+    }
+}
+
+/// List i are the ids from `starts[i]` to `starts[i + 1]`.
+fn decode_each<I: Copy + Into<u32> + Sync>(
+    encoder: &Encoder,
+    ids: &[I],
+    starts: &[usize],
+    threads: usize,
+    stop: &Stop,
+) -> guard::Result<LargeBinaryArray> {
+    let n = starts.len() - 1;
     let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
         stop.check()?;
         for i in part {
-            encoder.decoder.decode(ids[at(i)..at(i + 1)].iter().copied(), bytes).map_err(|error| match error {
+            encoder.decoder.decode(&ids[starts[i]..starts[i + 1]], bytes).map_err(|error| match error {
                 CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("list {i}: {what}")),
                 other => other,
             })?;
@@ -242,7 +272,7 @@ fn decode_lists<O: OffsetSizeTrait>(
         }
         Ok(())
     };
-    let (mut all, mut all_ends) = (Vec::new(), Vec::with_capacity(lists.len()));
+    let (mut all, mut all_ends) = (Vec::new(), Vec::with_capacity(n));
     let take = |(bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
         let before = all.len() as i64;
         all_ends.extend(ends.drain(..).map(|end| end + before));
@@ -250,7 +280,7 @@ fn decode_lists<O: OffsetSizeTrait>(
         bytes.clear(PIECE_BYTES_KEPT_MAX);
     };
     in_order(
-        &pieces(lists.len(), PIECE_IDS, |i| at(i + 1) - at(i)),
+        &pieces(n, PIECE_IDS, |i| starts[i + 1] - starts[i]),
         threads,
         || Ok(()),
         |()| (),
