@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import tiktoken
@@ -83,6 +84,63 @@ def test_half_a_character_decodes_to_its_bytes() -> None:
     ids = TOKENIZER.encode("🙂")[:1]
     assert TOKENIZER.decode(ids) == "\ufffd"
     assert "🙂".encode().startswith(TOKENIZER.decode_bytes(ids))
+
+
+@given(st.lists(st.integers(0, TOKENIZER.id_max), max_size=700))
+def test_any_ids_decode_to_what_python_makes_of_their_bytes(ids: list[int]) -> None:
+    found = b"".join(TOKENIZER.token_bytes(id) for id in ids)
+    for given in (ids, pa.array(ids, pa.uint16()), pa.array([0, *ids], pa.uint32())[1:]):
+        assert TOKENIZER.decode_bytes(given) == found
+        assert TOKENIZER.decode(given) == found.decode(errors="replace")
+
+
+def test_more_ids_than_are_decoded_at_a_time() -> None:
+    ids = TOKENIZER.encode("the cat naïve 🙂 " * 50)
+    many = pa.array(ids * (400_000 // len(ids)), pa.uint32())
+    assert TOKENIZER.decode(many) == "the cat naïve 🙂 " * (50 * (400_000 // len(ids)))
+
+
+class Indexed:
+    """What Python takes for an integer without being one."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("element", "error", "says"),
+    [
+        (-1, TokenizerError, "integers from 0"),
+        (2**32, TokenizerError, "integers from 0"),
+        (2**80, TokenizerError, "integers from 0"),
+        (2**32 - 1, TokenizerError, "id 4294967295 is not in the vocabulary"),
+        (Indexed(-1), TokenizerError, "integers from 0"),
+        ("a", TypeError, "str"),
+        (1.0, TypeError, "float"),
+        (None, TypeError, "None"),
+    ],
+)
+def test_what_is_no_id_in_a_list_is_an_error(element: object, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        TOKENIZER.decode([2, element])  # type: ignore[list-item]
+
+
+def test_what_stands_for_an_integer_in_a_list_is_an_id() -> None:
+    assert TOKENIZER.decode([True, Indexed(0), np.uint16(1)]) == "<|pad|>" + END + "<|pad|>"  # type: ignore[list-item]
+
+
+def test_a_list_that_shrinks_while_it_is_read_is_an_error() -> None:
+    class Shrinking(Indexed):
+        def __index__(self) -> int:
+            ids.clear()
+            return 0
+
+    ids: list[object] = [0, Shrinking(0), 10**6, 10**6]
+    with pytest.raises(IndexError):
+        TOKENIZER.decode(ids)  # type: ignore[arg-type]
 
 
 def test_ids_decode_from_lists_and_from_arrays() -> None:

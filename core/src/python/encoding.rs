@@ -19,6 +19,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 use bytes::Bytes;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::ops::Range;
@@ -171,7 +172,7 @@ impl PyEncoder {
     fn decoded(&self, ids: &Bound<'_, PyAny>) -> PyResult<Tail<u8>> {
         let py = ids.py();
         if let Ok(list) = ids.cast::<PyList>() {
-            let ids = list.iter().map(|id| id.extract::<u32>()).collect::<PyResult<Vec<_>>>()?;
+            let ids = (0..list.len()).map(|i| id_at(list, i)).collect::<PyResult<Vec<_>>>()?;
             return run(py, ids.len(), |stop| bytes_of(&self.0, &ids, stop));
         }
         let array = array_of(ids)?;
@@ -189,6 +190,23 @@ fn bytes_of<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> g
         encoder.decoder.decode(some, &mut bytes)?;
     }
     Ok(bytes)
+}
+
+/// An id of a list. Unsafe because references that are counted up and down for each id take as long as all the rest: 1,000
+/// ids are decoded in 15 us with them.
+#[allow(unsafe_code)]
+#[inline(always)]
+fn id_at(list: &Bound<'_, PyList>, i: usize) -> PyResult<u32> {
+    // SAFETY: a reference counts as borrowed while the list holds it, and nothing runs between the calls that could change
+    // the list; null is an index beyond its end. PyLong_AsLong of an int does no more than read it.
+    let value = unsafe {
+        let item = ffi::PyList_GetItem(list.as_ptr(), i as ffi::Py_ssize_t);
+        if !item.is_null() && ffi::PyLong_CheckExact(item) != 0 { ffi::PyLong_AsLong(item) } else { -1 }
+    };
+    u32::try_from(value).or_else(|_| {
+        drop(PyErr::take(list.py()));
+        list.get_item(i)?.extract()
+    })
 }
 
 /// Ids as an Arrow array has them.
