@@ -68,6 +68,8 @@ struct Tools {
     scratch: Scratch,
     /// Empty between two texts: those of a text that ended with an error are not used again.
     waiting: Box<[Waiting; 2]>,
+    /// Memory for the ids of a piece.
+    list: Tail<u32>,
 }
 
 /// A thread that encodes.
@@ -250,7 +252,16 @@ impl Encoder {
             }
             piece.ids.clear(IDS_KEPT_MAX);
         };
-        in_order(&pieces, threads, || self.hire(n_bytes_of_all), |worker| self.release(worker), work, claim, put)?;
+        let hire = || {
+            let mut worker = self.hire(n_bytes_of_all)?;
+            let ids = std::mem::take(&mut worker.tools.list);
+            Ok((worker, Piece { ids, ..Piece::default() }))
+        };
+        let release = |mut worker: Worker, piece: Piece| {
+            worker.tools.list = piece.ids;
+            self.release(worker);
+        };
+        in_order(&pieces, threads, hire, release, work, claim, put)?;
         let n_ids = all.ends.last().map_or(0, |&end| end as usize);
         all.ids = block.map_or(Ids::List(list), |block| block.filled(n_ids));
         Ok(all)
@@ -290,7 +301,12 @@ impl Encoder {
 
     fn hire(&self, n_bytes: usize) -> Result<Worker<'_>> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let new = || Tools { pattern: self.pattern.clone(), scratch: Scratch::default(), waiting: Box::default() };
+        let new = || Tools {
+            pattern: self.pattern.clone(),
+            scratch: Scratch::default(),
+            waiting: Box::default(),
+            list: Tail::default(),
+        };
         Ok(Worker { tools: tools.unwrap_or_else(new), cache: self.cache.reader(n_bytes), n_bytes: 0 })
     }
 
@@ -299,7 +315,7 @@ impl Encoder {
     }
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
-        let Worker { tools: Tools { pattern, scratch, waiting }, cache, .. } = worker;
+        let Worker { tools: Tools { pattern, scratch, waiting, .. }, cache, .. } = worker;
         let mut run = Run { encoder: self, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {

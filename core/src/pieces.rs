@@ -42,12 +42,13 @@ struct Order<T> {
 /// Does `work` for every piece. `claim` gets the results in their order, one at a time, and says where each goes; `put` puts it
 /// there, several at a time. One of the two leaves it empty.
 ///
-/// `hire` makes what a thread needs of its own and `release` gets it back; `work` fills a result that is empty.
+/// `hire` makes what a thread needs of its own, and its first empty result, and `release` gets both back; `work` fills a
+/// result that is empty.
 pub fn in_order<W, T: Default + Send, P>(
     pieces: &[Range<usize>],
     threads: usize,
-    hire: impl Fn() -> Result<W> + Sync,
-    release: impl Fn(W) + Sync,
+    hire: impl Fn() -> Result<(W, T)> + Sync,
+    release: impl Fn(W, T) + Sync,
     work: impl Fn(&mut W, Range<usize>, &mut T) -> Result<()> + Sync,
     claim: impl FnMut(&mut T) -> P + Send,
     put: impl Fn(P, &mut T) + Sync,
@@ -55,12 +56,12 @@ pub fn in_order<W, T: Default + Send, P>(
     let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, claim));
     let (counter, limit) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
     in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), |_| {
-        let (mut own, mut result) = (hire()?, T::default());
+        let (mut own, mut result) = hire()?;
         let mut others = Vec::new();
         loop {
             let at = counter.fetch_add(1, Ordering::Relaxed);
             if at >= limit.load(Ordering::Relaxed) {
-                release(own);
+                release(own, result);
                 return Ok(());
             }
             let done = work(&mut own, pieces[at].clone(), &mut result);
@@ -123,20 +124,20 @@ mod tests {
 
     #[test]
     fn results_come_in_order_and_the_first_failure_is_told() {
-        let cut = pieces(100, 1, |_| 1);
+        let (cut, hire) = (pieces(100, 1, |_| 1), || Ok(((), Vec::new())));
         for threads in 1..5 {
             let mut all = Vec::new();
             let keep = |_: &mut (), range: Range<usize>, out: &mut Vec<usize>| {
                 out.extend(range);
                 Ok(())
             };
-            in_order(&cut, threads, || Ok(()), |()| (), keep, |out| all.append(out), |(), _| ()).unwrap();
+            in_order(&cut, threads, hire, |(), _| (), keep, |out| all.append(out), |(), _| ()).unwrap();
             assert!(all.iter().copied().eq(0..100));
             let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>| match range.start {
                 at if at > 40 => Err(CoreError::Text(at.to_string())),
                 _ => Ok(()),
             };
-            let found = in_order(&cut, threads, || Ok(()), |()| (), fail, |_| (), |(), _| ());
+            let found = in_order(&cut, threads, hire, |(), _| (), fail, |_| (), |(), _| ());
             assert_eq!(found, Err(CoreError::Text("41".to_string())));
         }
     }

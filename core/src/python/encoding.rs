@@ -300,8 +300,8 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
     in_order(
         &pieces(n, PIECE_IDS, |i| starts[i + 1] - starts[i]),
         threads,
-        || Ok(()),
-        |()| (),
+        || Ok(((), Default::default())),
+        |(), _| (),
         work,
         take,
         |(), _| (),
