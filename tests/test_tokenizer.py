@@ -89,9 +89,9 @@ def test_half_a_character_decodes_to_its_bytes() -> None:
 @given(st.lists(st.integers(0, TOKENIZER.id_max), max_size=700))
 def test_any_ids_decode_to_what_python_makes_of_their_bytes(ids: list[int]) -> None:
     found = b"".join(TOKENIZER.token_bytes(id) for id in ids)
-    for given in (ids, pa.array(ids, pa.uint16()), pa.array([0, *ids], pa.uint32())[1:]):
-        assert TOKENIZER.decode_bytes(given) == found
-        assert TOKENIZER.decode(given) == found.decode(errors="replace")
+    for one in (ids, pa.array(ids, pa.uint16()), pa.array([0, *ids], pa.uint32())[1:]):
+        assert TOKENIZER.decode_bytes(one) == found
+        assert TOKENIZER.decode(one) == found.decode(errors="replace")
 
 
 def test_more_ids_than_are_decoded_at_a_time() -> None:

@@ -4,7 +4,6 @@ path again and again, and reads one file after another."""
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +23,7 @@ def make_strict() -> None:
     DVC makes first, also where a file system has no clones, would be taken for the one wanted after a kill or a failed call."""
     import diskcache  # type: ignore[import-untyped]
     from dvc.progress import Tqdm
-    from dvc_objects.fs import local, localfs, system
+    from dvc_objects.fs import local, system
     from dvc_objects.fs.utils import as_atomic
 
     def opened(path: str, mode: str = "r", encoding: str | None = None) -> object:
@@ -33,7 +32,7 @@ def make_strict() -> None:
     clone = system.reflink
 
     def cloned(source: str, target: str) -> None:
-        with as_atomic(localfs, target) as part:
+        with as_atomic(local.localfs, target) as part:
             clone(source, part)  # type: ignore[no-untyped-call]
 
     system.reflink = cloned

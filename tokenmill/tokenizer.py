@@ -429,16 +429,17 @@ def _plain_ids(ids: Ids) -> Any:
         return ids
     import pyarrow as pa
 
+    array: Any = ids
     if not isinstance(ids, pa.Array):
         try:
             own = hasattr(ids, "__arrow_c_array__") or hasattr(ids, "__array__")
-            ids = pa.array(ids, None if own else pa.uint32())
+            array = pa.array(ids, None if own else pa.uint32())
         except (pa.ArrowInvalid, TypeError):
             raise TypeError(f"ids: expected a list or an array of integers; found {ids!r:.60}.") from None
-    if ids.type in (pa.uint32(), pa.uint16()):
-        return ids
+    if array.type in (pa.uint32(), pa.uint16()):
+        return array
     try:
-        return ids.cast(pa.uint32())
+        return array.cast(pa.uint32())
     except pa.ArrowInvalid:
         raise OverflowError from None
 
