@@ -2,12 +2,12 @@
 
 Every tool's ids are compared with those of `tokenizers` before its time is printed. The tools take turns, each run in a
 process of its own; shown are the median of the runs' first passes (fresh text: nothing is remembered yet) and that of
-all later passes. What several cores are against one is measured once more in one process, pass by pass in turns: what
-a machine gives differs by more between two processes. Documents with the text of a special token are left out, which the
-tools treat differently, and all text is brought into NFC, because one of the tokenizers asks for it. The llama3 column
-is the vocabulary of cl100k with the split pattern of llama3; special tokens behind a gap of ids are left out, with which
-two tools do not load. What this does not show: loading, memory, files. It needs the corpus and the tokenizers that stand
-beside the project where it is developed.
+all later passes. What several threads of tokenmill are against one is measured once more in one process, pass by pass
+in turns: what a machine gives differs by more between two processes. Documents with the text of a special token are
+left out, which the tools treat differently, and all text is brought into NFC, because one of the tokenizers asks for
+it. The llama3 column is the vocabulary of cl100k with the split pattern of llama3; special tokens behind a gap of ids
+are left out, with which two tools do not load. What this does not show: loading, memory, files. It needs the corpus and
+the tokenizers that stand beside the project where it is developed.
 """
 
 import argparse
@@ -66,9 +66,8 @@ def main() -> None:
                 for threads in asked.threads:
                     print(f"\n{text}, {tokenizer}: {n_bytes / 1e6:.1f} MB, {threads} of {os.cpu_count()} cores")
                     _measure_all(asked.tools, folder, threads, asked.runs, n_bytes)
-                if 1 in asked.threads:
-                    for threads in set(asked.threads) - {1}:
-                        _measure_turns(folder, threads)
+                for threads in set(asked.threads) - {1} if "tokenmill" in asked.tools else ():
+                    _measure_turns(folder, threads)
 
 
 def _documents(text: str, n_bytes_max: int) -> list[str]:
@@ -144,9 +143,9 @@ def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_by
 def _measure_turns(folder: Path, threads: int) -> None:
     measured = _run("benchmarks.encode_turns", str(folder), str(threads), str(TURNS))
     if "failed" in measured:
-        print(f"  {threads} cores against one: {measured['failed']}")
+        print(f"\n{threads} threads against one: {measured['failed']}")
         return
-    print(f"\n{threads} cores against one, medians of {TURNS} passes each, in turns in one process:")
+    print(f"\n{threads} threads against one, medians of {TURNS} passes each, in turns in one process:")
     for kind in ("first", "later"):
         one, several = (statistics.median(measured[kind][n]) for n in ("1", str(threads)))
         print(f"  {kind} {one / several:.2f} × ({one * 1e3:.1f} and {several * 1e3:.1f} ms)")

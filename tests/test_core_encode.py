@@ -320,6 +320,8 @@ def test_tokens_of_any_length_decode() -> None:
     ids = list(range(302, 340)) * 3
     assert built.decode_bytes(ids) == built.decode_bytes(pa.array(ids, pa.uint32())) == b"x" * sum(range(2, 40)) * 3
     assert built.decode_batch(pa.array([ids, ids[:5]], pa.list_(pa.uint16())), 2)[1].as_py() == b"x" * 20
+    many = pa.array([338] * 300_000, pa.uint32())  # more bytes an id than there is room for at first
+    assert built.decode_bytes(many) == built.decode(many).encode() == b"x" * 38 * 300_000
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -60,16 +61,29 @@ def test_an_empty_file_that_does_not_go_away_is_not_taken_for_the_clone(
 ) -> None:
     from dvc_objects.fs import localfs, system
 
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+    def failing(code: int) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return fail
 
     (tmp_path / "source").write_bytes(b"bytes")
-    monkeypatch.setattr(system.fcntl, "ioctl", fail)
-    with monkeypatch.context() as patch, pytest.raises(OSError):
-        patch.setattr(os, "unlink", fail)
-        patch.setattr(os, "remove", fail)
+    monkeypatch.setattr(system.fcntl, "ioctl", failing(errno.ENOTSUP))
+    with monkeypatch.context() as patch, pytest.raises(OSError) as raised:
+        patch.setattr(os, "unlink", failing(errno.EIO))
         localfs.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
-    assert not (tmp_path / "target").exists()
+    assert raised.value.errno == errno.ENOTSUP  # after which DVC copies
+    [left] = {path.name for path in tmp_path.iterdir()} - {"source"}
+    assert left.endswith(".tmp")
+
+
+def test_a_long_name_can_be_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dvc_objects.fs import localfs, system
+
+    (tmp_path / "source").write_bytes(b"")
+    monkeypatch.setattr(system.fcntl, "ioctl", lambda *_: None)
+    localfs.reflink(str(tmp_path / "source"), str(tmp_path / ("n" * 255)))
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_database_that_cannot_be_written_to_is_not_tried_for_ever(tmp_path: Path) -> None:

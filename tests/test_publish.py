@@ -201,7 +201,7 @@ def test_a_directory_that_was_cut_in_the_remote_is_named(team: Team) -> None:
     stored.chmod(0o644)
     stored.write_bytes(b"")
     said = refused(team.project, "dataset@v1.0.0")
-    assert f"DVC's remote: object {name} is corrupted. No version was registered; delete it there" in said
+    assert f"DVC's remote: object {name} is corrupted: {stored}. No version was registered; delete that file" in said
     assert tags(team.bare) == ["tokenizer@v1.0.0"]
     stored.unlink()
     publish(team.project, "dataset@v1.0.0")

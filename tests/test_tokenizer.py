@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +95,7 @@ def test_any_ids_decode_to_what_python_makes_of_their_bytes(ids: list[int]) -> N
         assert TOKENIZER.decode(one) == found.decode(errors="replace")
 
 
-def test_more_ids_than_are_decoded_at_a_time() -> None:
+def test_400_000_ids_decode_as_a_few_do() -> None:
     ids = TOKENIZER.encode("the cat naïve 🙂 " * 50)
     many = pa.array(ids * (400_000 // len(ids)), pa.uint32())
     assert TOKENIZER.decode(many) == "the cat naïve 🙂 " * (50 * (400_000 // len(ids)))
@@ -121,11 +122,55 @@ class Indexed:
         ("a", TypeError, "str"),
         (1.0, TypeError, "float"),
         (None, TypeError, "None"),
+        ([1], TypeError, "list"),
     ],
 )
 def test_what_is_no_id_in_a_list_is_an_error(element: object, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         TOKENIZER.decode([2, element])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "says"),
+    [
+        (7, TypeError, "expected a list or an array of integers; found 7"),
+        ("a", TypeError, "str"),
+        (np.array([1.0]), TypeError, "an array of double"),
+        (pa.array(["300"]), TypeError, "an array of string"),
+        (pa.array([[1]]), TypeError, "an array of list"),
+        (pa.record_batch({"a": [1]}), TypeError, "expected a list or an array of integers"),
+        (np.array([[1, 2]]), TypeError, "expected a list or an array of integers"),
+        (np.array([1], ">u4"), TypeError, "expected a list or an array of integers"),
+        (pa.array([1, None], pa.uint32()), TokenizerError, "found a null"),
+        (pa.array([-1]), TokenizerError, "negative or beyond 32 bits"),
+        (np.array([2**32]), TokenizerError, "negative or beyond 32 bits"),
+        ((2**40,), TokenizerError, "negative or beyond 32 bits"),
+    ],
+)
+def test_what_are_no_ids_is_an_error(ids: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        TOKENIZER.decode(ids)
+
+
+def test_no_ids_at_all_are_no_text() -> None:
+    nothing: list[Any] = [
+        [],
+        (),
+        pa.array([]),
+        np.array([]),
+        pa.array([], pa.uint16()),
+        pa.chunked_array([], pa.int64()),
+    ]
+    assert [TOKENIZER.decode(ids) for ids in nothing] == [""] * len(nothing)
+    assert TOKENIZER.decode(range(2)) == END + "<|pad|>"
+
+
+def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
+    lists = TOKENIZER.encode_batch(["the cat", "", "a"])
+    assert TOKENIZER.decode_batch(pa.chunked_array([lists[:1], lists[1:]])).to_pylist() == [b"the cat", b"", b"a"]
+    for wrong in ([1], [["a"]], [[-1]], [[2**32]], np.array([1])):
+        with pytest.raises(TokenizerError, match="expected lists of integers from 0"):
+            TOKENIZER.decode_batch(wrong)
 
 
 def test_what_stands_for_an_integer_in_a_list_is_an_id() -> None:

@@ -3,7 +3,9 @@ path again and again, and reads one file after another."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +26,7 @@ def make_strict() -> None:
     import diskcache  # type: ignore[import-untyped]
     from dvc.progress import Tqdm
     from dvc_objects.fs import local, system
-    from dvc_objects.fs.utils import as_atomic
+    from dvc_objects.fs.utils import tmp_fname
 
     def opened(path: str, mode: str = "r", encoding: str | None = None) -> object:
         return open(path, mode, encoding=encoding, opener=open_regular if "r" in mode else None)
@@ -32,8 +34,14 @@ def make_strict() -> None:
     clone = system.reflink
 
     def cloned(source: str, target: str) -> None:
-        with as_atomic(local.localfs, target) as part:
-            clone(source, part)  # type: ignore[no-untyped-call]
+        part = Path(target).parent / tmp_fname()
+        try:
+            clone(source, str(part))  # type: ignore[no-untyped-call]
+            part.replace(target)
+        except OSError:
+            with suppress(OSError):
+                part.unlink()
+            raise
 
     system.reflink = cloned
     local.os = SimpleNamespace(**{**vars(os), "walk": partial(os.walk, onerror=raise_it)})  # type: ignore[assignment, attr-defined]

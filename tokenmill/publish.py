@@ -67,16 +67,16 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
 def push(publication: Publication, dvc_remote: str | None) -> int:
     """Brings all outputs of the build to DVC's remote; what comes back is how many files it did not have yet.
 
-    What is pushed is read first, and afterwards looked for on the other side: DVC takes a file of its cache for what its
-    name says, even one whose bytes were changed. Raises VersionsError.
+    What the artifact is made of is read first, and afterwards looked for on the other side, and pushed again if it is not
+    there: DVC takes a file of its cache for what its name says, even one whose bytes were changed. Raises VersionsError.
     """
-    with dvc_repository.repository(publication.root) as repo:
-        from dvc_objects.errors import ObjectFormatError
+    from dvc_objects.errors import ObjectFormatError
 
+    with dvc_repository.repository(publication.root) as repo:
         objects = _objects(repo, publication)
         try:
-            n_pushed: int = repo.push(remote=dvc_remote)
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
+            n_pushed: int = repo.push(remote=dvc_remote)
             missing = sorted(objects - set(store.oids_exist(list(objects))))
             if missing:  # DVC asks for a directory's own object only, and takes its files to be there
                 cache = repo.cache.local
@@ -84,8 +84,10 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
                 n_pushed += len(missing)
                 missing = sorted(objects - set(store.oids_exist(list(objects))))
         except ObjectFormatError as error:
+            name = str(error).split()[1]
             raise VersionsError(
-                f"DVC's remote: {error}. No version was registered; delete it there, and publish again."
+                f"DVC's remote: {error}: {store.oid_to_path(name)}. No version was registered; delete that file, and publish "
+                "again."
             ) from error
         except remote_errors() as error:
             raise VersionsError(

@@ -335,19 +335,23 @@ class Tokenizer:
         """
         import pyarrow as pa
 
-        if not hasattr(ids, "__arrow_c_array__"):
+        if isinstance(ids, pa.ChunkedArray):
+            ids = ids.combine_chunks()
+        elif not hasattr(ids, "__arrow_c_array__"):
             try:
                 ids = pa.array(ids, pa.large_list(pa.uint32()))
-            except (pa.ArrowInvalid, OverflowError) as error:
+            except (pa.ArrowException, TypeError, OverflowError) as error:
                 raise TokenizerError(f"ids: expected lists of integers from 0 to {self.id_max}: {error}") from None
         return self._engine.decode_batch(ids, threads_or_all(threads))
 
     def _decoded(self, ids: Ids, by: Callable[[_Engine], Callable[[Any], _T]]) -> _T:
         try:
             plain = _plain_ids(ids)
-            return by(self._engine)(plain.to_pylist() if self._model is None and plain is not ids else plain)
+            return by(self._engine)(plain.to_pylist() if self._model is None and not isinstance(plain, list) else plain)
         except OverflowError:
-            raise TokenizerError(f"ids: expected integers from 0 to {self.id_max}; found one beyond 32 bits.") from None
+            raise TokenizerError(
+                f"ids: expected integers from 0 to {self.id_max}; found one that is negative or beyond 32 bits."
+            ) from None
 
     def token_bytes(self, id: int) -> bytes:
         """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id."""
@@ -424,20 +428,23 @@ def _lists(found: Any) -> pa.LargeListArray:
 
 
 def _plain_ids(ids: Ids) -> Any:
-    """A list of int, or an Arrow array of uint16 or uint32, as the core takes them."""
+    """A list, or an Arrow array of uint16 or uint32, as the core takes them. Raises TypeError, and OverflowError for integers
+    that no id can be."""
     if isinstance(ids, list):
         return ids
     import pyarrow as pa
 
-    array: Any = ids
-    if not isinstance(ids, pa.Array):
-        try:
-            own = hasattr(ids, "__arrow_c_array__") or hasattr(ids, "__array__")
-            array = pa.array(ids, None if own else pa.uint32())
-        except (pa.ArrowInvalid, TypeError):
-            raise TypeError(f"ids: expected a list or an array of integers; found {ids!r:.60}.") from None
+    expected = "ids: expected a list or an array of integers; found {}."
+    try:
+        if not hasattr(ids, "__arrow_c_array__") and not hasattr(ids, "__array__"):
+            return list(ids)
+        array: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
+    except (pa.ArrowException, TypeError, ValueError, LookupError):
+        raise TypeError(expected.format(f"{ids!r:.60}")) from None
     if array.type in (pa.uint32(), pa.uint16()):
         return array
+    if not pa.types.is_integer(array.type) and len(array) > 0:
+        raise TypeError(expected.format(f"an array of {array.type}"))
     try:
         return array.cast(pa.uint32())
     except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
 //! Ids → bytes: each id's bytes, one after another.
 //!
 //! Invariant: an id that is not in the vocabulary is an error, never left out. Cost: O(bytes written); a load and a store of
-//! 16 bytes for a short token, without asking each time whether there is room.
+//! 16 bytes for a short token.
 
 use crate::guard::{CoreError, Result};
 use crate::tail::Tail;
@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 
 const SHORT_BYTES_MAX: usize = 15;
 /// A short token is written as so many bytes, of which some may be rubbish.
-const SHORT_ROOM: usize = 16;
+const SHORT_ROOM_BYTES: usize = 16;
 /// Ids for whose bytes there is room before the first is looked at.
-const FEW: usize = 256;
+const IDS_AT_A_TIME: usize = 256;
 
 /// The bytes of every token.
 #[derive(Default)]
@@ -64,13 +64,13 @@ impl Decoder {
     /// Appends the bytes of all tokens to `out`.
     pub fn decode<I: Copy + Into<u32>>(&self, mut ids: &[I], out: &mut Tail<u8>) -> Result<()> {
         while !ids.is_empty() {
-            let few = &ids[..ids.len().min(FEW)];
-            let (n_short, n_bytes) = self.decode_short(few, out.room(FEW * SHORT_ROOM));
+            let some = &ids[..ids.len().min(IDS_AT_A_TIME)];
+            let (n_short, n_bytes) = self.decode_short(some, out.room(IDS_AT_A_TIME * SHORT_ROOM_BYTES));
             out.add(n_bytes);
-            if let Some(&id) = few.get(n_short) {
+            if let Some(&id) = some.get(n_short) {
                 out.extend(self.known(id.into())?);
             }
-            ids = &ids[few.len().min(n_short + 1)..];
+            ids = &ids[some.len().min(n_short + 1)..];
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Decoder {
         let mut at = 0;
         for (i, &id) in ids.iter().enumerate() {
             let packed = self.short.get(id.into() as usize).copied().unwrap_or_default();
-            match room.get_mut(at..at + SHORT_ROOM) {
+            match room.get_mut(at..at + SHORT_ROOM_BYTES) {
                 Some(place) if packed != 0 => place.copy_from_slice(&packed.to_le_bytes()),
                 _ => return (i, at),
             }
@@ -126,6 +126,28 @@ mod tests {
         let tokens = [(0, "a"), (4_000_000_000, "b"), (7, "cd"), (8, "fifteen letters"), (9, "sixteen letters!")];
         decoder(&tokens).unwrap().decode(&[7_u32, 0, 4_000_000_000, 8, 9], &mut out).unwrap();
         assert_eq!(out.take(), b"cdabfifteen letterssixteen letters!");
+    }
+
+    #[test]
+    fn any_number_of_tokens_of_any_length_decode_as_one_by_one() {
+        let names: Vec<String> = (1..40).map(|n| "x".repeat(n)).collect();
+        let tokens: Vec<(u32, &str)> = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| (if i % 7 == 6 { 1 << 30 } else { 0 } + i as u32, &**name))
+            .collect();
+        let decoder = decoder(&tokens).unwrap();
+        for n in [0, 1, 255, 256, 257, 511, 512, 513, 5000] {
+            for n_kinds in [3, 15, 16, 39] {
+                let ids: Vec<u32> = (0..n).map(|i| tokens[(i * i + i / 3) % n_kinds].0).collect();
+                let mut out = Tail::default();
+                decoder.decode(&ids, &mut out).unwrap();
+                assert_eq!(
+                    out.take(),
+                    ids.iter().flat_map(|&id| decoder.token(id).unwrap()).copied().collect::<Vec<u8>>()
+                );
+            }
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! by. guard: how long calls are stopped, and panics turned into errors; spread: threads on processors of their own. python: all
 //! of it as the module `tokenmill._core`.
 
-// Only scan::block, prefetch, pages, stream and md5 may, and say why.
+// Only scan::block, scan::avx512, prefetch, pages, stream, md5 and python::objects may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;

@@ -4,6 +4,7 @@ use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
 use super::calls::{long, run};
+use super::objects::{bytes_of, str_of, u32_at};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};
@@ -19,7 +20,6 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 use bytes::Bytes;
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::ops::Range;
@@ -133,14 +133,11 @@ impl PyEncoder {
     }
 
     fn decode<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
-        let bytes = self.decoded(ids)?;
-        // Python's decoder makes the text; it is the same one as that of bytes that are no UTF-8.
-        PyString::from_bytes(ids.py(), bytes.as_slice())
-            .or_else(|_| Ok(PyString::new(ids.py(), &String::from_utf8_lossy(bytes.as_slice()))))
+        str_of(ids.py(), self.decoded(ids)?.as_slice())
     }
 
     fn decode_bytes<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(ids.py(), self.decoded(ids)?.as_slice()))
+        bytes_of(ids.py(), self.decoded(ids)?.as_slice())
     }
 
     fn decode_batch<'py>(
@@ -172,41 +169,26 @@ impl PyEncoder {
     fn decoded(&self, ids: &Bound<'_, PyAny>) -> PyResult<Tail<u8>> {
         let py = ids.py();
         if let Ok(list) = ids.cast::<PyList>() {
-            let ids = (0..list.len()).map(|i| id_at(list, i)).collect::<PyResult<Vec<_>>>()?;
-            return run(py, ids.len(), |stop| bytes_of(&self.0, &ids, stop));
+            let ids = (0..list.len()).map(|i| u32_at(list, i)).collect::<PyResult<Vec<_>>>()?;
+            return run(py, ids.len(), |stop| joined(&self.0, &ids, stop));
         }
         let array = array_of(ids)?;
         run(py, array.len(), |stop| match ids_of(&array)? {
-            IdSlice::Wide(ids) => bytes_of(&self.0, ids, stop),
-            IdSlice::Narrow(ids) => bytes_of(&self.0, ids, stop),
+            IdSlice::Wide(ids) => joined(&self.0, ids, stop),
+            IdSlice::Narrow(ids) => joined(&self.0, ids, stop),
         })
     }
 }
 
-fn bytes_of<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> guard::Result<Tail<u8>> {
-    let mut bytes = if ids.len() > PIECE_IDS { Tail::from(Pages::new(8 * ids.len())) } else { Tail::default() };
+/// The bytes of all tokens.
+fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> guard::Result<Tail<u8>> {
+    let pages = if ids.len() > PIECE_IDS { Pages::try_new(8 * ids.len()) } else { None };
+    let mut bytes = pages.map_or_else(Tail::default, Tail::from);
     for some in ids.chunks(PIECE_IDS) {
         stop.check()?;
         encoder.decoder.decode(some, &mut bytes)?;
     }
     Ok(bytes)
-}
-
-/// An id of a list. Unsafe because references that are counted up and down for each id take as long as all the rest: 1,000
-/// ids are decoded in 15 us with them.
-#[allow(unsafe_code)]
-#[inline(always)]
-fn id_at(list: &Bound<'_, PyList>, i: usize) -> PyResult<u32> {
-    // SAFETY: a reference counts as borrowed while the list holds it, and nothing runs between the calls that could change
-    // the list; null is an index beyond its end. PyLong_AsLong of an int does no more than read it.
-    let value = unsafe {
-        let item = ffi::PyList_GetItem(list.as_ptr(), i as ffi::Py_ssize_t);
-        if !item.is_null() && ffi::PyLong_CheckExact(item) != 0 { ffi::PyLong_AsLong(item) } else { -1 }
-    };
-    u32::try_from(value).or_else(|_| {
-        drop(PyErr::take(list.py()));
-        list.get_item(i)?.extract()
-    })
 }
 
 /// Ids as an Arrow array has them.

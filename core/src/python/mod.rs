@@ -7,6 +7,7 @@ mod calls;
 mod counting;
 mod encoding;
 mod hashing;
+mod objects;
 mod reading;
 mod texts;
 mod training;
@@ -45,7 +46,7 @@ fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
     run(py, usize::MAX, |_| Ok(Pattern::new(&steps)?.engine()))
 }
 
-#[pymodule]
+#[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
     module.add_class::<counting::Counter>()?;
