@@ -31,12 +31,12 @@ pub(super) fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py
     Ok(copy.cast_into()?)
 }
 
-/// Element `i` as an unsigned 32-bit integer, as `list.get_item(i)?.extract()` has it.
+/// Element `i` as an unsigned 32-bit integer, as `list.get_item(i)?.extract()` has it. The module asks for the GIL (`gil_used`),
+/// so nobody changes the list between two calls.
 #[inline(always)]
 pub(super) fn u32_at(list: &Bound<'_, PyList>, i: usize) -> PyResult<u32> {
-    // SAFETY: the module asks for the GIL (`gil_used`), which is held: nobody changes the list between the calls, so the
-    // reference may be borrowed from it. Null, with an error set, is an index beyond its end; PyLong_AsLong of an int runs
-    // nobody's code.
+    // SAFETY: the GIL is held, and PyLong_AsLong of an int runs nobody's code, so the list keeps what is borrowed from it.
+    // Null, with an error set, is an index beyond its end.
     let value = unsafe {
         let item = ffi::PyList_GetItem(list.as_ptr(), i as ffi::Py_ssize_t);
         if !item.is_null() && ffi::PyLong_CheckExact(item) != 0 { ffi::PyLong_AsLong(item) } else { -1 }
