@@ -101,6 +101,17 @@ def test_400_000_ids_decode_as_a_few_do() -> None:
     assert TOKENIZER.decode(many) == "the cat naïve 🙂 " * (50 * (400_000 // len(ids)))
 
 
+@pytest.mark.parametrize("chars", ["é", "語", "🙂", "Привет, мир. ", "naïve 語🙂", "\x00é\ufeff"])
+def test_text_beyond_ascii_of_any_length_comes_back(chars: str) -> None:
+    for n_bytes in (1, 60, 64, 65, 1000, (1 << 16) - 8, 1 << 16, (1 << 16) + 9):
+        text = chars * (n_bytes // len(chars.encode()) + 1)
+        ids = TOKENIZER.encode_batch([text])[0].values
+        assert TOKENIZER.decode(ids) == text
+        first = TOKENIZER.token_bytes(ids[0].as_py())
+        rest = text.encode().removeprefix(first).decode(errors="replace")
+        assert TOKENIZER.decode(ids.to_pylist()[1:]) == rest
+
+
 class Indexed:
     """What Python takes for an integer without being one."""
 
@@ -186,6 +197,17 @@ def test_a_list_that_shrinks_while_it_is_read_is_an_error() -> None:
     ids: list[object] = [0, Shrinking(0), 10**6, 10**6]
     with pytest.raises(IndexError):
         TOKENIZER.decode(ids)  # type: ignore[arg-type]
+
+
+def test_a_list_that_its_element_changes_meanwhile_is_an_error() -> None:
+    class Clearing:
+        def __index__(self) -> int:
+            ids.clear()
+            return 2
+
+    ids: list[Any] = [2] * 40 + [Clearing()] + [2] * 40
+    with pytest.raises(IndexError):
+        TOKENIZER.decode(ids)
 
 
 def test_ids_decode_from_lists_and_from_arrays() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -318,14 +318,14 @@ class Tokenizer:
 
     def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises TokenizerError."""
-        return self._decoded(ids, lambda engine: engine.decode)
+        return self._decoded(ids, self._engine.decode)
 
     def decode_bytes(self, ids: Ids) -> bytes:
         """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary.
 
         An Arrow or numpy array of unsigned integers is several times as fast as a list.
         """
-        return self._decoded(ids, lambda engine: engine.decode_bytes)
+        return self._decoded(ids, self._engine.decode_bytes)
 
     def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
         """An array large_binary, the bytes of each list of ids.
@@ -344,10 +344,10 @@ class Tokenizer:
                 raise TokenizerError(f"ids: expected lists of integers from 0 to {self.id_max}: {error}") from None
         return self._engine.decode_batch(ids, threads_or_all(threads))
 
-    def _decoded(self, ids: Ids, by: Callable[[_Engine], Callable[[Any], _T]]) -> _T:
+    def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
         try:
             plain = _plain_ids(ids)
-            return by(self._engine)(plain.to_pylist() if self._model is None and not isinstance(plain, list) else plain)
+            return decode(plain.to_pylist() if self._model is None and not isinstance(plain, list) else plain)
         except OverflowError:
             raise TokenizerError(
                 f"ids: expected integers from 0 to {self.id_max}; found one that is negative or beyond 32 bits."
@@ -430,7 +430,9 @@ def _lists(found: Any) -> pa.LargeListArray:
 def _plain_ids(ids: Ids) -> Any:
     """A list, or an Arrow array of uint16 or uint32, as the core takes them. Raises TypeError, and OverflowError for integers
     that no id can be."""
-    if isinstance(ids, list):
+    if isinstance(ids, list):  # without pyarrow's import
+        return ids
+    if isinstance(ids, _id_arrays()):
         return ids
     import pyarrow as pa
 
@@ -441,7 +443,7 @@ def _plain_ids(ids: Ids) -> Any:
         array: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
     except (pa.ArrowException, TypeError, ValueError, LookupError):
         raise TypeError(expected.format(f"{ids!r:.60}")) from None
-    if array.type in (pa.uint32(), pa.uint16()):
+    if isinstance(array, _id_arrays()):
         return array
     if not pa.types.is_integer(array.type) and len(array) > 0:
         raise TypeError(expected.format(f"an array of {array.type}"))
@@ -449,6 +451,13 @@ def _plain_ids(ids: Ids) -> Any:
         return array.cast(pa.uint32())
     except pa.ArrowInvalid:
         raise OverflowError from None
+
+
+@cache
+def _id_arrays() -> tuple[type, ...]:
+    import pyarrow as pa
+
+    return pa.UInt32Array, pa.UInt16Array
 
 
 def _json(document: dict[str, Any]) -> bytes:

@@ -4,23 +4,26 @@
 //! 16 bytes for a short token.
 
 use crate::guard::{CoreError, Result};
+use crate::pages::Pages;
+use crate::prefetch::prefetch;
 use crate::tail::Tail;
 use rustc_hash::FxHashMap;
 
 const SHORT_BYTES_MAX: usize = 15;
 /// A short token is written as so many bytes, of which some may be rubbish.
 const SHORT_ROOM_BYTES: usize = 16;
+/// So far ahead a short token is asked for.
+const PREFETCHED_IDS: usize = 24;
 /// Ids for whose bytes there is room before the first is looked at.
 const IDS_AT_A_TIME: usize = 256;
 
 /// The bytes of every token.
-#[derive(Default)]
 pub struct Decoder {
     arena: Vec<u8>,
     /// Spans of the ids from 0 on; an end of 0 is a hole (no token is empty).
     dense: Vec<(u32, u32)>,
-    /// The same ids' bytes, their number in the top byte; 0 for a hole and for more bytes than fit.
-    short: Vec<u128>,
+    /// The same ids' bytes, their number in the last byte; 0 for a hole and for more bytes than fit.
+    short: Pages<[u8; SHORT_ROOM_BYTES]>,
     /// Spans of ids so large that a dense table would waste memory.
     sparse: FxHashMap<u32, (u32, u32)>,
     id_max: u32,
@@ -30,7 +33,8 @@ impl Decoder {
     /// From tokens and their ids. Two tokens with one id, and an empty token, are errors.
     pub fn new<'t>(tokens: impl ExactSizeIterator<Item = (u32, &'t [u8])>) -> Result<Self> {
         let dense_max = 4 * tokens.len() + 1024;
-        let mut decoder = Self::default();
+        let (arena, dense, sparse) = (Vec::new(), Vec::new(), FxHashMap::default());
+        let mut decoder = Self { arena, dense, short: Pages::new(0), sparse, id_max: 0 };
         for (id, bytes) in tokens {
             let start = decoder.arena.len() as u32;
             decoder.arena.extend_from_slice(bytes);
@@ -45,13 +49,15 @@ impl Decoder {
             if (id as usize) < dense_max {
                 let needed = decoder.dense.len().max(id as usize + 1);
                 decoder.dense.resize(needed, (0, 0));
-                decoder.short.resize(needed, 0);
                 decoder.dense[id as usize] = (start, end);
-                decoder.short[id as usize] = packed(bytes);
             } else {
                 decoder.sparse.insert(id, (start, end));
             }
             decoder.id_max = decoder.id_max.max(id);
+        }
+        decoder.short = Pages::new(decoder.dense.len());
+        for (place, &(start, end)) in decoder.short.iter_mut().zip(&decoder.dense) {
+            *place = packed(&decoder.arena[start as usize..end as usize]);
         }
         Ok(decoder)
     }
@@ -80,12 +86,16 @@ impl Decoder {
     fn decode_short<I: Copy + Into<u32>>(&self, ids: &[I], room: &mut [u8]) -> (usize, usize) {
         let mut at = 0;
         for (i, &id) in ids.iter().enumerate() {
-            let packed = self.short.get(id.into() as usize).copied().unwrap_or_default();
-            match room.get_mut(at..at + SHORT_ROOM_BYTES) {
-                Some(place) if packed != 0 => place.copy_from_slice(&packed.to_le_bytes()),
+            if let Some(entry) = ids.get(i + PREFETCHED_IDS).and_then(|&id| self.short.get(id.into() as usize)) {
+                prefetch(entry);
+            }
+            match (self.short.get(id.into() as usize), room.get_mut(at..at + SHORT_ROOM_BYTES)) {
+                (Some(bytes), Some(place)) if bytes[SHORT_BYTES_MAX] > 0 => {
+                    place.copy_from_slice(bytes);
+                    at += usize::from(bytes[SHORT_BYTES_MAX]);
+                }
                 _ => return (i, at),
             }
-            at += (packed >> 120) as usize;
         }
         (ids.len(), at)
     }
@@ -105,11 +115,13 @@ impl Decoder {
     }
 }
 
-fn packed(bytes: &[u8]) -> u128 {
-    if bytes.len() > SHORT_BYTES_MAX {
-        return 0;
+fn packed(bytes: &[u8]) -> [u8; SHORT_ROOM_BYTES] {
+    let mut packed = [0; SHORT_ROOM_BYTES];
+    if let Some(place) = packed[..SHORT_BYTES_MAX].get_mut(..bytes.len()) {
+        place.copy_from_slice(bytes);
+        packed[SHORT_BYTES_MAX] = bytes.len() as u8;
     }
-    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u128::from(byte)) | (bytes.len() as u128) << 120
+    packed
 }
 
 #[cfg(test)]

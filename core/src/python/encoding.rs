@@ -4,7 +4,7 @@ use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
 use super::calls::{long, run};
-use super::objects::{bytes_of, str_of, u32_at};
+use super::objects::{bytes_of, str_of, u32s_of};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};
@@ -22,12 +22,20 @@ use bytes::Bytes;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Ids that are decoded at a time, and bytes for which a thread keeps room meanwhile.
 const PIECE_IDS: usize = 1 << 18;
 const PIECE_BYTES_KEPT_MAX: usize = 1 << 24;
+
+/// Of the bytes of a text that is decoded, a thread keeps the room, up to so many, for the next one.
+const ROOM_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    static ROOM: Cell<Tail<u8>> = Cell::default();
+}
 
 /// A vocabulary, ready to encode and decode.
 #[pyclass(module = "tokenmill._core", name = "Encoder")]
@@ -133,11 +141,11 @@ impl PyEncoder {
     }
 
     fn decode<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
-        str_of(ids.py(), self.decoded(ids)?.as_slice())
+        self.decoded(ids, str_of)
     }
 
     fn decode_bytes<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        bytes_of(ids.py(), self.decoded(ids)?.as_slice())
+        self.decoded(ids, bytes_of)
     }
 
     fn decode_batch<'py>(
@@ -166,29 +174,41 @@ impl PyEncoder {
         })
     }
 
-    fn decoded(&self, ids: &Bound<'_, PyAny>) -> PyResult<Tail<u8>> {
+    /// What `made` makes of the bytes of all tokens.
+    fn decoded<'py, T>(
+        &self,
+        ids: &Bound<'py, PyAny>,
+        made: impl FnOnce(Python<'py>, &[u8]) -> PyResult<T>,
+    ) -> PyResult<T> {
         let py = ids.py();
+        let mut bytes = ROOM.take();
         if let Ok(list) = ids.cast::<PyList>() {
-            let ids = (0..list.len()).map(|i| u32_at(list, i)).collect::<PyResult<Vec<_>>>()?;
-            return run(py, ids.len(), |stop| joined(&self.0, &ids, stop));
+            let ids = u32s_of(list)?;
+            run(py, ids.len(), |stop| join(&self.0, &ids, &mut bytes, stop))?;
+        } else {
+            let array = array_of(ids)?;
+            run(py, array.len(), |stop| match ids_of(&array)? {
+                IdSlice::Wide(ids) => join(&self.0, ids, &mut bytes, stop),
+                IdSlice::Narrow(ids) => join(&self.0, ids, &mut bytes, stop),
+            })?;
         }
-        let array = array_of(ids)?;
-        run(py, array.len(), |stop| match ids_of(&array)? {
-            IdSlice::Wide(ids) => joined(&self.0, ids, stop),
-            IdSlice::Narrow(ids) => joined(&self.0, ids, stop),
-        })
+        let made = made(py, bytes.as_slice());
+        bytes.clear(ROOM_BYTES_MAX);
+        ROOM.set(bytes);
+        made
     }
 }
 
-/// The bytes of all tokens.
-fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> guard::Result<Tail<u8>> {
-    let pages = if ids.len() > PIECE_IDS { Pages::try_new(8 * ids.len()) } else { None };
-    let mut bytes = pages.map_or_else(Tail::default, Tail::from);
+/// Appends the bytes of all tokens.
+fn join<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], bytes: &mut Tail<u8>, stop: &Stop) -> guard::Result<()> {
+    if let Some(pages) = Some(8 * ids.len()).filter(|_| ids.len() > PIECE_IDS).and_then(Pages::try_new) {
+        *bytes = Tail::from(pages);
+    }
     for some in ids.chunks(PIECE_IDS) {
         stop.check()?;
-        encoder.decoder.decode(some, &mut bytes)?;
+        encoder.decoder.decode(some, bytes)?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Ids as an Arrow array has them.
