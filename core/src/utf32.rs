@@ -15,25 +15,38 @@ use std::arch::x86_64::{
 /// Bytes that are looked at at a time. A character that begins in the last three of them is left to the next time.
 const SEEN_BYTES: usize = 64;
 const BEGIN_BYTES: usize = SEEN_BYTES - 3;
+/// Characters that are written at a time, of which the last ones may be rubbish.
+const WRITTEN_CHARS: usize = 16;
 
-/// The room that is needed beyond one character a byte.
-pub const ROOM_MORE: usize = 16;
+/// Proof that the processor has what is needed.
+#[derive(Clone, Copy)]
+pub struct Transcoder(());
 
-/// The characters of `text`, written to `room`; None where the processor cannot.
-pub fn wide<'r>(text: &str, room: &'r mut [u32]) -> Option<&'r [u32]> {
-    let has_all = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("avx512vbmi2")
-        && is_x86_feature_detected!("popcnt");
-    assert!(room.len() >= text.len() + ROOM_MORE, "room for {} characters of {} bytes", room.len(), text.len());
-    // SAFETY: the processor has been asked.
-    #[allow(unsafe_code)]
-    has_all.then(|| unsafe { written(text.as_bytes(), room) })
+impl Transcoder {
+    #[inline(always)]
+    pub fn of_processor() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("avx512vbmi2")
+            && is_x86_feature_detected!("popcnt");
+        has_all.then_some(Self(()))
+    }
+
+    /// The characters of `text`, in `chars`, which grows where it is too short.
+    pub fn utf32<'c>(self, text: &str, chars: &'c mut Vec<u32>) -> &'c [u32] {
+        chars.resize(chars.len().max(text.len() + WRITTEN_CHARS), 0);
+        // SAFETY: the processor has been asked.
+        #[allow(unsafe_code)]
+        unsafe {
+            written(text.as_bytes(), chars)
+        }
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt")]
 fn written<'r>(bytes: &[u8], room: &'r mut [u32]) -> &'r [u32] {
+    let each: [u8; SEEN_BYTES] = std::array::from_fn(|i| i as u8);
     let (mut at, mut n) = (0, 0);
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -49,9 +62,9 @@ fn written<'r>(bytes: &[u8], room: &'r mut [u32]) -> &'r [u32] {
         let next = begins >> BEGIN_BYTES;
         let begins = begins & ((1 << BEGIN_BYTES) - 1);
         let n_begun = begins.count_ones() as usize;
-        let mut places = _mm512_maskz_compress_epi8(begins, must_cast(EACH));
-        for sixteen in room[n..].chunks_exact_mut(16).take(n_begun.div_ceil(16)) {
-            let chars: [u32; 16] = must_cast(chars_at(block, places));
+        let mut places = _mm512_maskz_compress_epi8(begins, must_cast(each));
+        for sixteen in room[n..].chunks_exact_mut(WRITTEN_CHARS).take(n_begun.div_ceil(WRITTEN_CHARS)) {
+            let chars: [u32; WRITTEN_CHARS] = must_cast(chars_at(block, places));
             sixteen.copy_from_slice(&chars);
             places = _mm512_shuffle_i32x4::<0b00_11_10_01>(places, places);
         }
@@ -65,7 +78,7 @@ fn written<'r>(bytes: &[u8], room: &'r mut [u32]) -> &'r [u32] {
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt")]
 fn chars_at(block: __m512i, places: __m512i) -> __m512i {
     // Of each the four bytes from there on, the first one on top.
-    let four_times = must_cast(std::array::from_fn::<u32, 16, _>(|i| (i as u32 % 4) * 4 * 0x0101_0101));
+    let four_times = must_cast(std::array::from_fn::<u32, WRITTEN_CHARS, _>(|i| (i as u32 % 4) * 4 * 0x0101_0101));
     let each = _mm512_shuffle_epi8(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(places)), four_times);
     let words = _mm512_permutexvar_epi8(_mm512_add_epi32(each, _mm512_set1_epi32(0x0001_0203)), block);
     // The bits of a character in each, all as if it had four bytes; what is beyond its own is shifted out.
@@ -75,17 +88,6 @@ fn chars_at(block: __m512i, places: __m512i) -> __m512i {
     let all = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x1000_0001));
     _mm512_srlv_epi32(all, _mm512_permutexvar_epi32(by_first, must_cast(BEYOND)))
 }
-
-/// The numbers from 0 to 63.
-const EACH: [u8; 64] = {
-    let mut each = [0; 64];
-    let mut i = 0;
-    while i < 64 {
-        each[i] = i as u8;
-        i += 1;
-    }
-    each
-};
 
 /// By the upper half of a character's first byte: which bits of four bytes are of the character, and how many are beyond it.
 const BITS: [u32; 16] = by_first(0x7f3f_3f3f, 0x1f3f_3f3f, 0x0f3f_3f3f, 0x073f_3f3f);
@@ -100,10 +102,8 @@ mod tests {
     use super::*;
 
     fn check(text: &str) {
-        let mut room = vec![0; text.len() + ROOM_MORE];
-        if let Some(found) = wide(text, &mut room) {
-            assert!(found.iter().copied().eq(text.chars().map(u32::from)), "{text:?}");
-        }
+        let Some(transcoder) = Transcoder::of_processor() else { return };
+        assert!(transcoder.utf32(text, &mut Vec::new()).iter().copied().eq(text.chars().map(u32::from)), "{text:?}");
     }
 
     #[test]
@@ -114,9 +114,12 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "room for 17 characters of 2 bytes")]
-    fn too_little_room_is_a_defect_not_text_cut_short() {
-        wide("aa", &mut [0; 17]);
+    fn a_list_that_was_long_enough_gives_this_text_alone() {
+        let Some(transcoder) = Transcoder::of_processor() else { return };
+        let mut chars = Vec::new();
+        assert_eq!(transcoder.utf32("語語🙂", &mut chars), ['語' as u32, '語' as u32, '🙂' as u32]);
+        assert_eq!(transcoder.utf32("é", &mut chars), ['é' as u32]);
+        assert!(transcoder.utf32("", &mut chars).is_empty());
     }
 
     #[test]
