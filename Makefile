@@ -9,6 +9,7 @@ CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.loc
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.sample data/raw
 	@$(BIN)/tokenmill build
+	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; README.md goes on with \"A project of one's own\"."
 
 test: setup ## every test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -42,7 +43,7 @@ core: .venv/.core ## compile the core again where its sources changed
 	@touch $@
 
 .venv/.core: .venv/.installed $(CORE)
-	@echo "compiling the core ..."
+	@echo "compiling the core, some minutes the first time ..."
 	@. $(BIN)/activate && maturin develop --release --locked --quiet >.venv/core.log 2>&1 || { tail -20 .venv/core.log; echo "The core could not be compiled (full log: .venv/core.log). Without a network its crates cannot be fetched: connect to one and run make again."; exit 1; }
 	@touch $@
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tokenmill import Counter, train_vocab
 
 COMMAND = [sys.executable, "-m", "tokenmill"]
 
@@ -33,3 +34,14 @@ def test_a_closed_output_is_no_traceback(tmp_path: Path) -> None:
     done = ended(tmp_path, "check", "nowhere", stdout=None, preexec_fn=lambda: os.close(1))
     assert done.returncode == 2
     assert b"Exception" not in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_it_in_silence(tmp_path: Path) -> None:
+    counter = Counter("gpt2")
+    counter.update(["the cat"])
+    train_vocab(counter, vocab_size=258, pattern="gpt2", special_tokens=[]).save(tmp_path / "tokenizer")
+    read, write = os.pipe()
+    os.close(read)
+    done = ended(tmp_path, "check", "tokenizer", stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -130,8 +130,8 @@ class Indexed:
         (2**80, TokenizerError, "integers from 0"),
         (2**32 - 1, TokenizerError, "id 4294967295 is not in the vocabulary"),
         (Indexed(-1), TokenizerError, "integers from 0"),
-        ("a", TypeError, "str"),
-        (1.0, TypeError, "float"),
+        ("a", TypeError, r"found 'a' \(str\) at 1"),
+        (1.0, TypeError, r"found 1.0 \(float\) at 1"),
         (None, TypeError, "None"),
         ([1], TypeError, "list"),
     ],
@@ -144,7 +144,7 @@ def test_what_is_no_id_in_a_list_is_an_error(element: object, error: type[Except
 @pytest.mark.parametrize(
     ("ids", "error", "says"),
     [
-        (7, TypeError, "expected a list or an array of integers; found 7"),
+        (7, TypeError, "expected a list or an array of integers, .*; found 7"),
         ("a", TypeError, "str"),
         (np.array([1.0]), TypeError, "an array of double"),
         (pa.array(["300"]), TypeError, "an array of string"),
@@ -179,9 +179,40 @@ def test_no_ids_at_all_are_no_text() -> None:
 def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
     lists = TOKENIZER.encode_batch(["the cat", "", "a"])
     assert TOKENIZER.decode_batch(pa.chunked_array([lists[:1], lists[1:]])).to_pylist() == [b"the cat", b"", b"a"]
-    for wrong in ([1], [["a"]], [[-1]], [[2**32]], np.array([1])):
+    views = pa.array([[2], [3]], pa.list_view(pa.int32()))
+    for wrong in (
+        [1],
+        [["a"]],
+        [[-1]],
+        [[2**32]],
+        [[2**70]],
+        np.array([1]),
+        [[1.0]],
+        [[1.9]],
+        [b"12"],
+        views,
+        [[2], None],
+        7,
+    ):
         with pytest.raises(TokenizerError, match="expected lists of integers from 0"):
             TOKENIZER.decode_batch(wrong)
+    with pytest.raises(TokenizerError, match="list 1 is null"):
+        TOKENIZER.decode_batch(pa.array([[2], None], pa.list_(pa.uint32())))
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.list_(pa.uint8(), 2), pa.large_list(pa.uint16())])
+def test_lists_of_any_integers_decode(kind: pa.DataType) -> None:
+    assert TOKENIZER.decode_batch(pa.array([[2, 3], [4, 5]], kind)).to_pylist() == [
+        TOKENIZER.decode_bytes([2, 3]),
+        TOKENIZER.decode_bytes([4, 5]),
+    ]
+    nothing: list[Any] = [[], [[]], pa.array([], kind), pa.chunked_array([], kind)]
+    assert [TOKENIZER.decode_batch(ids).to_pylist() for ids in nothing] == [[], [b""], [], []]
+
+
+def test_a_row_of_a_batch_decodes() -> None:
+    batch = TOKENIZER.encode_batch(["the cat", "naïve"])
+    assert [TOKENIZER.decode(row) for row in batch] == ["the cat", "naïve"]
 
 
 def test_what_stands_for_an_integer_in_a_list_is_an_id() -> None:
@@ -301,8 +332,9 @@ def test_texts_that_are_none_are_errors() -> None:
         TOKENIZER.encode("\ud800")
     with pytest.raises(TypeError):
         TOKENIZER.encode_batch("abc")
-    with pytest.raises(ValueError, match="threads"):
-        TOKENIZER.encode_batch(["abc"], threads=0)
+    for threads in (0, "2"):
+        with pytest.raises(ValueError, match=f"threads: found {threads!r}"):
+            TOKENIZER.encode_batch(["abc"], threads=threads)  # type: ignore[arg-type]
 
 
 def test_what_a_tokenizer_says_of_itself() -> None:

@@ -208,8 +208,16 @@ def test_the_second_engine_decodes_and_ends_texts(tmp_path: Path) -> None:
     assert batch.type == TOKENIZER.encode_batch(["a"]).type
     assert tokenizer.decode_bytes(TOKENIZER.encode("🙂")[:1]) == TOKENIZER.token_bytes(TOKENIZER.encode("🙂")[0])
     assert tokenizer.special_tokens == TOKENIZER.special_tokens
+    assert [tokenizer.decode(row) for row in batch] == ["é <|pad|><|endoftext|>", "<|endoftext|>"]
+    assert tokenizer.decode(list(batch[1].values)) == "<|endoftext|>"
     with pytest.raises(TokenizerError, match="not in the vocabulary"):
         tokenizer.decode([NEXT_ID])
+    with pytest.raises(TokenizerError, match=r"list 1: id \d+ is not in the vocabulary"):
+        tokenizer.decode_batch([[0], [NEXT_ID]])
+    with pytest.raises(TypeError, match=r"found \[1\] \(list\) at 0"):
+        tokenizer.decode([[1]])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="text: expected a str; found bytes"):
+        tokenizer.encode(b"abc")  # type: ignore[arg-type]
 
 
 def test_truncation_and_padding_of_the_file_drop_and_add_nothing(tmp_path: Path) -> None:

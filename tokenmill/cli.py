@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import os
+import select
 import signal
 import stat
 import sys
@@ -23,6 +24,8 @@ from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE
 
 EXIT_USER_ERROR = 2
+EXIT_UNREAD = 141
+"""Of a command whose reader has seen enough, as `head` has; the shell says so of one that SIGPIPE ended."""
 
 _AGAIN_S = 0.05
 
@@ -45,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return asked.run(asked) or 0
     except Exception as error:
         if not _signals:
+            if isinstance(error, BrokenPipeError) and _is_unread():
+                return EXIT_UNREAD
             if not isinstance(error, TokenmillError | OSError):
                 raise
             words = of_the_machine(error) if isinstance(error, OSError) else error
@@ -102,6 +107,18 @@ def _status(asked: argparse.Namespace) -> int:
 def _terminate(number: int, _frame: FrameType | None) -> None:
     _note(number)
     raise Terminated
+
+
+def _is_unread() -> bool:
+    """Whether nobody reads what is printed; what is left of it goes nowhere then."""
+    printed = select.poll()
+    printed.register(1, 0)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in printed.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return True
 
 
 def _hang_up(_number: int, _frame: FrameType | None) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
+from tokenmill.ids import Ids, plain_ids, plain_lists, wrong_element
 from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.threads import threads_or_all
@@ -17,10 +19,9 @@ from tokenmill.tokenizer_document import read_document
 from tokenmill.tokenizer_files import read_tokenizer_file
 from tokenmill.vocabulary import Model, digest_of
 
-if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
+if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tokenmill._core import ArrowArray
     from tokenmill.texts import Texts
 
 CACHE_MB_MAX = 256
@@ -28,8 +29,6 @@ _UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length f
 
 
 _T = TypeVar("_T")
-Ids: TypeAlias = "Sequence[int] | ArrowArray"
-"""Ids of one text: integers, an Arrow array, a numpy array."""
 
 
 class _Engine(Protocol):
@@ -240,7 +239,9 @@ class Tokenizer:
             reason = (
                 self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
             )
-            raise TokenizerError(f"starts of tokens: only the core alone knows them, and it cannot run this: {reason}")
+            raise TokenizerError(
+                f"starts of tokens: known where tokens add up to the text as it is, here not: {reason}"
+            )
 
         def run(engine: Any, *rest: Any) -> Any:
             return engine.encode_batch_with_starts(*rest, end_id)
@@ -317,11 +318,12 @@ class Tokenizer:
         return Refusal(self.special_tokens)
 
     def decode(self, ids: Ids) -> str:
-        """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises TokenizerError."""
+        """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises what `decode_bytes` raises."""
         return self._decoded(ids, self._engine.decode)
 
     def decode_bytes(self, ids: Ids) -> bytes:
-        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary.
+        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary or that no
+        id can be, TypeError for what are no integers.
 
         An Arrow or numpy array of unsigned integers is more than twice as fast as a list.
         """
@@ -330,27 +332,23 @@ class Tokenizer:
     def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
         """An array large_binary, the bytes of each list of ids.
 
-        `ids`: an Arrow array of lists of uint16 or uint32, or a list of lists or of numpy arrays. Raises TokenizerError with
-        the number of the list for an id that is not in the vocabulary.
+        `ids`: an Arrow array of lists of integers, or a list of lists or of numpy arrays; lists of uint16 or uint32 are not
+        copied. Raises TokenizerError with the number of the list for an id that is not in the vocabulary.
         """
-        import pyarrow as pa
-
-        if isinstance(ids, pa.ChunkedArray):
-            ids = ids.combine_chunks()
-        elif not hasattr(ids, "__arrow_c_array__"):
-            try:
-                ids = pa.array(ids, pa.large_list(pa.uint32()))
-            except (pa.ArrowException, TypeError, OverflowError) as error:
-                raise TokenizerError(f"ids: expected lists of integers from 0 to {self.id_max}: {error}") from None
-        return self._engine.decode_batch(ids, threads_or_all(threads))
+        return self._engine.decode_batch(plain_lists(ids, self.id_max), threads_or_all(threads))
 
     def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
         try:
-            plain = _plain_ids(ids)
-            return decode(plain.to_pylist() if self._model is None and not isinstance(plain, list) else plain)
+            plain = plain_ids(ids)
+            if self._model is None:  # its engine looks ids up as they are
+                plain = [operator.index(id) for id in (plain if isinstance(plain, list) else plain.to_pylist())]
+            return decode(plain)
+        except TypeError as error:
+            raise TypeError(wrong_element(ids, self.id_max) or str(error)) from None
         except OverflowError:
             raise TokenizerError(
-                f"ids: expected integers from 0 to {self.id_max}; found one that is negative or beyond 32 bits."
+                wrong_element(ids, self.id_max)
+                or f"ids: expected integers from 0 to {self.id_max}; found one that is negative or beyond 32 bits."
             ) from None
 
     def token_bytes(self, id: int) -> bytes:
@@ -425,39 +423,6 @@ def _lists(found: Any) -> pa.LargeListArray:
     import pyarrow as pa
 
     return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
-
-
-def _plain_ids(ids: Ids) -> Any:
-    """A list, or an Arrow array of uint16 or uint32, as the core takes them. Raises TypeError, and OverflowError for integers
-    that no id can be."""
-    if isinstance(ids, list):  # without pyarrow's import
-        return ids
-    if isinstance(ids, _id_arrays()):
-        return ids
-    import pyarrow as pa
-
-    expected = "ids: expected a list or an array of integers; found {}."
-    try:
-        if not hasattr(ids, "__arrow_c_array__") and not hasattr(ids, "__array__"):
-            return list(ids)
-        array: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
-    except (pa.ArrowException, TypeError, ValueError, LookupError):
-        raise TypeError(expected.format(f"{ids!r:.60}")) from None
-    if isinstance(array, _id_arrays()):
-        return array
-    if not pa.types.is_integer(array.type) and len(array) > 0:
-        raise TypeError(expected.format(f"an array of {array.type}"))
-    try:
-        return array.cast(pa.uint32())
-    except pa.ArrowInvalid:
-        raise OverflowError from None
-
-
-@cache
-def _id_arrays() -> tuple[type, ...]:
-    import pyarrow as pa
-
-    return pa.UInt32Array, pa.UInt16Array
 
 
 def _json(document: dict[str, Any]) -> bytes:

@@ -59,6 +59,8 @@ class TokenizersEngine:
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token
         and for text that the model itself makes a special token of."""
+        if not isinstance(text, str):
+            raise TypeError(f"text: expected a str; found {type(text).__name__}.")
         text.encode()
         with as_tokenizer_error("the text"):
             found = self._tokenizer.encode(text, add_special_tokens=False)
@@ -113,7 +115,13 @@ class TokenizersEngine:
 
     def decode_batch(self, ids: Any, threads: int) -> Any:
         """list or large_list of ids → an array large_binary."""
-        return pa.array([self.decode_bytes(one.as_py()) for one in ids], pa.large_binary())
+        found = []
+        for i, one in enumerate(ids):
+            try:
+                found.append(self.decode_bytes(one.as_py()))
+            except TokenizerError as error:
+                raise TokenizerError(f"list {i}: {error}") from None
+        return pa.array(found, pa.large_binary())
 
     def _bytes(self, text: str, added: bool) -> bytes:
         token = bytes_of(text) if self._is_byte_level and not added else None
