@@ -36,12 +36,24 @@ def test_a_closed_output_is_no_traceback(tmp_path: Path) -> None:
     assert b"Exception" not in done.stderr
 
 
-def test_a_reader_that_has_seen_enough_ends_it_in_silence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [
+        (["check", "tokenizer"], ""),
+        (["check", "tokenizer"], "1"),
+        (["check", "tokenizer", "--json"], ""),
+        (["--help"], ""),
+    ],
+)
+def test_a_reader_that_has_seen_enough_ends_it_in_silence(
+    tmp_path: Path, arguments: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     counter = Counter("gpt2")
     counter.update(["the cat"])
     train_vocab(counter, vocab_size=258, pattern="gpt2", special_tokens=[]).save(tmp_path / "tokenizer")
     read, write = os.pipe()
     os.close(read)
-    done = ended(tmp_path, "check", "tokenizer", stdout=write)
+    done = ended(tmp_path, *arguments, stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 import tiktoken
@@ -145,14 +146,19 @@ def test_what_is_no_id_in_a_list_is_an_error(element: object, error: type[Except
     ("ids", "error", "says"),
     [
         (7, TypeError, "expected a list or an array of integers, .*; found 7"),
-        ("a", TypeError, "str"),
+        ("a", TypeError, "found 'a'"),
+        (b"ab", TypeError, "found b'ab'"),
+        ({2, 3}, TypeError, "found {2, 3}"),
+        ((2, "a"), TypeError, r"found 'a' \(str\) at 1"),
+        ([2, 10**5000], TokenizerError, "found an integer of 16610 bits at 1"),
         (np.array([1.0]), TypeError, "an array of double"),
         (pa.array(["300"]), TypeError, "an array of string"),
         (pa.array([[1]]), TypeError, "an array of list"),
         (pa.record_batch({"a": [1]}), TypeError, "expected a list or an array of integers"),
         (np.array([[1, 2]]), TypeError, "expected a list or an array of integers"),
         (np.array([1], ">u4"), TypeError, "expected a list or an array of integers"),
-        (pa.array([1, None], pa.uint32()), TokenizerError, "found a null"),
+        (pa.array([1, None], pa.uint32()), TokenizerError, "found a null at 1"),
+        (np.array([1, -1]), TokenizerError, "found -1 at 1"),
         (pa.array([-1]), TokenizerError, "negative or beyond 32 bits"),
         (np.array([2**32]), TokenizerError, "negative or beyond 32 bits"),
         ((2**40,), TokenizerError, "negative or beyond 32 bits"),
@@ -179,8 +185,7 @@ def test_no_ids_at_all_are_no_text() -> None:
 def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
     lists = TOKENIZER.encode_batch(["the cat", "", "a"])
     assert TOKENIZER.decode_batch(pa.chunked_array([lists[:1], lists[1:]])).to_pylist() == [b"the cat", b"", b"a"]
-    views = pa.array([[2], [3]], pa.list_view(pa.int32()))
-    for wrong in (
+    wrongs: list[Any] = [
         [1],
         [["a"]],
         [[-1]],
@@ -190,24 +195,48 @@ def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
         [[1.0]],
         [[1.9]],
         [b"12"],
-        views,
         [[2], None],
-        7,
-    ):
-        with pytest.raises(TokenizerError, match="expected lists of integers from 0"):
+    ]
+    for wrong in wrongs:
+        with pytest.raises(TokenizerError, match=r"expected lists of integers from 0 to \d+; list [01]: "):
             TOKENIZER.decode_batch(wrong)
-    with pytest.raises(TokenizerError, match="list 1 is null"):
+    with pytest.raises(TokenizerError, match="expected lists of integers"):
+        TOKENIZER.decode_batch(7)
+    with pytest.raises(TokenizerError, match="list 1: .* found -1 at 2, which is negative"):
+        TOKENIZER.decode_batch([[2], [2, 3, -1]])
+    with pytest.raises(TokenizerError, match="list 1: .*None"):
         TOKENIZER.decode_batch(pa.array([[2], None], pa.list_(pa.uint32())))
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.list_(pa.uint8(), 2), pa.large_list(pa.uint16())])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.list_(pa.int64()), pa.list_(pa.uint8(), 2), pa.large_list(pa.uint16()), pa.list_view(pa.int32())],
+)
 def test_lists_of_any_integers_decode(kind: pa.DataType) -> None:
-    assert TOKENIZER.decode_batch(pa.array([[2, 3], [4, 5]], kind)).to_pylist() == [
-        TOKENIZER.decode_bytes([2, 3]),
-        TOKENIZER.decode_bytes([4, 5]),
+    lists = pa.array([[2, 3], [4, 5], [6, 7]], kind)
+    expected = [TOKENIZER.decode_bytes(ids) for ids in ([2, 3], [4, 5], [6, 7])]
+    assert TOKENIZER.decode_batch(lists).to_pylist() == expected
+    assert TOKENIZER.decode_batch(lists[1:]).to_pylist() == expected[1:]
+    assert TOKENIZER.decode_batch(pa.chunked_array([lists[:1], lists[1:]])).to_pylist() == expected
+    nothing: list[Any] = [[], [[]], lists[:0], np.array([]), [np.array([])]]
+    assert [TOKENIZER.decode_batch(ids).to_pylist() for ids in nothing] == [[], [b""], [], [], [b""]]
+
+
+def test_each_list_may_be_of_another_kind() -> None:
+    lists: list[Any] = [
+        [2, True],
+        range(3, 5),
+        np.array([4, 5], "i8"),
+        pa.array([5], pa.uint16()),
+        (6,),
+        np.array([]),
+        [Indexed(7)],
     ]
-    nothing: list[Any] = [[], [[]], pa.array([], kind), pa.chunked_array([], kind)]
-    assert [TOKENIZER.decode_batch(ids).to_pylist() for ids in nothing] == [[], [b""], [], []]
+    assert TOKENIZER.decode_batch(lists).to_pylist() == [TOKENIZER.decode_bytes(ids) for ids in lists]
+    assert TOKENIZER.decode_batch(pl.Series([[2], [3, 4]])).to_pylist() == [
+        TOKENIZER.decode_bytes([2]),
+        TOKENIZER.decode_bytes([3, 4]),
+    ]
 
 
 def test_a_row_of_a_batch_decodes() -> None:
@@ -332,9 +361,11 @@ def test_texts_that_are_none_are_errors() -> None:
         TOKENIZER.encode("\ud800")
     with pytest.raises(TypeError):
         TOKENIZER.encode_batch("abc")
-    for threads in (0, "2"):
-        with pytest.raises(ValueError, match=f"threads: found {threads!r}"):
-            TOKENIZER.encode_batch(["abc"], threads=threads)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threads: found 0"):
+        TOKENIZER.encode_batch(["abc"], threads=0)
+    with pytest.raises(TypeError, match="threads: found '2'; expected an integer of 1"):
+        TOKENIZER.encode_batch(["abc"], threads="2")  # type: ignore[arg-type]
+    assert TOKENIZER.encode_batch(["abc"], threads=np.int64(2)).equals(TOKENIZER.encode_batch(["abc"]))  # type: ignore[arg-type]
 
 
 def test_what_a_tokenizer_says_of_itself() -> None:

@@ -6,6 +6,8 @@ import os
 import sys
 from importlib.abc import MetaPathFinder
 
+from tokenmill.errors import EXIT_UNREAD
+
 _GARBAGE_EVERY = 200_000  # objects made between two looks for cycles; importing makes many and drops none
 
 
@@ -35,6 +37,8 @@ def program() -> int:
             for stream in (sys.stdout, sys.stderr):
                 if stream is not None:  # it was closed when the process began
                     stream.flush()
+        except BrokenPipeError:
+            os._exit(EXIT_UNREAD)
         except (OSError, ValueError):  # which Python itself tells
             return
         os._exit(code)

@@ -19,13 +19,11 @@ from tokenmill import cli_project, cli_refresh, cli_versions
 from tokenmill.cli_versions import find_params
 from tokenmill.console import StageSummary, say, table
 from tokenmill.dvc_repository import quiet_environment
-from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Terminated, TokenmillError, of_the_machine
+from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_UNREAD, Terminated, TokenmillError, of_the_machine
 from tokenmill.files import write_atomic
 from tokenmill.layout import LAST_BUILD_FILE
 
 EXIT_USER_ERROR = 2
-EXIT_UNREAD = 141
-"""Of a command whose reader has seen enough, as `head` has; the shell says so of one that SIGPIPE ended."""
 
 _AGAIN_S = 0.05
 
@@ -35,7 +33,7 @@ _signals: list[int] = []
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
-    Ctrl-C, or by a termination signal or the end of its terminal."""
+    Ctrl-C, or by a termination signal or the end of its terminal, 141 nobody reads what it prints."""
     _signals.clear()
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
@@ -110,15 +108,10 @@ def _terminate(number: int, _frame: FrameType | None) -> None:
 
 
 def _is_unread() -> bool:
-    """Whether nobody reads what is printed; what is left of it goes nowhere then."""
+    """Whether nobody reads what is printed."""
     printed = select.poll()
     printed.register(1, 0)
-    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in printed.poll(0)):
-        return False
-    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-    return True
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in printed.poll(0))
 
 
 def _hang_up(_number: int, _frame: FrameType | None) -> None:

@@ -109,6 +109,8 @@ class Terminated(BaseException):
 
 EXIT_INTERRUPTED = 130
 """Of a command that Ctrl-C ended."""
+EXIT_UNREAD = 141
+"""Of one whose reader has seen enough, as `head` has: as the shell says of a command that SIGPIPE ended."""
 EXIT_TERMINATED = 143
 """Of one that Terminated ended."""
 

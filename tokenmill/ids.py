@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,15 +15,17 @@ if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
 
 Ids: TypeAlias = "Sequence[int] | ArrowArray"
 """Ids of one text: integers, an Arrow array, a numpy array."""
-_BITS = 32
+_UINT32_MAX = 2**32 - 1
 
 
-def plain_ids(ids: Ids) -> Any:
-    """A list, or an Arrow array of uint16 or uint32, as the core takes them. Raises TypeError, and OverflowError for integers
-    that no id can be."""
+def plain_ids(ids: Ids, id_max: int) -> Any:
+    """A list, whose elements are still to be looked at, or an Arrow array of uint16 or uint32 without nulls.
+
+    Raises TypeError for what are no integers, TokenizerError for integers that no id can be.
+    """
     if isinstance(ids, list):  # without pyarrow's import
         return ids
-    if isinstance(ids, _id_arrays()):
+    if isinstance(ids, _id_arrays()) and not ids.null_count:  # before all else: decoding a short text takes no longer
         return ids
     import pyarrow as pa
 
@@ -32,60 +35,76 @@ def plain_ids(ids: Ids) -> Any:
         "ids: expected a list or an array of integers, of one dimension and in this machine's byte order; found {}."
     )
     try:
+        if isinstance(ids, str | bytes | bytearray | Mapping | Set):
+            raise TypeError
         if not hasattr(ids, "__arrow_c_array__") and not hasattr(ids, "__array__"):
             return list(ids)
-        array: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
+        found: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
     except (pa.ArrowException, TypeError, ValueError, LookupError):
         raise TypeError(expected.format(f"{ids!r:.60}")) from None
-    if isinstance(array, _id_arrays()):
-        return array
-    if not pa.types.is_integer(array.type) and len(array) > 0:
-        raise TypeError(expected.format(f"an array of {array.type}"))
+    if len(found) == 0:
+        return pa.array([], pa.uint32())
+    if not pa.types.is_integer(found.type):
+        raise TypeError(expected.format(f"an array of {found.type}"))
+    if found.null_count:
+        raise TokenizerError(f"{_expected(id_max)} found a null at {found.is_null().index(True)}.")
+    if isinstance(found, _id_arrays()):
+        return found
     try:
-        return array.cast(pa.uint32())
-    except pa.ArrowInvalid:
-        raise OverflowError from None
+        return found.cast(pa.uint32())
+    except pa.ArrowInvalid as error:
+        raise refusal(found.to_pylist(), id_max, error) from None
 
 
 def plain_lists(lists: Any, id_max: int) -> Any:
-    """An Arrow array of lists of uint16 or uint32. Raises TokenizerError."""
+    """An Arrow array of lists of uint16 or uint32: the same one, where it is such, or a copy.
+
+    Raises TokenizerError with the number of the list.
+    """
     import pyarrow as pa
 
-    expected = f"ids: expected lists of integers from 0 to {id_max}"
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.combine_chunks()
+    if isinstance(lists, pa.ListArray | pa.LargeListArray) and not lists.null_count:
+        items = lists.type.value_type
+        if items in (pa.uint16(), pa.uint32()):
+            return lists
+    values, ends = array("I"), array("q", [0])
     try:
-        if isinstance(lists, pa.ChunkedArray):
-            lists = lists.combine_chunks()
-        array: Any = lists if isinstance(lists, pa.Array) else pa.array(lists)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise TokenizerError(f"{expected}: {error}") from None
-    kind, types = array.type, pa.types
-    is_of_lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    if not ((is_of_lists and (types.is_integer(kind.value_type) or types.is_null(kind.value_type))) or len(array) == 0):
-        raise TokenizerError(f"{expected}; found an array of {kind}.")
-    if array.null_count:
-        raise TokenizerError(f"{expected}; list {array.is_null().index(True)} is null.")
-    if is_of_lists and kind.value_type in (pa.uint16(), pa.uint32()) and not types.is_fixed_size_list(kind):
-        return array
-    try:
-        return array.cast(pa.large_list(pa.uint32()))
-    except pa.ArrowInvalid as error:
-        raise TokenizerError(f"{expected}: {error}.") from None
+        for ids in lists:
+            plain = plain_ids(ids, id_max)
+            if isinstance(plain, list):
+                try:
+                    values.fromlist(plain)
+                except (TypeError, OverflowError) as error:
+                    raise refusal(plain, id_max, error) from None
+            else:
+                values.frombytes(memoryview(plain.cast(pa.uint32()).to_numpy()).cast("B"))
+            ends.append(len(values))
+    except (TypeError, TokenizerError) as error:
+        raise TokenizerError(
+            f"ids: expected lists of integers from 0 to {id_max}; list {len(ends) - 1}: {str(error).removeprefix('ids: ')}"
+        ) from None
+    flat = pa.Array.from_buffers(pa.uint32(), len(values), [None, pa.py_buffer(values)])
+    offsets = pa.Array.from_buffers(pa.int64(), len(ends), [None, pa.py_buffer(ends)])
+    return pa.LargeListArray.from_arrays(offsets, flat)
 
 
-def wrong_element(ids: Any, id_max: int) -> str | None:
-    """What to say of the first element of a list that no id can be."""
-    if not isinstance(ids, list | tuple):
-        return None
+def refusal(ids: Iterable[Any], id_max: int, error: Exception) -> Exception:
+    """What to raise for a list with an element that no id can be; `error` says what it is where none is found."""
     for i, id in enumerate(ids):
         try:
             value = operator.index(id)
         except TypeError:
-            return f"ids: expected integers from 0 to {id_max}; found {id!r:.60} ({type(id).__name__}) at {i}."
-        if not 0 <= value < 2**_BITS:
-            return (
-                f"ids: expected integers from 0 to {id_max}; found {value} at {i}, which is negative or beyond 32 bits."
-            )
-    return None
+            return TypeError(f"{_expected(id_max)} found {id!r:.60} ({type(id).__name__}) at {i}.")
+        if not 0 <= value <= _UINT32_MAX:
+            size = f"{value}" if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
+            return TokenizerError(f"{_expected(id_max)} found {size} at {i}, which is negative or beyond 32 bits.")
+    return TypeError(f"ids: {error}")
+
+
+def _expected(id_max: int) -> str:
+    return f"ids: expected integers from 0 to {id_max};"
 
 
 @cache

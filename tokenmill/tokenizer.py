@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
-from tokenmill.ids import Ids, plain_ids, plain_lists, wrong_element
+from tokenmill.ids import Ids, plain_ids, plain_lists, refusal
 from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.threads import threads_or_all
@@ -192,6 +192,8 @@ class Tokenizer:
 
         Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text, SpecialTokenError.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"text: expected a str; found {type(text).__name__}.")
         try:
             self._check_special(special, [text])
             return self._engine_for(special).encode(text)
@@ -332,24 +334,19 @@ class Tokenizer:
     def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
         """An array large_binary, the bytes of each list of ids.
 
-        `ids`: an Arrow array of lists of integers, or a list of lists or of numpy arrays; lists of uint16 or uint32 are not
-        copied. Raises TokenizerError with the number of the list for an id that is not in the vocabulary.
+        `ids`: an Arrow array of lists of integers, which is not copied if they are uint16 or uint32, or lists, each of a kind
+        that `decode` takes. Raises TokenizerError with the number of the list.
         """
         return self._engine.decode_batch(plain_lists(ids, self.id_max), threads_or_all(threads))
 
     def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
+        plain = plain_ids(ids, self.id_max)
         try:
-            plain = plain_ids(ids)
             if self._model is None:  # its engine looks ids up as they are
                 plain = [operator.index(id) for id in (plain if isinstance(plain, list) else plain.to_pylist())]
             return decode(plain)
-        except TypeError as error:
-            raise TypeError(wrong_element(ids, self.id_max) or str(error)) from None
-        except OverflowError:
-            raise TokenizerError(
-                wrong_element(ids, self.id_max)
-                or f"ids: expected integers from 0 to {self.id_max}; found one that is negative or beyond 32 bits."
-            ) from None
+        except (TypeError, OverflowError) as error:
+            raise refusal(plain, self.id_max, error) from None
 
     def token_bytes(self, id: int) -> bytes:
         """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id."""

@@ -59,8 +59,6 @@ class TokenizersEngine:
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token
         and for text that the model itself makes a special token of."""
-        if not isinstance(text, str):
-            raise TypeError(f"text: expected a str; found {type(text).__name__}.")
         text.encode()
         with as_tokenizer_error("the text"):
             found = self._tokenizer.encode(text, add_special_tokens=False)
