@@ -202,9 +202,9 @@ def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
             TOKENIZER.decode_batch(wrong)
     with pytest.raises(TokenizerError, match="expected lists of integers"):
         TOKENIZER.decode_batch(7)
-    with pytest.raises(TokenizerError, match="list 1: .* found -1 at 2, which is negative"):
+    with pytest.raises(TokenizerError, match=r"list 1: .* found -1 at 2, which is negative"):
         TOKENIZER.decode_batch([[2], [2, 3, -1]])
-    with pytest.raises(TokenizerError, match="list 1: .*None"):
+    with pytest.raises(TokenizerError, match=r"list 1: .*None"):
         TOKENIZER.decode_batch(pa.array([[2], None], pa.list_(pa.uint32())))
 
 

@@ -18,8 +18,8 @@ Ids: TypeAlias = "Sequence[int] | ArrowArray"
 _UINT32_MAX = 2**32 - 1
 
 
-def plain_ids(ids: Ids, id_max: int) -> Any:
-    """A list, whose elements are still to be looked at, or an Arrow array of uint16 or uint32 without nulls.
+def plain_ids(ids: Any, id_max: int) -> Any:
+    """Ids as a list, whose elements are still to be looked at, or an Arrow array of uint16 or uint32 without nulls.
 
     Raises TypeError for what are no integers, TokenizerError for integers that no id can be.
     """
@@ -108,7 +108,7 @@ def _expected(id_max: int) -> str:
 
 
 @cache
-def _id_arrays() -> tuple[type, ...]:
+def _id_arrays() -> tuple[Any, ...]:
     import pyarrow as pa
 
     return pa.UInt32Array, pa.UInt16Array
