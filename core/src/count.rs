@@ -84,7 +84,7 @@ impl Counts {
             vec![&mut self.tables[self.turn]]
         };
         // Ranges are taken in order, so that the first wrong one is met with any number of threads.
-        let first = in_threads(tables, count)?.into_iter().flatten().min_by_key(|(range, _)| *range);
+        let first = in_threads(tables, stop, count)?.into_iter().flatten().min_by_key(|(range, _)| *range);
         match first {
             Some((_, error)) => Err(error),
             None => {
@@ -110,7 +110,7 @@ impl Counts {
         self.check()?;
         let empty = || Table::new(self.table_bytes_max);
         let tables: Vec<_> = self.tables.iter_mut().map(|table| std::mem::replace(table, empty())).collect();
-        let sorted = in_threads(tables, |table| Ok(table.into_sorted()))?;
+        let sorted = in_threads(tables, &Stop::default(), |table| Ok(table.into_sorted()))?;
         Drain::new(sorted, limits)
     }
 

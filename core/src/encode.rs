@@ -261,7 +261,7 @@ impl Encoder {
             worker.tools.list = piece.ids;
             self.release(worker);
         };
-        in_order(&pieces, threads, hire, release, work, claim, put)?;
+        in_order(&pieces, threads, stop, (hire, release), work, claim, put)?;
         let n_ids = all.ends.last().map_or(0, |&end| end as usize);
         all.ids = block.map_or(Ids::List(list), |block| block.filled(n_ids));
         Ok(all)

@@ -3,7 +3,7 @@
 //! Invariant: the results, and the error when there are several, do not depend on the number of threads.
 //! Cost: each result is copied once, where `put` does it by several threads at a time; at most a few pieces wait for their turn.
 
-use crate::guard::{CoreError, Result, in_threads};
+use crate::guard::{CoreError, Result, Stop, in_threads};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,15 +47,15 @@ struct Order<T> {
 pub fn in_order<W, T: Default + Send, P>(
     pieces: &[Range<usize>],
     threads: usize,
-    hire: impl Fn() -> Result<(W, T)> + Sync,
-    release: impl Fn(W, T) + Sync,
+    stop: &Stop,
+    (hire, release): (impl Fn() -> Result<(W, T)> + Sync, impl Fn(W, T) + Sync),
     work: impl Fn(&mut W, Range<usize>, &mut T) -> Result<()> + Sync,
     claim: impl FnMut(&mut T) -> P + Send,
     put: impl Fn(P, &mut T) + Sync,
 ) -> Result<()> {
     let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, claim));
     let (counter, limit) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
-    in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), |_| {
+    in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), stop, |_| {
         let (mut own, mut result) = hire()?;
         let mut others = Vec::new();
         loop {
@@ -124,20 +124,20 @@ mod tests {
 
     #[test]
     fn results_come_in_order_and_the_first_failure_is_told() {
-        let (cut, hire) = (pieces(100, 1, |_| 1), || Ok(((), Vec::new())));
+        let (cut, hired) = (pieces(100, 1, |_| 1), (|| Ok(((), Vec::new())), |(), _| ()));
         for threads in 1..5 {
             let mut all = Vec::new();
             let keep = |_: &mut (), range: Range<usize>, out: &mut Vec<usize>| {
                 out.extend(range);
                 Ok(())
             };
-            in_order(&cut, threads, hire, |(), _| (), keep, |out| all.append(out), |(), _| ()).unwrap();
+            in_order(&cut, threads, &Stop::default(), hired, keep, |out| all.append(out), |(), _| ()).unwrap();
             assert!(all.iter().copied().eq(0..100));
             let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>| match range.start {
                 at if at > 40 => Err(CoreError::Text(at.to_string())),
                 _ => Ok(()),
             };
-            let found = in_order(&cut, threads, hire, |(), _| (), fail, |_| (), |(), _| ());
+            let found = in_order(&cut, threads, &Stop::default(), hired, fail, |_| (), |(), _| ());
             assert_eq!(found, Err(CoreError::Text("41".to_string())));
         }
     }

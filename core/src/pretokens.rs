@@ -44,7 +44,7 @@ pub struct Run<'r, 's> {
     pub start: usize,
     pub cache: &'r mut Reader<'s>,
     pub scratch: &'r mut Scratch,
-    pub stop: &'r Stop,
+    pub stop: &'r Stop<'r>,
     pub ids: &'r mut Tail<u32>,
     /// Those that are coming, and those whose turn is next.
     pub waiting: &'r mut [Waiting; 2],

@@ -164,7 +164,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         let ranges = words.ranges(&cuts);
         let part_floor = if ranges.len() == 1 { floor } else { 1 };
         let check = || stop.check();
-        let mut parts = in_threads(ranges, |cells| {
+        let mut parts = in_threads(ranges, stop, |cells| {
             let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
             pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, check)
         })?;
@@ -178,7 +178,9 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             rest = after;
             (part, room)
         });
-        in_threads(rooms.collect(), |(part, room)| pairs::place(part, room, words, |id| tokens.cells(id), check))?;
+        in_threads(rooms.collect(), stop, |(part, room)| {
+            pairs::place(part, room, words, |id| tokens.cells(id), check)
+        })?;
         self.pairs = Pairs::new(parts, positions, floor);
         self.n_indexed += 1;
         self.fill_queue();
@@ -296,7 +298,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             rest = later;
             (part, now, found)
         });
-        in_threads(parts.collect(), |(mut part, positions, found)| {
+        in_threads(parts.collect(), stop, |(mut part, positions, found)| {
             part.merge(positions, joint, |id| tokens.cells(id), || stop.check(), found)
         })?;
         Ok(())

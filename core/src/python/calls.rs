@@ -1,10 +1,10 @@
 //! How a call from Python runs: without the GIL, ended by a signal, `interrupt` or its thread's deadline.
 
-use crate::guard::{self, CoreError, Stop, guarded, panicked};
+use crate::guard::{self, CoreError, Stop, guarded};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use std::cell::Cell;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pyo3::import_exception!(tokenmill.errors, PatternError);
@@ -19,10 +19,9 @@ thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// How often a long call looks for signals and for its thread's deadline.
-const TICK: Duration = Duration::from_millis(50);
-/// Less text than this is done in the calling thread, without looking for signals.
-pub(super) const SHORT_BYTES: usize = 1 << 16;
+/// How often a call looks for signals. For that it takes the GIL, for which other threads may have it wait 5 ms: every 50 ms,
+/// encoding beside a thread of Python took 1.12 times as long.
+const TICK: Duration = Duration::from_millis(200);
 
 impl From<CoreError> for PyErr {
     fn from(error: CoreError) -> Self {
@@ -37,39 +36,37 @@ impl From<CoreError> for PyErr {
     }
 }
 
-/// Runs `work` in a thread of its own without the GIL; this one looks for signals, and shows progress, until it is done.
-pub(super) fn long<T: Send>(
+/// Runs `work` without the GIL. At its checks in this thread, signals and the thread's deadline end it.
+pub(super) fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> guard::Result<T> + Send) -> PyResult<T> {
+    run_showing(py, work, &|| Ok(()))
+}
+
+/// The same; every now and then `show` is called.
+pub(super) fn run_showing<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
-    mut tick: impl FnMut() -> PyResult<()> + Send,
+    show: &(dyn Fn() -> PyResult<()> + Sync),
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
+    in_time(deadline)?;
     py.detach(|| {
-        let stop = Stop::default();
-        std::thread::scope(|scope| {
-            let (ended, end) = channel();
-            let stop = &stop;
-            let thread = scope.spawn(move || {
-                let done = guarded(|| work(stop));
-                // The receiver lives until this thread is joined.
-                let _ = ended.send(());
-                done
-            });
-            let mut raised = None;
-            while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let seen =
-                    in_time(deadline).and_then(|()| Python::attach(|py| py.check_signals())).and_then(|()| tick());
-                if let Err(error) = seen {
-                    stop.request();
-                    raised.get_or_insert(error);
-                }
+        let looked = Mutex::new((Instant::now(), None));
+        let goes_on = || {
+            let (at, raised) = &mut *looked.lock().unwrap_or_else(PoisonError::into_inner);
+            if raised.is_none() {
+                *raised = in_time(deadline).err();
             }
-            let done = thread.join().unwrap_or_else(|cause| Err(panicked(&*cause)));
-            match raised {
-                Some(error) => Err(error),
-                None => done.map_err(PyErr::from),
+            if raised.is_none() && at.elapsed() >= TICK {
+                *raised = Python::attach(|py| py.check_signals()).and_then(|()| show()).err();
+                *at = Instant::now();
             }
-        })
+            raised.is_none()
+        };
+        let done = guarded(|| work(&Stop::unless(&goes_on)));
+        match looked.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            (_, Some(error)) => Err(error),
+            (_, None) => done.map_err(PyErr::from),
+        }
     })
 }
 
@@ -78,19 +75,6 @@ fn in_time(deadline: Option<Instant>) -> PyResult<()> {
         Some(at) if Instant::now() >= at => Err(UnitTimeoutError::new_err("the deadline of this thread is over")),
         _ => Ok(()),
     }
-}
-
-/// Runs `work` in the calling thread when it is short, else as `long` does.
-pub(super) fn run<T: Send>(
-    py: Python<'_>,
-    n_bytes: usize,
-    work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
-) -> PyResult<T> {
-    in_time(DEADLINE.get())?;
-    if n_bytes < SHORT_BYTES {
-        return py.detach(|| guarded(|| work(&Stop::default()))).map_err(PyErr::from);
-    }
-    long(py, work, || Ok(()))
 }
 
 #[pyfunction]

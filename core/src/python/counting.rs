@@ -1,7 +1,7 @@
 //! `Counter` and `Merger`.
 
 use super::arrays::{batch_of, bytes_column, record_batch_of};
-use super::calls::{long, run};
+use super::calls::run;
 use super::texts::Texts;
 use crate::count::{Counts, Drain};
 use crate::guard::{self, CoreError, guarded};
@@ -69,7 +69,7 @@ impl Counter {
         let texts = texts.slices()?;
         let raised = Mutex::new(None);
         let spill = |drain: Drain| self.spill(drain, &raised);
-        let done = run(py, texts.n_bytes_of_all(), |stop| {
+        let done = run(py, |stop| {
             let (texts, before) = texts.checked()?;
             match &mut *locked(&self.counting) {
                 Counting::Exact(counts) => {
@@ -100,7 +100,7 @@ impl Counter {
 
     #[pyo3(signature = (for_run=false))]
     fn drain<'py>(&self, py: Python<'py>, for_run: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let batch = long(py, |_| self.next_batch(limits(for_run))?.map(counts_batch).transpose(), || Ok(()))?;
+        let batch = run(py, |_| self.next_batch(limits(for_run))?.map(counts_batch).transpose())?;
         batch.map(|batch| batch.to_pyarrow(py)).transpose()
     }
 }

@@ -3,7 +3,7 @@
 use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
-use super::calls::{long, run};
+use super::calls::run;
 use super::objects::{bytes_of, str_of, u32s_of};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
@@ -83,7 +83,7 @@ impl PyEncoder {
                 .collect();
             Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges)
         };
-        Ok(Self(long(py, work, || Ok(()))?))
+        Ok(Self(run(py, work)?))
     }
 
     fn limit_cache(&mut self, bytes_max: usize) {
@@ -97,18 +97,14 @@ impl PyEncoder {
     fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {
         let pretokens = chunks_of(pretokens)?;
         let pretokens = pretokens.iter().map(binary_of).collect::<PyResult<Vec<_>>>()?;
-        long(
-            py,
-            |stop| {
-                let pretokens: Vec<&[u8]> = pretokens.iter().flat_map(slices).collect();
-                self.0.warm(&pretokens, stop)
-            },
-            || Ok(()),
-        )
+        run(py, |stop| {
+            let pretokens: Vec<&[u8]> = pretokens.iter().flat_map(slices).collect();
+            self.0.warm(&pretokens, stop)
+        })
     }
 
     fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
-        run(py, text.len(), |stop| self.0.encode(text, stop))
+        run(py, |stop| self.0.encode(text, stop))
     }
 
     #[pyo3(signature = (texts, threads, end_id=None))]
@@ -156,7 +152,7 @@ impl PyEncoder {
         threads: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let array = array_of(ids)?;
-        let decoded = run(py, n_ids_of(&array), |stop| match array.data_type() {
+        let decoded = run(py, |stop| match array.data_type() {
             DataType::List(_) => decode_lists(&self.0, array.as_list::<i32>(), threads, stop),
             DataType::LargeList(_) => decode_lists(&self.0, array.as_list::<i64>(), threads, stop),
             other => Err(CoreError::Tokenizer(format!("expected an Arrow array of lists of ids; found {other}."))),
@@ -170,9 +166,7 @@ impl PyEncoder {
         let py = texts.py();
         let texts = Texts::new(texts)?;
         let texts = texts.slices()?;
-        run(py, texts.n_bytes_of_all(), |stop| {
-            self.0.encode_batch(texts.len(), |i| texts.get(i), |i| texts.n_bytes(i), wanted, threads, stop)
-        })
+        run(py, |stop| self.0.encode_batch(texts.len(), |i| texts.get(i), |i| texts.n_bytes(i), wanted, threads, stop))
     }
 
     /// What `make` makes of the bytes of all tokens.
@@ -184,10 +178,10 @@ impl PyEncoder {
         let py = ids.py();
         let bytes = if let Ok(list) = ids.cast::<PyList>() {
             let ids = u32s_of(list)?;
-            run(py, ids.len(), |stop| joined(&self.0, &ids, stop))?
+            run(py, |stop| joined(&self.0, &ids, stop))?
         } else {
             let array = array_of(ids)?;
-            run(py, array.len(), |stop| match ids_of(&array)? {
+            run(py, |stop| match ids_of(&array)? {
                 IdSlice::Wide(ids) => joined(&self.0, ids, stop),
                 IdSlice::Narrow(ids) => joined(&self.0, ids, stop),
             })?
@@ -245,18 +239,6 @@ fn ids_array(ids: Ids) -> ArrayRef {
     Arc::new(UInt32Array::new(values, None))
 }
 
-/// How many ids are in lists, of which an array may be a slice.
-fn n_ids_of(lists: &ArrayRef) -> usize {
-    fn of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
-        (lists.value_offsets()[lists.len()] - lists.value_offsets()[0]).as_usize()
-    }
-    match lists.data_type() {
-        DataType::List(_) => of(lists.as_list::<i32>()),
-        DataType::LargeList(_) => of(lists.as_list::<i64>()),
-        _ => 0,
-    }
-}
-
 fn decode_lists<O: OffsetSizeTrait>(
     encoder: &Encoder,
     lists: &GenericListArray<O>,
@@ -306,8 +288,8 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
     in_order(
         &pieces(n, PIECE_IDS, |i| starts[i + 1] - starts[i]),
         threads,
-        || Ok(((), Default::default())),
-        |(), _| (),
+        stop,
+        (|| Ok(((), Default::default())), |(), _| ()),
         work,
         take,
         |(), _| (),

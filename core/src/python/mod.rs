@@ -31,7 +31,7 @@ fn byte_order_py(py: Python<'_>) -> Bound<'_, PyBytes> {
 
 #[pyfunction]
 fn split(py: Python<'_>, steps: Vec<String>, text: &str) -> PyResult<Vec<String>> {
-    run(py, text.len(), |stop| {
+    run(py, |stop| {
         let mut pieces = Vec::new();
         Pattern::new(&steps)?.split(text, stop, &mut |piece| {
             pieces.push(piece.to_string());
@@ -43,7 +43,7 @@ fn split(py: Python<'_>, steps: Vec<String>, text: &str) -> PyResult<Vec<String>
 
 #[pyfunction]
 fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
-    run(py, usize::MAX, |_| Ok(Pattern::new(&steps)?.engine()))
+    run(py, |_| Ok(Pattern::new(&steps)?.engine()))
 }
 
 #[pymodule(gil_used = true)]

@@ -8,9 +8,6 @@ use arrow_array::LargeStringArray;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// Lines are read several times as fast as they are encoded: so many bytes of them are as one in how long they take.
-const BYTES_AS_ONE: usize = 64;
-
 type Columns<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, usize);
 
 #[pyfunction]
@@ -21,9 +18,8 @@ pub(super) fn json_lines<'py>(
     text_key: &str,
     id_key: Option<&str>,
 ) -> PyResult<Option<Columns<'py>>> {
-    let found = run(py, lines.len() / BYTES_AS_ONE, |_| {
-        Ok(simdutf8::basic::from_utf8(lines).ok().and_then(|lines| read(lines, text_key, id_key)))
-    })?;
+    let found =
+        run(py, |_| Ok(simdutf8::basic::from_utf8(lines).ok().and_then(|lines| read(lines, text_key, id_key))))?;
     let Some(Documents { texts, ids, n_line_ends }) = found else { return Ok(None) };
     let ids = id_key.map(|_| strings(py, ids)).transpose()?;
     Ok(Some((strings(py, texts)?, ids, n_line_ends)))

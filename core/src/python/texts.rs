@@ -133,10 +133,6 @@ impl<'t> TextSlices<'t> {
         }
     }
 
-    pub(super) fn n_bytes_of_all(&self) -> usize {
-        (0..self.len()).map(|i| self.n_bytes(i)).sum()
-    }
-
     /// All of them, and the bytes before each (and in all).
     pub(super) fn checked(&self) -> guard::Result<(Vec<&'t str>, Vec<usize>)> {
         let mut before = vec![0];

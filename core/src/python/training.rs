@@ -1,7 +1,7 @@
 //! `train`.
 
 use super::arrays::{batch_of, chunks_of, offsets, table_of};
-use super::calls::{CountsError, long};
+use super::calls::{CountsError, run_showing};
 use super::counting::Counter;
 use super::texts::{binary_of, slices};
 use crate::guard::{self, CoreError, Stop, guarded};
@@ -92,7 +92,7 @@ pub(super) fn train<'py>(
         let learned = learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)?;
         Ok((packed(&learned.merges), learned))
     };
-    let learned = long(py, work, show);
+    let learned = run_showing(py, work, &show);
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
