@@ -96,6 +96,18 @@ def test_any_ids_decode_to_what_python_makes_of_their_bytes(ids: list[int]) -> N
         assert TOKENIZER.decode(one) == found.decode(errors="replace")
 
 
+def test_an_array_of_ids_decodes_wherever_they_lie_in_memory() -> None:
+    ids = pa.array(TOKENIZER.encode("the cat"), pa.uint32())
+    at_odd_addresses = pa.py_buffer(b"\0" + ids.buffers()[1].to_pybytes()).slice(1)
+    arrays = [
+        pa.Array.from_buffers(ids.type, len(ids), [None, at_odd_addresses]),
+        pa.array([None, *ids.to_pylist()], pa.uint32())[1:],  # its nulls are not counted
+        pa.array([7, *ids.to_pylist(), 7], pa.uint16())[1:-1],
+        ids.to_numpy()[:],
+    ]
+    assert [TOKENIZER.decode(one) for one in arrays] == ["the cat"] * len(arrays)
+
+
 def test_400_000_ids_decode_as_a_few_do() -> None:
     ids = TOKENIZER.encode("the cat naïve 🙂 " * 50)
     many = pa.array(ids * (400_000 // len(ids)), pa.uint32())
@@ -155,6 +167,7 @@ def test_what_is_no_id_in_a_list_is_an_error(element: object, error: type[Except
         (pa.array(["300"]), TypeError, "an array of string"),
         (pa.array([[1]]), TypeError, "an array of list"),
         (pa.record_batch({"a": [1]}), TypeError, "expected a list or an array of integers"),
+        (pa.DictionaryArray.from_arrays(pa.array([0], pa.uint32()), pa.array(["a"])), TypeError, "an array of dict"),
         (np.array([[1, 2]]), TypeError, "expected a list or an array of integers"),
         (np.array([1], ">u4"), TypeError, "expected a list or an array of integers"),
         (pa.array([1, None], pa.uint32()), TokenizerError, "found a null at 1"),

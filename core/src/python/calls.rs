@@ -50,15 +50,18 @@ pub(super) fn run_showing<T: Send>(
     let deadline = DEADLINE.get();
     in_time(deadline)?;
     py.detach(|| {
-        let looked = Mutex::new((Instant::now(), None));
+        let looked = Mutex::new((None::<Instant>, None));
         let goes_on = || {
             let (at, raised) = &mut *looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = at.is_some_and(|at| at.elapsed() >= TICK);
             if raised.is_none() {
                 *raised = in_time(deadline).err();
             }
-            if raised.is_none() && at.elapsed() >= TICK {
+            if raised.is_none() && is_due {
                 *raised = Python::attach(|py| py.check_signals()).and_then(|()| show()).err();
-                *at = Instant::now();
+            }
+            if is_due || at.is_none() {
+                *at = Some(Instant::now());
             }
             raised.is_none()
         };

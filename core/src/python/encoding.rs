@@ -4,6 +4,7 @@ use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
 use super::calls::run;
+use super::ids::{IdArray, IdSlice, ids_of};
 use super::objects::{bytes_of, str_of, u32s_of};
 use super::texts::{Texts, binary_of, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
@@ -14,7 +15,6 @@ use crate::pattern::Pattern;
 use crate::pieces::{in_order, pieces};
 use crate::tail::Tail;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{UInt16Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, GenericListArray, LargeBinaryArray, OffsetSizeTrait, UInt32Array, UInt64Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
@@ -180,8 +180,9 @@ impl PyEncoder {
             let ids = u32s_of(list)?;
             run(py, |stop| joined(&self.0, &ids, stop))?
         } else {
-            let array = array_of(ids)?;
-            run(py, |stop| match ids_of(&array)? {
+            let array = IdArray::new(ids)?;
+            let ids = array.ids()?;
+            run(py, |stop| match ids {
                 IdSlice::Wide(ids) => joined(&self.0, ids, stop),
                 IdSlice::Narrow(ids) => joined(&self.0, ids, stop),
             })?
@@ -209,26 +210,6 @@ fn keep(mut bytes: Tail<u8>) {
     BYTES.set(bytes);
 }
 
-/// Ids as an Arrow array has them.
-enum IdSlice<'a> {
-    Wide(&'a [u32]),
-    Narrow(&'a [u16]),
-}
-
-/// The ids of an array of uint16 or uint32, in place.
-fn ids_of(values: &ArrayRef) -> guard::Result<IdSlice<'_>> {
-    if values.null_count() > 0 {
-        return Err(CoreError::Tokenizer("expected ids without nulls; found a null.".to_string()));
-    }
-    if let Some(wide) = values.as_primitive_opt::<UInt32Type>() {
-        return Ok(IdSlice::Wide(wide.values()));
-    }
-    if let Some(narrow) = values.as_primitive_opt::<UInt16Type>() {
-        return Ok(IdSlice::Narrow(narrow.values()));
-    }
-    Err(CoreError::Tokenizer(format!("expected ids of uint16 or uint32; found {}.", values.data_type())))
-}
-
 /// Ids as an array, in place.
 fn ids_array(ids: Ids) -> ArrayRef {
     let n = ids.len();
@@ -252,9 +233,10 @@ fn decode_lists<O: OffsetSizeTrait>(
     let (first, last) = (ends[0].as_usize(), ends[lists.len()].as_usize());
     let values = lists.values().slice(first, last - first); // of a slice there is more before and behind
     let starts: Vec<usize> = ends.iter().map(|end| end.as_usize() - first).collect();
-    match ids_of(&values)? {
-        IdSlice::Wide(ids) => decode_each(encoder, ids, &starts, threads, stop),
-        IdSlice::Narrow(ids) => decode_each(encoder, ids, &starts, threads, stop),
+    match ids_of(&values) {
+        Some(IdSlice::Wide(ids)) => decode_each(encoder, ids, &starts, threads, stop),
+        Some(IdSlice::Narrow(ids)) => decode_each(encoder, ids, &starts, threads, stop),
+        None => Err(CoreError::Tokenizer("expected lists of uint16 or uint32 without nulls.".to_string())),
     }
 }
 

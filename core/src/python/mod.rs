@@ -7,6 +7,7 @@ mod calls;
 mod counting;
 mod encoding;
 mod hashing;
+mod ids;
 mod objects;
 mod reading;
 mod texts;
