@@ -6,15 +6,17 @@
 //! encode: text → ids, with cache (pre-tokens met before, by any thread: sharing; its ring of records; prefetch asks for them
 //! early), whole (those that are one token), merge (all others; certain: what bytes are merged into first; long: part by part,
 //! with a queue), pages (tables in large pages), pieces (a batch in pieces, by threads), stream (their copying) and tail (a list
-//! written in blocks). decode: ids → bytes; utf32: UTF-8 → characters of 32 bits. json_lines: lines → texts and ids of documents.
-//! md5: the digests that DVC names files by. guard: how long calls are stopped, and panics turned into errors; spread: threads
+//! written in blocks). decode: ids → bytes; chars: UTF-8 → characters as Python keeps them. json_lines: lines → texts and ids
+//! of documents. md5: the digests that DVC names files by. guard: how long calls are stopped, and panics turned into errors; spread: threads
 //! on processors of their own. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block, scan::avx512, prefetch, pages, stream, md5, utf32 and python::objects may, and say why.
+// Only scan::block, scan::avx512, prefetch, pages, stream, md5, chars, python::ids and python::objects may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;
 mod certain;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_chars.rs")]
+pub mod chars;
 pub mod count;
 pub mod decode;
 pub mod encode;
@@ -47,8 +49,6 @@ pub mod table;
 mod tail;
 pub mod train;
 mod unicode;
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_utf32.rs")]
-pub mod utf32;
 mod whole;
 pub mod words;
 

@@ -1,28 +1,30 @@
 //! Python's objects of text, bytes and integers, by the calls of its C API themselves.
 //!
 //! Unsafe because pyo3 has no safe way to them: its own make a panic of a failed allocation, and text that is no UTF-8 in two
-//! goes; have no way from characters of 32 bits to text; and count a reference up and down for each integer of a list: 1,000
+//! goes; have no way from characters to text; and count a reference up and down for each integer of a list: 1,000
 //! ids decode in 15 us so, and in 9 us here; in 7 us since integers are asked of memory early.
 
 #![allow(unsafe_code)]
 
+use crate::chars::{Transcoder, WRITTEN_CHARS};
+use crate::pages::Pages;
 use crate::prefetch::prefetch;
-use crate::utf32::Transcoder;
+use crate::tail::Tail;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
 /// Integers of a list that are asked of memory at a time.
 const N_ASKED: usize = 32;
-/// Longer text needs characters beyond the processor's own caches, and is as fast by Python's decoder.
-const CHARS_BYTES_MAX: usize = 1 << 16;
-/// Of text with fewer bytes beyond ASCII, one in so many, Python's decoder makes 2,000 MB/s; with more, 800 to 1,200.
-const BYTES_A_WIDE_ONE: usize = 16;
+/// Characters for which a thread keeps room.
+const KEPT_CHARS_MAX: usize = 1 << 20;
 
 thread_local! {
     /// Room for the characters of the next text.
-    static CHARS: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
+    static CHARS: Cell<Tail<u32>> = Cell::default();
 }
 
 /// Text of bytes; those that are no UTF-8 become U+FFFD as `bytes.decode(errors="replace")` has it.
@@ -42,29 +44,46 @@ pub(super) fn str_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, 
 
 /// Text by way of its characters; None where that is no faster, or not possible.
 fn by_chars<'py>(py: Python<'py>, bytes: &[u8]) -> Option<PyResult<Bound<'py, PyAny>>> {
-    if !cfg!(any(target_os = "linux", target_os = "macos")) {
+    let largest = bytes.iter().copied().fold(0, u8::max);
+    if largest < 0x80 {
         return None;
     }
-    let transcoder = Transcoder::of_processor()?;
-    if bytes.len() > CHARS_BYTES_MAX || n_beyond_ascii(bytes) <= bytes.len() / BYTES_A_WIDE_ONE {
-        return None;
-    }
+    let (make, transcoder) = (from_kind_and_data()?, Transcoder::of_processor()?);
     let text = simdutf8::basic::from_utf8(bytes).ok()?;
-    let mut room = CHARS.take();
-    let chars = transcoder.utf32(text, &mut room);
-    // SAFETY: as above; wchar_t has 32 bits on these systems.
+    let n_words = bytes.len() + WRITTEN_CHARS;
+    let mut room = if n_words > KEPT_CHARS_MAX { Pages::try_new(n_words)?.into() } else { CHARS.take() };
+    // The first byte of U+0100 is 0xc4, that of U+10000 is 0xf0.
+    let (kind, chars) = match largest {
+        ..0xc4 => (1, transcoder.chars::<1>(text, &mut room)),
+        0xc4..0xf0 => (2, transcoder.chars::<2>(text, &mut room)),
+        _ => (4, transcoder.chars::<4>(text, &mut room)),
+    };
+    // SAFETY: the characters are so many, of `kind` bytes each, and aligned as those of 32 bits are.
     let made = unsafe {
-        let made = ffi::PyUnicode_FromWideChar(chars.as_ptr().cast(), chars.len() as ffi::Py_ssize_t);
+        let made = make(kind, chars.as_ptr().cast(), (chars.len() / kind as usize) as ffi::Py_ssize_t);
         Bound::from_owned_ptr_or_err(py, made)
     };
-    CHARS.set(room);
+    if n_words <= KEPT_CHARS_MAX {
+        room.clear(KEPT_CHARS_MAX);
+        CHARS.set(room);
+    }
     Some(made)
 }
 
-fn n_beyond_ascii(bytes: &[u8]) -> usize {
-    let (blocks, rest) = bytes.as_chunks::<64>();
-    let of_block = |block: &[u8; 64]| usize::from(block.iter().map(|byte| byte >> 7).sum::<u8>());
-    blocks.iter().map(of_block).sum::<usize>() + rest.iter().filter(|byte| !byte.is_ascii()).count()
+type FromKindAndData = unsafe extern "C" fn(c_int, *const c_void, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+
+/// `PyUnicode_FromKindAndData`, where this Python has it: it is in its public API since 3.3, but not in the limited one, by
+/// which this module is made for all versions.
+fn from_kind_and_data() -> Option<FromKindAndData> {
+    static FOUND: OnceLock<Option<FromKindAndData>> = OnceLock::new();
+    // SAFETY: of this name there is no other function; a null pointer is None.
+    #[cfg(unix)]
+    return *FOUND.get_or_init(|| unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"PyUnicode_FromKindAndData".as_ptr());
+        std::mem::transmute::<*mut c_void, Option<FromKindAndData>>(found)
+    });
+    #[cfg(not(unix))]
+    None
 }
 
 /// A copy of bytes.
