@@ -218,7 +218,7 @@ class Tokenizer:
         """
         if end_id is not None:
             self.token_bytes(end_id)
-        return _lists(self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special))
+        return self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special)
 
     def encode_batch_with_starts(
         self,
@@ -249,7 +249,7 @@ class Tokenizer:
             return engine.encode_batch_with_starts(*rest, end_id)
 
         ids, starts = self._run(run, texts, threads, special)
-        return _lists(ids), _lists(starts)
+        return ids, starts
 
     def count_tokens(
         self, texts: Texts, threads: int | None = None, special: SpecialTokensInText = "as_text"
@@ -420,12 +420,6 @@ def _for(engine: _Engine, texts: Texts) -> Any:
     from tokenmill.texts import for_core, one_array
 
     return for_core(texts) if isinstance(engine, _core.Encoder) else one_array(texts)
-
-
-def _lists(found: Any) -> pa.LargeListArray:
-    import pyarrow as pa
-
-    return pa.LargeListArray.from_arrays(found.offsets, found.values)  # the core's field of items is not nullable
 
 
 def _json(document: dict[str, Any]) -> bytes:

@@ -8,8 +8,9 @@ use crate::decode::Decoder;
 use crate::guard::{CoreError, Result, Stop, lossy};
 use crate::ids::{Block, Ids, Spare};
 use crate::merge::{MergeTable, Scratch};
+use crate::pages::Pages;
 use crate::pattern::Pattern;
-use crate::pieces::{in_order, pieces};
+use crate::pieces::{Turn, in_order, pieces};
 use crate::pretokens::{Run, Waiting};
 use crate::sharing::{Reader, Shared};
 use crate::stream;
@@ -103,8 +104,36 @@ pub struct Batch {
 #[derive(Default)]
 struct Piece {
     ids: Tail<u32>,
+    /// Where its ids were before they got their place.
+    before: Option<Tail<u32>>,
     ends: Vec<i64>,
     starts: Vec<u64>,
+}
+
+impl Piece {
+    /// From now on its ids are written where they are to stand, `rest`, if that is not taken.
+    fn settle(&mut self, rest: &Mutex<Option<Pages<u32>>>) {
+        if self.before.is_some() {
+            return;
+        }
+        if let Some(place) = rest.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let (mut ids, n) = (Tail::from(place), self.ids.n());
+            stream::copy(self.ids.as_slice(), &mut ids.room(n)[..n]);
+            ids.add(n);
+            let mut before = std::mem::replace(&mut self.ids, ids);
+            before.clear(IDS_KEPT_MAX);
+            self.before = Some(before);
+        }
+    }
+
+    /// What is free of the place where its ids stand; None if they are not in their place.
+    fn leave(&mut self) -> Option<Pages<u32>> {
+        let ids = std::mem::replace(&mut self.ids, self.before.take()?);
+        let n = ids.n();
+        let mut pages = ids.into_pages()?;
+        pages.split_to(n);
+        Some(pages)
+    }
 }
 
 impl Encoder {
@@ -206,13 +235,11 @@ impl Encoder {
         threads: usize,
         stop: &Stop,
     ) -> Result<Batch> {
-        let work = |worker: &mut Worker, texts: Range<usize>, piece: &mut Piece| {
-            texts.into_iter().try_for_each(|i| {
-                self.encode_one(worker, text(i)?, wanted, stop, piece).map_err(|error| match error {
-                    CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("text {i}: {what}")),
-                    CoreError::Pattern(what) => CoreError::Pattern(format!("text {i}: {what}")),
-                    other => other,
-                })
+        let encode = |worker: &mut Worker, i: usize, piece: &mut Piece| {
+            self.encode_one(worker, text(i)?, wanted, stop, piece).map_err(|error| match error {
+                CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("text {i}: {what}")),
+                CoreError::Pattern(what) => CoreError::Pattern(format!("text {i}: {what}")),
+                other => other,
             })
         };
         let pieces = pieces(n, PIECE_BYTES, &n_bytes);
@@ -222,22 +249,40 @@ impl Encoder {
         let mut block =
             if wanted.ids && n_bytes_of_all > PIECE_BYTES { Block::new(n_ids_max, &self.spare) } else { None };
         if wanted.ids && (threads == 1 || pieces.len() <= 1) {
-            let mut all = Piece { ids: block.as_mut().map(Block::list).unwrap_or_default(), ..Piece::default() };
+            let ids = block.as_mut().and_then(Block::take).map(Tail::from);
+            let mut all = Piece { ids: ids.unwrap_or_default(), ..Piece::default() };
             let mut worker = self.hire(n_bytes_of_all)?;
-            work(&mut worker, 0..n, &mut all)?;
+            (0..n).try_for_each(|i| encode(&mut worker, i, &mut all))?;
             self.release(worker);
-            let Piece { mut ids, ends, starts } = all;
-            let ids = if let Some(block) = block { block.filled_by(ids) } else { Ids::List(ids.take()) };
+            let Piece { mut ids, ends, starts, .. } = all;
+            let n_ids = ids.n();
+            let ids =
+                if let Some(block) = block { block.filled(ids.into_pages(), n_ids) } else { Ids::List(ids.take()) };
             return Ok(Batch { ids, ends, starts });
         }
         let mut all = Batch::default();
-        let (mut rest, mut list) = (block.as_mut().map(Block::rest), Vec::new());
+        let (rest, mut list) = (block.as_mut().and_then(Block::take), Vec::new());
+        let n_room = rest.as_deref().map_or(0, <[u32]>::len);
+        let rest = Mutex::new(rest);
+        let work = |worker: &mut Worker, mut texts: Range<usize>, piece: &mut Piece, turn: &Turn| {
+            texts.try_for_each(|i| {
+                if turn.has_come() {
+                    piece.settle(&rest);
+                }
+                encode(worker, i, piece)
+            })
+        };
         let claim = |piece: &mut Piece| {
             let before = all.ends.last().copied().unwrap_or_default();
             all.ends.extend(piece.ends.drain(..).map(|end| end + before));
             all.starts.append(&mut piece.starts);
-            if let Some(rest) = &mut rest {
-                return Some(rest.take(piece.ids.n()));
+            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(pages) = piece.leave() {
+                *rest = Some(pages);
+                return None;
+            }
+            if let Some(rest) = &mut *rest {
+                return Some(rest.split_to(piece.ids.n()));
             }
             match wanted.ids {
                 true if list.is_empty() => list = piece.ids.take(),
@@ -246,9 +291,9 @@ impl Encoder {
             }
             None
         };
-        let put = |place: Option<&mut [u32]>, piece: &mut Piece| {
-            if let Some(place) = place {
-                stream::copy(piece.ids.as_slice(), place);
+        let put = |place: Option<Pages<u32>>, piece: &mut Piece| {
+            if let Some(mut place) = place {
+                stream::copy(piece.ids.as_slice(), &mut place);
             }
             piece.ids.clear(IDS_KEPT_MAX);
         };
@@ -263,7 +308,14 @@ impl Encoder {
         };
         in_order(&pieces, threads, stop, (hire, release), work, claim, put)?;
         let n_ids = all.ends.last().map_or(0, |&end| end as usize);
-        all.ids = block.map_or(Ids::List(list), |block| block.filled(n_ids));
+        all.ids = Ids::List(list);
+        if let Some(block) = block {
+            let pages = rest.into_inner().unwrap_or_else(PoisonError::into_inner).and_then(Pages::joined);
+            if pages.as_ref().is_none_or(|pages| pages.len() != n_room) {
+                return Err(CoreError::Internal("ids are not in the block that was made for them".to_string()));
+            }
+            all.ids = block.filled(pages, n_ids);
+        }
         Ok(all)
     }
 
@@ -520,6 +572,23 @@ mod tests {
             let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
             let Batch { ids, ends, starts } = found.unwrap();
             assert_eq!((&*ids, &*ends, &*starts), (&[][..], &[3, 4, 7, 10][..], &[][..]));
+        }
+    }
+
+    #[test]
+    fn ids_stand_in_the_order_of_their_texts_by_whomever_and_wherever_they_were_made() {
+        let encoder = encoder(&[], false);
+        let texts: Vec<String> = (0..1000).map(|i| ["abc", "", "cab", "bb", "a"][i % 5].repeat(i % 3)).collect();
+        let batch = |threads| {
+            let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
+            let (text, n_bytes) = (|i: usize| Ok(&*texts[i]), |_| PIECE_BYTES / 4);
+            encoder.encode_batch(texts.len(), text, n_bytes, wanted, threads, &Stop::default()).unwrap()
+        };
+        let expected = batch(1);
+        assert_eq!(expected.ids.len(), *expected.ends.last().unwrap() as usize);
+        for threads in (2..6).cycle().take(40) {
+            let Batch { ids, ends, starts } = batch(threads);
+            assert!((&*ids, ends, starts) == (&*expected.ids, expected.ends.clone(), expected.starts.clone()));
         }
     }
 

@@ -5,7 +5,6 @@
 //! encoding went into getting them.
 
 use crate::pages::Pages;
-use crate::tail::Tail;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,27 +35,15 @@ impl Block {
         Some(Self { pages: Some(pages), n: None, spare: spare.clone() })
     }
 
-    /// The part that is not taken yet.
-    pub fn rest(&mut self) -> Rest<'_> {
-        Rest(self.pages.as_deref_mut().unwrap_or_default())
+    /// The memory, for those who fill it.
+    pub fn take(&mut self) -> Option<Pages<u32>> {
+        self.pages.take()
     }
 
-    /// An empty list in it, for one who fills it alone.
-    pub fn list(&mut self) -> Tail<u32> {
-        self.pages.take().map_or_else(Tail::default, Tail::from)
-    }
-
-    /// The first `n` ids are there.
-    pub fn filled(mut self, n: usize) -> Ids {
-        self.n = Some(n);
+    /// In `pages` the first `n` ids are there.
+    pub fn filled(mut self, pages: Option<Pages<u32>>, n: usize) -> Ids {
+        (self.pages, self.n) = (pages, Some(n));
         Ids::Block(self)
-    }
-
-    /// With the list that was made of it.
-    pub fn filled_by(mut self, list: Tail<u32>) -> Ids {
-        let n = list.n();
-        self.pages = list.into_pages();
-        self.filled(n)
     }
 }
 
@@ -92,19 +79,6 @@ impl AsRef<[u8]> for Ids {
     }
 }
 
-/// The part of a block that is not taken yet.
-#[derive(Default)]
-pub struct Rest<'b>(&'b mut [u32]);
-
-impl<'b> Rest<'b> {
-    /// The next `n` places.
-    pub fn take(&mut self, n: usize) -> &'b mut [u32] {
-        let (taken, rest) = std::mem::take(&mut self.0).split_at_mut(n);
-        self.0 = rest;
-        taken
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,19 +88,16 @@ mod tests {
         let spare = Spare::default();
         for (n_max, is_longer) in [(3000, true), (2000, false), (4000, true), (4000, false)] {
             let mut block = Block::new(n_max, &spare).unwrap();
-            assert_eq!(block.rest().take(3).iter().any(|&id| id != 0), !is_longer);
-            let mut rest = block.rest();
-            rest.take(1).fill(7);
-            rest.take(2).fill(8);
-            let ids = block.filled(3);
+            let mut pages = block.take().unwrap();
+            assert_eq!(pages[..3].iter().any(|&id| id != 0), !is_longer);
+            pages[..3].copy_from_slice(&[7, 8, 8]);
+            let ids = block.filled(Some(pages), 3);
             assert_eq!((&*ids, AsRef::<[u8]>::as_ref(&ids).len()), (&[7, 8, 8][..], 12));
         }
-        let mut block = Block::new(2000, &spare).unwrap();
-        let mut list = block.list();
-        list.extend(&[9; 5000]); // more than there is room for
-        assert_eq!(*block.filled_by(list), [9; 5000]);
         let long = KEPT_BYTES_MAX / size_of::<u32>() + 1;
-        drop(Block::new(long, &spare).unwrap().filled(long));
+        let mut block = Block::new(long, &spare).unwrap();
+        let pages = block.take();
+        drop(block.filled(pages, long));
         assert!(spare.lock().unwrap().is_none());
         drop(Block::new(3, &spare)); // its batch failed, and how much was written is not known
         assert!(spare.lock().unwrap().is_none());

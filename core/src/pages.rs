@@ -7,15 +7,23 @@
 use bytemuck::Zeroable;
 use memmap2::{MmapOptions, MmapRaw};
 use std::alloc::{Layout, handle_alloc_error};
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// A fixed number of values, which begin as zeros.
 pub struct Pages<T> {
-    bytes: MmapRaw,
+    start: *mut T,
     n: usize,
-    of: PhantomData<T>,
+    /// What keeps them, and other parts of it.
+    memory: Arc<MmapRaw>,
 }
+
+// SAFETY: the values are reached by this alone: no two have a part in common.
+#[allow(unsafe_code)]
+unsafe impl<T: Send> Send for Pages<T> {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl<T: Sync> Sync for Pages<T> {}
 
 impl<T: Zeroable> Pages<T> {
     const FITS: () = assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>());
@@ -31,7 +39,23 @@ impl<T: Zeroable> Pages<T> {
         let bytes = MmapOptions::new().len(n.checked_mul(size_of::<T>())?).no_reserve_swap().map_anon().ok()?;
         #[cfg(target_os = "linux")]
         bytes.advise(memmap2::Advice::HugePage).unwrap_or_default(); // a system without them keeps its small ones
-        Some(Self { bytes: bytes.into(), n, of: PhantomData })
+        let memory = MmapRaw::from(bytes);
+        Some(Self { start: memory.as_mut_ptr().cast(), n, memory: Arc::new(memory) })
+    }
+
+    /// Takes the first `n` values off.
+    pub fn split_to(&mut self, n: usize) -> Self {
+        let start = self.start;
+        self.start = std::ptr::from_mut(&mut self[n..]).cast();
+        self.n -= n;
+        Self { start, n, memory: self.memory.clone() }
+    }
+
+    /// All values that were ever taken off, and these; None as long as others have some of them.
+    pub fn joined(mut self) -> Option<Self> {
+        let memory = Arc::get_mut(&mut self.memory)?;
+        (self.start, self.n) = (memory.as_mut_ptr().cast(), memory.len() / size_of::<T>());
+        Some(self)
     }
 }
 
@@ -41,9 +65,9 @@ impl<T> Deref for Pages<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `try_new` mapped n values there, as zeros, which every T may be; a page is aligned for them. All access
-        // is by this reference or the one below.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.n) }
+        // SAFETY: `try_new` mapped n values there or before, as zeros, which every T may be; a page is aligned for them. All
+        // access is by this reference or the one below.
+        unsafe { std::slice::from_raw_parts(self.start, self.n) }
     }
 }
 
@@ -52,7 +76,7 @@ impl<T> DerefMut for Pages<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_mut_ptr().cast(), self.n) }
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.n) }
     }
 }
 
@@ -69,6 +93,21 @@ mod tests {
         assert!(pages.iter().copied().eq(0..300_000));
         assert!(Pages::<u64>::try_new(usize::MAX >> 4).is_none());
         assert!(Pages::<u64>::new(0).is_empty());
+    }
+
+    #[test]
+    fn parts_are_kept_apart_and_joined_when_all_others_are_gone() {
+        let mut rest: Pages<u64> = Pages::new(10);
+        let (mut first, empty) = (rest.split_to(3), rest.split_to(0));
+        first.fill(1);
+        rest.fill(2);
+        assert_eq!((&*first, &*empty, &*rest), (&[1; 3][..], &[][..], &[2; 7][..]));
+        let second = rest.split_to(7);
+        assert!(rest.is_empty() && second.joined().is_none());
+        drop((first, empty));
+        assert!(rest.joined().is_some_and(|all| *all == [1, 1, 1, 2, 2, 2, 2, 2, 2, 2]));
+        let beyond = || Pages::<u64>::new(10).split_to(11);
+        assert!(std::panic::catch_unwind(beyond).is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A batch done in pieces by several threads, its results put together in the order of the batch.
 //!
 //! Invariant: the results, and the error when there are several, do not depend on the number of threads.
-//! Cost: each result is copied once, where `put` does it by several threads at a time; at most a few pieces wait for their turn.
+//! Cost: each result is copied once, where `put` does it by several threads at a time, if it was not made in its place, which is
+//! known when its turn has come; at most a few pieces wait for theirs.
 
 use crate::guard::{CoreError, Result, Stop, in_threads};
 use std::collections::BTreeMap;
@@ -30,9 +31,20 @@ pub fn pieces(n: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> V
 /// How often it is asked for a lock before who waits sleeps: some 50 microseconds.
 const TRIES: usize = 200;
 
+/// Whether all pieces before this one are done and have their places.
+pub struct Turn<'n> {
+    next: &'n AtomicUsize,
+    at: usize,
+}
+
+impl Turn<'_> {
+    /// If so, it stays so until this piece is done.
+    pub fn has_come(&self) -> bool {
+        self.next.load(Ordering::Acquire) == self.at
+    }
+}
+
 struct Order<T> {
-    /// The piece whose result is to be taken next.
-    next: usize,
     early: BTreeMap<usize, T>,
     spare: Vec<T>,
     /// The first piece, in the order of the batch, that failed.
@@ -43,18 +55,19 @@ struct Order<T> {
 /// there, several at a time. One of the two leaves it empty.
 ///
 /// `hire` makes what a thread needs of its own, and its first empty result, and `release` gets both back; `work` fills a
-/// result that is empty.
+/// result that is empty, and may ask whether it is its turn.
 pub fn in_order<W, T: Default + Send, P>(
     pieces: &[Range<usize>],
     threads: usize,
     stop: &Stop,
     (hire, release): (impl Fn() -> Result<(W, T)> + Sync, impl Fn(W, T) + Sync),
-    work: impl Fn(&mut W, Range<usize>, &mut T) -> Result<()> + Sync,
+    work: impl Fn(&mut W, Range<usize>, &mut T, &Turn) -> Result<()> + Sync,
     claim: impl FnMut(&mut T) -> P + Send,
     put: impl Fn(P, &mut T) + Sync,
 ) -> Result<()> {
-    let order = Mutex::new((Order { next: 0, early: BTreeMap::new(), spare: Vec::new(), failed: None }, claim));
+    let order = Mutex::new((Order { early: BTreeMap::new(), spare: Vec::new(), failed: None }, claim));
     let (counter, limit) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
+    let next = AtomicUsize::new(0);
     in_threads((0..threads.clamp(1, pieces.len().max(1))).collect(), stop, |_| {
         let (mut own, mut result) = hire()?;
         let mut others = Vec::new();
@@ -64,7 +77,8 @@ pub fn in_order<W, T: Default + Send, P>(
                 release(own, result);
                 return Ok(());
             }
-            let done = work(&mut own, pieces[at].clone(), &mut result);
+            let turn = Turn { next: &next, at };
+            let done = work(&mut own, pieces[at].clone(), &mut result, &turn);
             let mut locked = locked(&order);
             let (order, claim) = &mut *locked;
             order.spare.extend(others.drain(..).map(|(_, empty)| empty));
@@ -76,17 +90,18 @@ pub fn in_order<W, T: Default + Send, P>(
                 }
                 return Ok(());
             }
-            if at != order.next {
+            if !turn.has_come() {
                 let empty = order.spare.pop().unwrap_or_default();
                 order.early.insert(at, std::mem::replace(&mut result, empty));
                 continue;
             }
             let place = claim(&mut result);
-            order.next += 1;
-            while let Some(mut early) = order.early.remove(&order.next) {
+            let mut n_claimed = at + 1;
+            while let Some(mut early) = order.early.remove(&n_claimed) {
                 others.push((Some(claim(&mut early)), early));
-                order.next += 1;
+                n_claimed += 1;
             }
+            next.store(n_claimed, Ordering::Release);
             drop(locked);
             put(place, &mut result);
             for (place, early) in &mut others {
@@ -127,13 +142,22 @@ mod tests {
         let (cut, hired) = (pieces(100, 1, |_| 1), (|| Ok(((), Vec::new())), |(), _| ()));
         for threads in 1..5 {
             let mut all = Vec::new();
-            let keep = |_: &mut (), range: Range<usize>, out: &mut Vec<usize>| {
+            let n_done = AtomicUsize::new(0);
+            let keep = |_: &mut (), range: Range<usize>, out: &mut Vec<usize>, turn: &Turn| {
+                for _ in 0..range.start % 7 {
+                    std::thread::yield_now();
+                }
+                assert!(!turn.has_come() || n_done.load(Ordering::Relaxed) == range.start);
                 out.extend(range);
                 Ok(())
             };
-            in_order(&cut, threads, &Stop::default(), hired, keep, |out| all.append(out), |(), _| ()).unwrap();
+            let take = |out: &mut Vec<usize>| {
+                n_done.fetch_add(out.len(), Ordering::Relaxed);
+                all.append(out);
+            };
+            in_order(&cut, threads, &Stop::default(), hired, keep, take, |(), _| ()).unwrap();
             assert!(all.iter().copied().eq(0..100));
-            let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>| match range.start {
+            let fail = |_: &mut (), range: Range<usize>, _: &mut Vec<usize>, _: &Turn| match range.start {
                 at if at > 40 => Err(CoreError::Text(at.to_string())),
                 _ => Ok(()),
             };

@@ -12,7 +12,7 @@ use crate::guard::{self, CoreError, Stop};
 use crate::ids::Ids;
 use crate::pages::Pages;
 use crate::pattern::Pattern;
-use crate::pieces::{in_order, pieces};
+use crate::pieces::{Turn, in_order, pieces};
 use crate::tail::Tail;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, GenericListArray, LargeBinaryArray, OffsetSizeTrait, UInt32Array, UInt64Array};
@@ -249,7 +249,7 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
     stop: &Stop,
 ) -> guard::Result<LargeBinaryArray> {
     let n = starts.len() - 1;
-    let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>)| {
+    let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>), _: &Turn| {
         stop.check()?;
         for i in part {
             encoder.decoder.decode(&ids[starts[i]..starts[i + 1]], bytes).map_err(|error| match error {
