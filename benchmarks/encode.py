@@ -2,8 +2,9 @@
 
 Every tool's ids are compared with those of `tokenizers` before its time is printed. The tools take turns, each run in a
 process of its own; shown are the median of the runs' first passes (fresh text: nothing is remembered yet) and that of
-all later passes. What several threads of tokenmill are against one is measured once more in one process, pass by pass
-in turns: what a machine gives differs by more between two processes. Documents with the text of a special token are
+all later passes. What several threads of tokenmill are against one is measured once more in one process, in turns, and
+beside it what as many threads reach that have nothing in common: what a machine gives differs by more between two
+processes and from minute to minute. Documents with the text of a special token are
 left out, which the tools treat differently, and all text is brought into NFC, because one of the tokenizers asks for
 it. The llama3 column is the vocabulary of cl100k with the split pattern of llama3; special tokens behind a gap of ids
 are left out, with which two tools do not load. What this does not show: loading, memory, files. It needs the corpus and
@@ -141,14 +142,15 @@ def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_by
 
 
 def _measure_turns(folder: Path, threads: int) -> None:
-    measured = _run("benchmarks.encode_turns", str(folder), str(threads), str(TURNS))
+    measured = _run("benchmarks.encode_turns", str(folder), str(threads), str(TURNS), str(LATER_PASSES))
     if "failed" in measured:
         print(f"\n{threads} threads against one: {measured['failed']}")
         return
-    print(f"\n{threads} threads against one, medians of {TURNS} passes each, in turns in one process:")
+    print(f"\n{threads} threads against one, medians of {TURNS} turns in one process:")
     for kind in ("first", "later"):
-        one, several = (statistics.median(measured[kind][n]) for n in ("1", str(threads)))
-        print(f"  {kind} {one / several:.2f} × ({one * 1e3:.1f} and {several * 1e3:.1f} ms)")
+        one, several, apart = (statistics.median(measured[kind][way]) for way in ("one", "several", "apart"))
+        times = f"{one * 1e3:.1f}, {several * 1e3:.1f} and {apart * 1e3:.1f} ms"
+        print(f"  {kind} {one / several:.2f} ×, with nothing in common {one / apart:.2f} × ({times})")
 
 
 def _measure(tool: str, folder: Path, threads: int, n_passes: int) -> dict[str, Any]:

@@ -1,39 +1,61 @@
-"""One thread and several, pass by pass in turns: python -m benchmarks.encode_turns FOLDER THREADS PASSES.
+"""One thread and several, in turns: python -m benchmarks.encode_turns FOLDER THREADS TURNS LATER_PASSES.
 
-FOLDER is that of `benchmarks.encode_one`. Prints one line of JSON, for "first" (nothing is remembered) and "later" passes the
-seconds by number of threads. The ids are the same, or there is no time.
+FOLDER is that of `benchmarks.encode_one`. A turn is a first pass (nothing is remembered) and LATER_PASSES more. Prints one
+line of JSON, for "first" and "later" passes the seconds of "one" thread, of "several", and of as many "apart": each has a
+tokenizer and a part of the text of its own, and nothing in common with the others but the machine. The ids of one thread and
+of several are the same, or there is no time.
 """
 
 import gc
 import json
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill import Tokenizer
 
 
 def main() -> None:
-    folder, threads, n_passes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    folder, (threads, n_turns, n_later) = Path(sys.argv[1]), map(int, sys.argv[2:])
     texts = json.loads((folder / "documents.json").read_text(encoding="utf-8"))
     batch, tokenizer = pa.array(texts, pa.large_string()), Tokenizer.load(folder)
+    parts, tokenizers = _parts(batch, threads), [Tokenizer.load(folder) for _ in range(threads)]
     gc.disable()
-    found = {kind: {n: list[float]() for n in (1, threads)} for kind in ("first", "later")}
     # What the process does once only is not measured.
     assert tokenizer.encode_batch(batch, threads=1).equals(tokenizer.encode_batch(batch, threads=threads))
-    for i in range(n_passes):
-        for n in (1, threads) if i % 2 else (threads, 1):
-            tokenizer.forget()
-            for kind in ("first", "later"):
-                found[kind][n].append(_seconds(tokenizer, batch, n))
+    with ThreadPoolExecutor(threads) as pool:
+        ways: dict[str, Callable[[], Any]] = {
+            "one": lambda: tokenizer.encode_batch(batch, threads=1),
+            "several": lambda: tokenizer.encode_batch(batch, threads=threads),
+            "apart": lambda: list(pool.map(lambda own, part: own.encode_batch(part, threads=1), tokenizers, parts)),
+        }
+        ways["apart"]()
+        found = {kind: {way: list[float]() for way in ways} for kind in ("first", "later")}
+        for i in range(n_turns):
+            for way in ways if i % 2 else reversed(ways):
+                for one in (tokenizer, *tokenizers):
+                    one.forget()
+                for kind in ("first", *["later"] * n_later):
+                    found[kind][way].append(_seconds(ways[way]))
     print(json.dumps(found))
 
 
-def _seconds(tokenizer: Tokenizer, batch: pa.Array, threads: int) -> float:
+def _parts(batch: pa.Array, n: int) -> list[pa.Array]:
+    """The texts in order, in `n` parts of about as many bytes."""
+    ends = pc.binary_length(batch).to_numpy().cumsum()
+    cuts = [*ends.searchsorted([ends[-1] * i // n for i in range(n)]), len(batch)]
+    return [batch[cuts[i] : cuts[i + 1]] for i in range(n)]
+
+
+def _seconds(run: Callable[[], Any]) -> float:
     start_s = time.perf_counter()
-    ids = tokenizer.encode_batch(batch, threads=threads)
+    ids = run()
     seconds = time.perf_counter() - start_s
     del ids
     return seconds
