@@ -2,8 +2,8 @@
 
 FOLDER is that of `benchmarks.encode_one`. A turn is a first pass (nothing is remembered) and LATER_PASSES more. Prints one
 line of JSON, for "first" and "later" passes the seconds of "one" thread, of "several", and of as many "apart": each has a
-tokenizer and a part of the text of its own, and nothing in common with the others but the machine. The ids of one thread and
-of several are the same, or there is no time.
+tokenizer and a part of the text of its own, and nothing in common with the others but the machine. The ids of all are
+the same, or there is no time.
 """
 
 import gc
@@ -35,7 +35,7 @@ def main() -> None:
             "several": lambda: tokenizer.encode_batch(batch, threads=threads),
             "apart": lambda: list(pool.map(lambda own, part: own.encode_batch(part, threads=1), tokenizers, parts)),
         }
-        ways["apart"]()
+        assert pa.concat_arrays(ways["apart"]()).equals(ways["one"]())
         found = {kind: {way: list[float]() for way in ways} for kind in ("first", "later")}
         for i in range(n_turns):
             for way in ways if i % 2 else reversed(ways):

@@ -109,3 +109,60 @@ def test_ctrl_c_ends_the_call_with_keyboard_interrupt(call: str) -> None:
     _, said = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGINT
     assert said.rstrip().endswith(("KeyboardInterrupt", "KeyboardInterrupt: the call was stopped"))
+
+
+BESIDE = """
+import signal, threading, time
+class OutOfTime(Exception): pass
+def end(*_): raise OutOfTime
+def in_main(handler, call):
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        while True:
+            call()
+    except Exception as error:
+        print(type(error).__name__)
+"""
+HANDLERS = {
+    "raises its own": ("in_main(end, lambda: encoder.encode_batch(words, 1))", "OutOfTime"),
+    "comes while this thread waits for another": ("in_main(end, lambda: encoder.encode_batch(words, 2))", "OutOfTime"),
+    "encodes with the same encoder": (
+        """
+def encode(*_):
+    assert encoder.encode_batch(words[:1], 2).equals(expected)
+    end()
+expected = encoder.encode_batch(words[:1], 1)
+in_main(encode, lambda: encoder.encode_batch(words, 2))
+""",
+        "OutOfTime",
+    ),
+    "asks the same counter": ("in_main(lambda *_: counter.missed_max(), lambda: counter.update(words))", "CountsError"),
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_what_a_handler_of_a_signal_does_ends_the_call_as_python_has_it(handler: str) -> None:
+    call, raised = HANDLERS[handler]
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"ready\n{raised}\n", "")
+
+
+def test_a_signal_is_handled_while_another_thread_is_in_a_call() -> None:
+    call = """
+enough = threading.Event()
+def encode():
+    while not enough.is_set():
+        encoder.encode_batch(words, 1)
+thread = threading.Thread(target=encode)
+thread.start()
+in_main(end, lambda: time.sleep(0.01))
+enough.set()
+thread.join()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\nOutOfTime\n", "")

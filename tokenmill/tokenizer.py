@@ -248,8 +248,8 @@ class Tokenizer:
         def run(engine: Any, *rest: Any) -> Any:
             return engine.encode_batch_with_starts(*rest, end_id)
 
-        ids, starts = self._run(run, texts, threads, special)
-        return ids, starts
+        found: tuple[pa.LargeListArray, pa.LargeListArray] = self._run(run, texts, threads, special)
+        return found
 
     def count_tokens(
         self, texts: Texts, threads: int | None = None, special: SpecialTokensInText = "as_text"

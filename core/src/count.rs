@@ -88,6 +88,7 @@ impl Counts {
         match first {
             Some((_, error)) => Err(error),
             None => {
+                stop.check()?; // what this thread found while it waited for the others ends the call
                 self.is_broken = false;
                 Ok(())
             }

@@ -11,7 +11,7 @@ use crate::merge::{MergeTable, Scratch};
 use crate::pages::Pages;
 use crate::pattern::Pattern;
 use crate::pieces::{Turn, in_order, pieces};
-use crate::pretokens::{Run, Waiting};
+use crate::pretokens::{AT_ONCE_IDS, Run, Waiting};
 use crate::sharing::{Reader, Shared};
 use crate::stream;
 use crate::tail::Tail;
@@ -27,6 +27,7 @@ const PIECE_BYTES: usize = 1 << 17;
 const CHECKED_BYTES: usize = 1 << 16;
 /// Ids for which there is room at the end of a batch, which are written in blocks.
 const ROOM_IDS: usize = 1 << 10;
+const _: () = assert!(ROOM_IDS >= AT_ONCE_IDS, "a piece in its place must not outgrow it");
 /// Ids for which a waiting worker keeps room.
 const IDS_KEPT_MAX: usize = 1 << 20;
 /// What the cache may hold where nothing else is said.
@@ -262,11 +263,11 @@ impl Encoder {
         }
         let mut all = Batch::default();
         let (rest, mut list) = (block.as_mut().and_then(Block::take), Vec::new());
-        let n_room = rest.as_deref().map_or(0, <[u32]>::len);
-        let rest = Mutex::new(rest);
+        let begin = rest.as_deref().map(<[u32]>::as_ptr);
+        let (has_block, rest) = (rest.is_some(), Mutex::new(rest));
         let work = |worker: &mut Worker, mut texts: Range<usize>, piece: &mut Piece, turn: &Turn| {
             texts.try_for_each(|i| {
-                if turn.has_come() {
+                if has_block && turn.has_come() {
                     piece.settle(&rest);
                 }
                 encode(worker, i, piece)
@@ -311,7 +312,7 @@ impl Encoder {
         all.ids = Ids::List(list);
         if let Some(block) = block {
             let pages = rest.into_inner().unwrap_or_else(PoisonError::into_inner).and_then(Pages::joined);
-            if pages.as_ref().is_none_or(|pages| pages.len() != n_room) {
+            if pages.as_deref().map(<[u32]>::as_ptr) != begin {
                 return Err(CoreError::Internal("ids are not in the block that was made for them".to_string()));
             }
             all.ids = block.filled(pages, n_ids);

@@ -1,14 +1,14 @@
-//! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock, no environment
-//! but the processors that threads run on.
+//! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock but for how long threads wait, no
+//! environment but the processors that they run on.
 //!
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
 //! encode: text → ids, with cache (pre-tokens met before, by any thread: sharing; its ring of records; prefetch asks for them
 //! early), whole (those that are one token), merge (all others; certain: what bytes are merged into first; long: part by part,
-//! with a queue), pages (tables in large pages), pieces (a batch in pieces, by threads), stream (their copying) and tail (a list
+//! with a queue), pages (memory in large pages), pieces (a batch in pieces, by threads), stream (their copying) and tail (a list
 //! written in blocks). decode: ids → bytes; chars: UTF-8 → characters as Python keeps them. json_lines: lines → texts and ids
-//! of documents. md5: the digests that DVC names files by. guard: how long calls are stopped, and panics turned into errors; spread: threads
-//! on processors of their own. python: all of it as the module `tokenmill._core`.
+//! of documents. md5: the digests that DVC names files by. guard: how long calls are stopped, and panics turned into errors;
+//! spread: threads on processors of their own. python: all of it as the module `tokenmill._core`.
 
 // Only scan::block, scan::avx512, prefetch, pages, stream, md5, chars, python::ids and python::objects may, and say why.
 #![deny(unsafe_code)]

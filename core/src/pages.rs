@@ -1,8 +1,8 @@
-//! A table that is read here and there, in pages of 2 MB where the system has some: with pages of 4 kB the look-up of an
-//! address can take longer than that of the value.
+//! A table that is read here and there, or room for what several threads write, in pages of 2 MB where the system has some:
+//! with pages of 4 kB the look-up of an address can take longer than that of the value.
 //!
-//! Unsafe because memory of the system is seen as values, of atomic integers too, which several threads may change. No list of
-//! the standard library asks for large pages; first passes over code took 93 to 97 ms without them instead of 68 to 77.
+//! Unsafe because memory of the system is seen as values, of atomic integers too, which several threads may change, and because
+//! parts of it are taken off and joined again. No list of the standard library asks for large pages; first passes over code took 93 to 97 ms without them instead of 68 to 77.
 
 use bytemuck::Zeroable;
 use memmap2::{MmapOptions, MmapRaw};
@@ -10,7 +10,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A fixed number of values, which begin as zeros.
+/// A fixed number of values, which are zeros until they are written.
 pub struct Pages<T> {
     start: *mut T,
     n: usize,
@@ -21,7 +21,7 @@ pub struct Pages<T> {
 // SAFETY: the values are reached by this alone: no two have a part in common.
 #[allow(unsafe_code)]
 unsafe impl<T: Send> Send for Pages<T> {}
-// SAFETY: as above.
+// SAFETY: shared, it gives `&[T]` alone.
 #[allow(unsafe_code)]
 unsafe impl<T: Sync> Sync for Pages<T> {}
 

@@ -1,8 +1,8 @@
 //! A batch done in pieces by several threads, its results put together in the order of the batch.
 //!
 //! Invariant: the results, and the error when there are several, do not depend on the number of threads.
-//! Cost: each result is copied once, where `put` does it by several threads at a time, if it was not made in its place, which is
-//! known when its turn has come; at most a few pieces wait for theirs.
+//! Cost: each result is copied once, where `put` does it by several threads at a time. One whose turn has come while it is made
+//! need not be: its place is known. Results that come early wait: a few, or more while the thread before them stands still.
 
 use crate::guard::{CoreError, Result, Stop, in_threads};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Turn<'n> {
 }
 
 impl Turn<'_> {
-    /// If so, it stays so until this piece is done.
+    /// Once true, it stays true until this piece is claimed.
     pub fn has_come(&self) -> bool {
         self.next.load(Ordering::Acquire) == self.at
     }

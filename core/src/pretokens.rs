@@ -180,12 +180,14 @@ impl Run<'_, '_> {
 /// Words for the ids of PIECES_MAX pre-tokens with few: a power of two, and the rest of the four that are written at once.
 const ROOM: usize = (3 * PIECES_MAX).next_power_of_two();
 const WORDS: usize = 4;
+/// Ids for which there has to be room at a time.
+pub const AT_ONCE_IDS: usize = ROOM + WORDS;
 
 /// Appends the ids of up to PIECES_MAX pre-tokens, up to the first one that the cache has not in its line, with few ids; how
 /// many they were.
 #[inline(never)]
 fn put_known(named: &[Named], lines: Lines, ids: &mut Tail<u32>) -> usize {
-    let Some(room) = ids.room(ROOM + WORDS).first_chunk_mut::<{ ROOM + WORDS }>() else { return 0 };
+    let Some(room) = ids.room(AT_ONCE_IDS).first_chunk_mut::<AT_ONCE_IDS>() else { return 0 };
     let (mut n_ids, mut rest) = (0, named.iter());
     let n_put = loop {
         let Some(one) = rest.next() else { break named.len() };

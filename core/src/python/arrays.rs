@@ -57,6 +57,7 @@ pub(super) fn lists_to_pyarrow<'py>(
     ends: &OffsetBuffer<i64>,
     values: ArrayRef,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // Nullable, as pyarrow's own lists are: nobody has to make them anew.
     let item = Arc::new(Field::new("item", values.data_type().clone(), true));
     let lists = LargeListArray::try_new(item, ends.clone(), values, None)
         .map_err(|error| CoreError::Internal(error.to_string()))?;

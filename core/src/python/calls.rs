@@ -19,8 +19,8 @@ thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// How often a call looks for signals. For that it takes the GIL, for which other threads may have it wait 5 ms: every 50 ms,
-/// encoding beside a thread of Python took 1.12 times as long.
+/// How often a call in the main thread looks for signals. For that it takes the GIL, for which other threads may have it wait
+/// 5 ms: every 50 ms, encoding beside a thread of Python took 1.12 times as long.
 const TICK: Duration = Duration::from_millis(200);
 
 impl From<CoreError> for PyErr {
@@ -36,29 +36,35 @@ impl From<CoreError> for PyErr {
     }
 }
 
-/// Runs `work` without the GIL. At its checks in this thread, signals and the thread's deadline end it.
+/// Runs `work` without the GIL. At its checks in this thread, signals and the thread's deadline end it; there, handlers of
+/// signals may run any code of Python.
 pub(super) fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> guard::Result<T> + Send) -> PyResult<T> {
-    run_showing(py, work, &|| Ok(()))
+    run_showing(py, work, None)
 }
 
-/// The same; every now and then `show` is called.
+/// The same; at checks, every now and then, `show` is called.
 pub(super) fn run_showing<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
-    show: &(dyn Fn() -> PyResult<()> + Sync),
+    show: Option<&(dyn Fn() -> PyResult<()> + Sync)>,
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
     in_time(deadline)?;
     py.detach(|| {
-        let looked = Mutex::new((None::<Instant>, None));
+        // One thread alone looks, but whoever checks has the closure.
+        let looked = Mutex::new(Looked::default());
         let goes_on = || {
-            let (at, raised) = &mut *looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let Looked { at, in_vain, raised } = &mut *looked.lock().unwrap_or_else(PoisonError::into_inner);
             let is_due = at.is_some_and(|at| at.elapsed() >= TICK);
             if raised.is_none() {
                 *raised = in_time(deadline).err();
             }
-            if raised.is_none() && is_due {
-                *raised = Python::attach(|py| py.check_signals()).and_then(|()| show()).err();
+            if raised.is_none() && is_due && !*in_vain {
+                let seen = Python::attach(|py| {
+                    *in_vain = show.is_none() && !takes_signals(py)?;
+                    py.check_signals()
+                });
+                *raised = seen.and_then(|()| show.map_or(Ok(()), |show| show())).err();
             }
             if is_due || at.is_none() {
                 *at = Some(Instant::now());
@@ -66,11 +72,27 @@ pub(super) fn run_showing<T: Send>(
             raised.is_none()
         };
         let done = guarded(|| work(&Stop::unless(&goes_on)));
-        match looked.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            (_, Some(error)) => Err(error),
-            (_, None) => done.map_err(PyErr::from),
+        match looked.into_inner().unwrap_or_else(PoisonError::into_inner).raised {
+            Some(error) => Err(error),
+            None => done.map_err(PyErr::from),
         }
     })
+}
+
+/// What a call knows of its looks for signals.
+#[derive(Default)]
+struct Looked {
+    /// The last look; the first check is none, so that a short call asks for no time.
+    at: Option<Instant>,
+    /// There are none in this thread, and nothing to show.
+    in_vain: bool,
+    raised: Option<PyErr>,
+}
+
+/// Whether handlers of signals run in this thread: Python has them run in its main thread alone.
+fn takes_signals(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    threading.call_method0("main_thread")?.getattr("ident")?.eq(threading.call_method0("get_ident")?)
 }
 
 fn in_time(deadline: Option<Instant>) -> PyResult<()> {

@@ -18,6 +18,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 /// Counts of pre-tokens, exact or approximate.
 enum Counting {
@@ -34,6 +35,8 @@ pub(super) struct Counter {
     pattern: Pattern,
     spill: Option<Py<PyAny>>,
     counting: Mutex<Counting>,
+    /// The thread whose update holds `counting`; what runs at its checks, as a signal's handler does, would wait for itself.
+    updated_by: Mutex<Option<ThreadId>>,
     drained: Mutex<Option<Drained>>,
     n_runs: AtomicUsize,
 }
@@ -58,6 +61,7 @@ impl Counter {
             pattern: guarded(|| Pattern::new(&steps))?,
             spill,
             counting: Mutex::new(counting),
+            updated_by: Mutex::default(),
             drained: Mutex::default(),
             n_runs: AtomicUsize::new(0),
         })
@@ -71,7 +75,9 @@ impl Counter {
         let spill = |drain: Drain| self.spill(drain, &raised);
         let done = run(py, |stop| {
             let (texts, before) = texts.checked()?;
-            match &mut *locked(&self.counting) {
+            let mut counting = self.counting()?;
+            let _updating = Updating::new(&self.updated_by);
+            match &mut *counting {
                 Counting::Exact(counts) => {
                     counts.update(&self.pattern, texts.len(), |i| texts[i], |i| before[i], &spill, stop)
                 }
@@ -84,18 +90,22 @@ impl Counter {
         }
     }
 
-    fn memory_bytes(&self, py: Python<'_>) -> usize {
-        py.detach(|| match &*locked(&self.counting) {
-            Counting::Exact(counts) => counts.memory_bytes(),
-            Counting::Approximate(lossy) => lossy.memory_bytes(),
-        })
+    fn memory_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(py.detach(|| {
+            self.counting().map(|counting| match &*counting {
+                Counting::Exact(counts) => counts.memory_bytes(),
+                Counting::Approximate(lossy) => lossy.memory_bytes(),
+            })
+        })?)
     }
 
-    fn missed_max(&self, py: Python<'_>) -> u64 {
-        py.detach(|| match &*locked(&self.counting) {
-            Counting::Exact(_) => 0,
-            Counting::Approximate(lossy) => lossy.missed_max(),
-        })
+    fn missed_max(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(py.detach(|| {
+            self.counting().map(|counting| match &*counting {
+                Counting::Exact(_) => 0,
+                Counting::Approximate(lossy) => lossy.missed_max(),
+            })
+        })?)
     }
 
     #[pyo3(signature = (for_run=false))]
@@ -111,7 +121,7 @@ impl Counter {
         let mut drained = locked(&self.drained);
         let next = match &mut *drained {
             Some(next) => next,
-            None => drained.insert(match &mut *locked(&self.counting) {
+            None => drained.insert(match &mut *self.counting()? {
                 Counting::Exact(counts) => {
                     let mut drain = counts.drain(limits)?;
                     Box::new(move || drain.next_batch())
@@ -130,11 +140,20 @@ impl Counter {
     }
 
     /// The cells that the pre-tokens of `next_batch` take at most; 0 is said of an approximate counter, which has few.
-    pub(super) fn n_cells_max(&self) -> usize {
-        match &*locked(&self.counting) {
+    pub(super) fn n_cells_max(&self) -> guard::Result<usize> {
+        self.counting().map(|counting| match &*counting {
             Counting::Exact(counts) => counts.n_cells_max(),
             Counting::Approximate(_) => 0,
+        })
+    }
+
+    fn counting(&self) -> guard::Result<MutexGuard<'_, Counting>> {
+        if *locked(&self.updated_by) == Some(std::thread::current().id()) {
+            let what =
+                "a counter was called in the middle of its own update, as by a signal's handler. Call it afterwards.";
+            return Err(CoreError::Counts(what.into()));
         }
+        Ok(locked(&self.counting))
     }
 
     /// Hands a run over to Python, batch for batch; what Python raises is kept in `raised`.
@@ -158,6 +177,22 @@ impl Counter {
                 return Ok(());
             }
         }
+    }
+}
+
+/// That this thread updates a counter, as long as this lives.
+struct Updating<'u>(&'u Mutex<Option<ThreadId>>);
+
+impl<'u> Updating<'u> {
+    fn new(updated_by: &'u Mutex<Option<ThreadId>>) -> Self {
+        *locked(updated_by) = Some(std::thread::current().id());
+        Self(updated_by)
+    }
+}
+
+impl Drop for Updating<'_> {
+    fn drop(&mut self) {
+        *locked(self.0) = None;
     }
 }
 

@@ -6,7 +6,7 @@ use super::arrays::{
 use super::calls::run;
 use super::ids::{IdArray, IdSlice, ids_of};
 use super::objects::{bytes_of, str_of, u32s_of};
-use super::texts::{Texts, binary_of, slices};
+use super::texts::{Texts, binary_of, first_null, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};
 use crate::ids::Ids;
@@ -236,7 +236,14 @@ fn decode_lists<O: OffsetSizeTrait>(
     match ids_of(&values) {
         Some(IdSlice::Wide(ids)) => decode_each(encoder, ids, &starts, threads, stop),
         Some(IdSlice::Narrow(ids)) => decode_each(encoder, ids, &starts, threads, stop),
-        None => Err(CoreError::Tokenizer("expected lists of uint16 or uint32 without nulls.".to_string())),
+        None => Err(CoreError::Tokenizer(match first_null(&values) {
+            Some(null) => format!(
+                "list {}: expected ids without nulls; found a null at {}.",
+                starts.partition_point(|&start| start <= null) - 1,
+                null - starts.iter().rfind(|&&start| start <= null).unwrap_or(&0)
+            ),
+            None => format!("expected lists of uint16 or uint32; found {}.", values.data_type()),
+        })),
     }
 }
 

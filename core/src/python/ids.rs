@@ -29,50 +29,70 @@ pub(super) enum IdArray<'py> {
 }
 
 impl<'py> IdArray<'py> {
-    /// Of an array of any Arrow library. Raises TypeError.
+    /// Of an array of uint16 or uint32 of any Arrow library. Raises TypeError for all else.
     pub(super) fn new(ids: &Bound<'py, PyAny>) -> PyResult<Self> {
-        if let Some(lend) = ids.getattr_opt(intern!(ids.py(), "__arrow_c_array__"))? {
-            let (schema, array) = lend.call0()?.extract()?;
-            let lent = Self::Lent(schema, array);
-            if lent.in_place().is_some() {
-                return Ok(lent);
-            }
+        let refusal = || PyTypeError::new_err("expected an Arrow array of uint16 or uint32 without nulls.");
+        let lend = ids.getattr_opt(intern!(ids.py(), "__arrow_c_array__"))?.ok_or_else(refusal)?;
+        let (schema, array) = lend.call0()?.extract()?;
+        let lent = Self::Lent(schema, array);
+        match lent.in_place() {
+            Lent::InPlace(_) => Ok(lent),
+            Lent::NotAsItIs => Ok(Self::Own(array_of(ids)?)),
+            Lent::NoIds => Err(refusal()),
         }
-        Ok(Self::Own(array_of(ids)?))
     }
 
-    /// Raises TypeError for other than uint16 or uint32, and nulls.
+    /// Raises TypeError for nulls.
     pub(super) fn ids(&self) -> PyResult<IdSlice<'_>> {
         let found = match self {
-            Self::Lent(..) => self.in_place(),
             Self::Own(array) => ids_of(array),
+            Self::Lent(..) => match self.in_place() {
+                Lent::InPlace(ids) => Some(ids),
+                _ => None,
+            },
         };
-        found.ok_or_else(|| PyTypeError::new_err("expected ids of uint16 or uint32 without nulls."))
+        found.ok_or_else(|| PyTypeError::new_err("expected ids without nulls."))
     }
 
-    /// The ids that are lent; None for other values, and for what is to be made an array first: nulls that are not counted,
-    /// values at odd addresses.
     #[allow(unsafe_code)]
-    fn in_place(&self) -> Option<IdSlice<'_>> {
-        let Self::Lent(schema, array) = self else { return None };
-        let schema = schema.pointer_checked(Some(c"arrow_schema")).ok()?.cast::<FFI_ArrowSchema>();
-        let array = array.pointer_checked(Some(c"arrow_array")).ok()?.cast::<FFI_ArrowArray>();
+    fn in_place(&self) -> Lent<'_> {
+        let Self::Lent(schema, array) = self else { return Lent::NoIds };
+        let (Ok(schema), Ok(array)) =
+            (schema.pointer_checked(Some(c"arrow_schema")), array.pointer_checked(Some(c"arrow_array")))
+        else {
+            return Lent::NoIds;
+        };
         // SAFETY: capsules of these names hold such structures (the Arrow PyCapsule interface), and free them when they go.
-        let (schema, array) = unsafe { (schema.as_ref(), array.as_ref()) };
-        let is_plain = !array.is_released() && array.num_buffers() == 2 && schema.dictionary().is_none();
-        if !is_plain || array.null_count_opt() != Some(0) {
-            return None;
+        let (schema, array) =
+            unsafe { (schema.cast::<FFI_ArrowSchema>().as_ref(), array.cast::<FFI_ArrowArray>().as_ref()) };
+        // An extension's name is in the metadata.
+        let is_plain = schema.dictionary().is_none() && schema.metadata().is_ok_and(|metadata| metadata.is_empty());
+        let is_wide = schema.format() == "I";
+        if !is_plain || !(is_wide || schema.format() == "S") || array.is_released() || array.num_buffers() != 2 {
+            return Lent::NoIds;
         }
-        let (from, n) = (array.offset(), array.len());
+        if array.null_count_opt() != Some(0) {
+            return Lent::NotAsItIs;
+        }
+        let (values, from, n) = (array.buffer(1), array.offset(), array.len());
         // SAFETY: an array of such values without nulls has so many in its second buffer, and stays as it is while it is lent.
-        unsafe {
-            match schema.format() {
-                "I" => slice(array.buffer(1).cast(), from, n).map(IdSlice::Wide),
-                "S" => slice(array.buffer(1).cast(), from, n).map(IdSlice::Narrow),
-                _ => None,
+        let ids = unsafe {
+            if is_wide {
+                slice(values.cast(), from, n).map(IdSlice::Wide)
+            } else {
+                slice(values.cast(), from, n).map(IdSlice::Narrow)
             }
-        }
+        };
+        ids.map_or(Lent::NotAsItIs, Lent::InPlace)
     }
+}
+
+/// What is lent.
+enum Lent<'a> {
+    InPlace(IdSlice<'a>),
+    /// Ids whose nulls are not counted, or that are not aligned.
+    NotAsItIs,
+    NoIds,
 }
 
 /// `n` values from the one at `from` on; None where they are not aligned.

@@ -15,7 +15,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
 
 /// Integers of a list that are asked of memory at a time.
 const N_ASKED: usize = 32;
@@ -44,11 +43,11 @@ pub(super) fn str_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, 
 
 /// Text by way of its characters; None where that is no faster, or not possible.
 fn by_chars<'py>(py: Python<'py>, bytes: &[u8]) -> Option<PyResult<Bound<'py, PyAny>>> {
+    let (transcoder, make) = (Transcoder::of_processor()?, from_kind_and_data()?);
     let largest = bytes.iter().copied().fold(0, u8::max);
     if largest < 0x80 {
         return None;
     }
-    let (make, transcoder) = (from_kind_and_data()?, Transcoder::of_processor()?);
     let text = simdutf8::basic::from_utf8(bytes).ok()?;
     let n_words = bytes.len() + WRITTEN_CHARS;
     let mut room = if n_words > KEPT_CHARS_MAX { Pages::try_new(n_words)?.into() } else { CHARS.take() };
@@ -74,15 +73,18 @@ type FromKindAndData = unsafe extern "C" fn(c_int, *const c_void, ffi::Py_ssize_
 
 /// `PyUnicode_FromKindAndData`, where this Python has it: it is in its public API since 3.3, but not in the limited one, by
 /// which this module is made for all versions.
+#[cfg(unix)]
 fn from_kind_and_data() -> Option<FromKindAndData> {
-    static FOUND: OnceLock<Option<FromKindAndData>> = OnceLock::new();
+    static FOUND: std::sync::OnceLock<Option<FromKindAndData>> = std::sync::OnceLock::new();
     // SAFETY: of this name there is no other function; a null pointer is None.
-    #[cfg(unix)]
-    return *FOUND.get_or_init(|| unsafe {
+    *FOUND.get_or_init(|| unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, c"PyUnicode_FromKindAndData".as_ptr());
         std::mem::transmute::<*mut c_void, Option<FromKindAndData>>(found)
-    });
-    #[cfg(not(unix))]
+    })
+}
+
+#[cfg(not(unix))]
+fn from_kind_and_data() -> Option<FromKindAndData> {
     None
 }
 

@@ -23,6 +23,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Left, right and token as u32, the count as u64.
+/// Pre-tokens that are read between two checks.
+const N_UNCHECKED: usize = 4096;
 const MERGE_BYTES: usize = 20;
 
 #[pyfunction]
@@ -92,7 +94,7 @@ pub(super) fn train<'py>(
         let learned = learn(Start { words, tokens, n_first }, &goal, &done, stop, &mut keep)?;
         Ok((packed(&learned.merges), learned))
     };
-    let learned = run_showing(py, work, &show);
+    let learned = run_showing(py, work, Some(&show));
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
@@ -142,7 +144,7 @@ impl Source<'_> {
         match self {
             Self::Counter(counter) => {
                 let id_of = ids_of_bytes();
-                words.reserve(counter.n_cells_max());
+                words.reserve(counter.n_cells_max()?);
                 while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
                     stop.check()?;
                     let mut start = 0;
@@ -157,8 +159,7 @@ impl Source<'_> {
                 let numbers = counts.iter().flat_map(|chunk| chunk.as_primitive::<UInt64Type>().values());
                 let mut numbers = numbers.copied();
                 for chunk in &pretokens {
-                    stop.check()?;
-                    add_words(&mut words, chunk, tokens, &mut numbers)?;
+                    add_words(&mut words, chunk, tokens, &mut numbers, stop)?;
                 }
             }
         }
@@ -187,24 +188,28 @@ fn add_words(
     chunk: &ArrayRef,
     tokens: &[Vec<u8>],
     counts: &mut impl Iterator<Item = u64>,
+    stop: &Stop,
 ) -> guard::Result<()> {
+    let mut counts = counts
+        .enumerate()
+        .map(|(i, count)| if i % N_UNCHECKED == 0 { stop.check().map(|()| count) } else { Ok(count) });
     if let Some(lists) = chunk.as_list_opt::<i64>() {
         let values = lists.values().as_primitive_opt::<UInt32Type>();
         let values = values.ok_or_else(|| CoreError::Counts("pre-tokens as lists: expected ids of uint32.".into()))?;
         if let Some(id) = values.values().iter().find(|&&id| id as usize >= tokens.len()) {
             return Err(CoreError::Counts(format!("id {id} has no token; there are {}.", tokens.len())));
         }
-        return lists.offsets().windows(2).zip(counts).try_for_each(|(ends, count)| {
+        return lists.offsets().windows(2).zip(&mut counts).try_for_each(|(ends, count)| {
             let ids = values.values()[ends[0] as usize..ends[1] as usize].iter().copied();
-            words.add(ids, count, |id| tokens[id as usize].len())
+            words.add(ids, count?, |id| tokens[id as usize].len())
         });
     }
     let id_of = ids_of_bytes();
     let binary = binary_of(chunk).map_err(|error| CoreError::Counts(error.to_string()))?;
     slices(&binary)
         .into_iter()
-        .zip(counts)
-        .try_for_each(|(pretoken, count)| words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1))
+        .zip(&mut counts)
+        .try_for_each(|(pretoken, count)| words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count?, |_| 1))
 }
 
 fn ids_of_bytes() -> [u32; 256] {
