@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenmill import Counter
+from tokenmill import Counter, _core, train_vocab
 from tokenmill.counts import SCHEMA, merge, most_frequent, read_counts, write_counts
 from tokenmill.errors import CorpusError, CountsError, PatternError
 
@@ -113,6 +113,31 @@ def test_a_counter_counts_again_after_it_has_spilled_and_finished() -> None:
     assert list(zip(*found.values(), strict=True)) == sorted(Tally(text.encode() for text in texts).items())
     counter.update(["a"])
     assert counter.finish().to_pydict() == {"pretoken": [b"a"], "count": [1]}
+
+
+@pytest.mark.parametrize("memory_mb_max", [8, 4000])
+def test_a_counter_whose_counts_were_not_all_taken_counts_from_0_again(tmp_path: Path, memory_mb_max: int) -> None:
+    counter = Counter("gpt2", memory_mb_max, spill_directory=tmp_path)
+    counter.update([" ".join(map(str, range(300_000)))])
+    assert any(tmp_path.iterdir()) == (memory_mb_max == 8)
+    batches = counter.batches()
+    assert next(batches).num_rows < 300_000
+    batches.close()
+    counter.update(["x"])
+    assert counter.finish().to_pylist() == [{"pretoken": b"x", "count": 1}]
+
+
+def test_a_counter_from_which_training_was_stopped_counts_from_0_again() -> None:
+    counter = Counter("gpt2")
+    counter.update(["the cat sat on the mat"])
+    _core.interrupt(True)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train_vocab(counter, 300, pattern="gpt2")
+    finally:
+        _core.interrupt(False)
+    counter.update(["x"])
+    assert counter.finish().to_pylist() == [{"pretoken": b"x", "count": 1}]
 
 
 def test_a_run_that_cannot_be_written_is_its_own_error_and_ends_the_counter(tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
         [[1.9]],
         [b"12"],
         [[2], None],
+        pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())),
     ]
     for wrong in wrongs:
         with pytest.raises(TokenizerError, match=r"expected lists of integers from 0 to \d+; list [01]: "):

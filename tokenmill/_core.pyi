@@ -66,7 +66,8 @@ class Counter:
     ) -> None: ...
     def update(self, texts: Any) -> None:
         """Adds every text of a list of str or bytes or of an Arrow array. Raises CorpusError, and then nothing is added;
-        PatternError (when a regex gives up), CountsError, or what `spill` raises, and then the counter is of no more use."""
+        PatternError (when a regex gives up), CountsError, or what `spill` raises, and then the counter is of no more use.
+        CountsError, with nothing added, from within an update of the same counter, as in a signal's handler."""
     def memory_bytes(self) -> int:
         """What the tables of counts hold now."""
     def missed_max(self) -> int:
@@ -74,6 +75,8 @@ class Counter:
     def drain(self, for_run: bool = False) -> Any | None:
         """The next record batch `pretoken: binary, count: uint64` of what is counted and not spilled, sorted by pretoken;
         None after the last one, and then the counter is empty. `for_run`: smaller batches."""
+    def forget(self) -> None:
+        """Leaves nothing of what `drain` has begun to hand out."""
 
 @final
 class Merger:

@@ -110,10 +110,13 @@ class Counter:
             write_batches(self.batches(), partial)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of `finish`, batch for batch; the counter is empty after the last one."""
+        """The rows of `finish`, batch for batch; the counter is empty afterwards, also where that ends early."""
         runs = self._spilled.runs
         if runs is None:
-            yield from iter(self._counter.drain, None)
+            try:
+                yield from iter(self._counter.drain, None)
+            finally:
+                self._counter.forget()
             return
         from tokenmill.runs import sum_of_runs
 
@@ -124,6 +127,7 @@ class Counter:
             runs.write(-1, None)
             yield from sum_of_runs(runs.runs, runs.directory, self._memory_bytes // 2)
         finally:
+            self._counter.forget()
             runs.close()
             self._spilled.runs = None
 

@@ -65,7 +65,8 @@ def plain_lists(lists: Any, id_max: int) -> Any:
 
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.combine_chunks()
-    if isinstance(lists, pa.ListArray | pa.LargeListArray) and not lists.null_count:
+    is_list = isinstance(lists, pa.Array) and (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type))
+    if is_list and not lists.null_count:
         items = lists.type.value_type
         if items in (pa.uint16(), pa.uint32()):
             return lists

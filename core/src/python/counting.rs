@@ -113,9 +113,19 @@ impl Counter {
         let batch = run(py, |_| self.next_batch(limits(for_run))?.map(counts_batch).transpose())?;
         batch.map(|batch| batch.to_pyarrow(py)).transpose()
     }
+
+    #[pyo3(name = "forget")]
+    fn forget_from_python(&self, py: Python<'_>) {
+        py.detach(|| self.forget());
+    }
 }
 
 impl Counter {
+    /// Leaves nothing of what `next_batch` has begun to hand out.
+    pub(super) fn forget(&self) {
+        *locked(&self.drained) = None;
+    }
+
     /// The next rows of what is counted and not spilled; None after the last ones, and then nothing is left.
     pub(super) fn next_batch(&self, limits: Limits) -> guard::Result<Option<Batch>> {
         let mut drained = locked(&self.drained);

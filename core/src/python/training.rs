@@ -138,21 +138,14 @@ enum Source<'c> {
 }
 
 impl Source<'_> {
-    /// The pre-tokens as ids of `tokens`; a counter is empty then.
+    /// The pre-tokens as ids of `tokens`; a counter is empty then, after an error too.
     fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> guard::Result<WordsBuilder> {
         let mut words = WordsBuilder::default();
         match self {
             Self::Counter(counter) => {
-                let id_of = ids_of_bytes();
-                words.reserve(counter.n_cells_max()?);
-                while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
-                    stop.check()?;
-                    let mut start = 0;
-                    for (end, count) in ends.into_iter().zip(counts) {
-                        let pretoken = &bytes[std::mem::replace(&mut start, end as usize)..end as usize];
-                        words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1)?;
-                    }
-                }
+                let added = add_counted(&mut words, counter, stop);
+                counter.forget();
+                added?;
             }
             Self::Columns(pretokens, counts) => {
                 words.reserve(pretokens.iter().map(n_cells_of).sum());
@@ -183,6 +176,20 @@ fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -
 }
 
 /// Adds pre-tokens, which come as bytes (then the first 256 tokens are the bytes) or as lists of ids.
+fn add_counted(words: &mut WordsBuilder, counter: &Counter, stop: &Stop) -> guard::Result<()> {
+    let id_of = ids_of_bytes();
+    words.reserve(counter.n_cells_max()?);
+    while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
+        stop.check()?;
+        let mut start = 0;
+        for (end, count) in ends.into_iter().zip(counts) {
+            let pretoken = &bytes[std::mem::replace(&mut start, end as usize)..end as usize];
+            words.add(pretoken.iter().map(|&byte| id_of[byte as usize]), count, |_| 1)?;
+        }
+    }
+    Ok(())
+}
+
 fn add_words(
     words: &mut WordsBuilder,
     chunk: &ArrayRef,
