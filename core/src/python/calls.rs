@@ -82,7 +82,7 @@ pub(super) fn run_showing<T: Send>(
 /// What a call knows of its looks for signals.
 #[derive(Default)]
 struct Looked {
-    /// The last look; the first check is none, so that a short call asks for no time.
+    /// When it looked; at the first check it only begins to wait, as a short call need not take the GIL.
     at: Option<Instant>,
     /// There are none in this thread, and nothing to show.
     in_vain: bool,
