@@ -243,7 +243,7 @@ impl Encoder {
                 other => other,
             })
         };
-        let pieces = pieces(n, PIECE_BYTES, &n_bytes);
+        let pieces = pieces(n, threads, PIECE_BYTES, &n_bytes);
         let n_bytes_of_all = (0..n).map(&n_bytes).sum();
         // For more than a piece there is a block with room for an id a byte, and those that end the texts.
         let n_ids_max = n_bytes_of_all + n + ROOM_IDS;

@@ -10,15 +10,23 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own.
-pub fn pieces(n: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
+/// The last pieces have at least such a part of the weight of the others.
+const PARTS_MAX: usize = 8;
+
+/// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own. The last ones of several are smaller,
+/// so that `threads` that take one after another end at about the same time.
+pub fn pieces(n: usize, threads: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let (mut start, mut sum) = (0, 0);
+    let mut left: usize = (0..n).map(&weight).sum();
+    let least = if left <= weight_max { weight_max } else { weight_max / PARTS_MAX };
+    let limit = |left: usize| (left / 2 / threads.max(1)).clamp(least, weight_max);
+    let (mut start, mut sum, mut most) = (0, 0, limit(left));
     for i in 0..n {
         let more = weight(i);
-        if i > start && sum + more > weight_max {
+        if i > start && sum + more > most {
             found.push(start..i);
-            (start, sum) = (i, 0);
+            left -= sum;
+            (start, sum, most) = (i, 0, limit(left));
         }
         sum += more;
     }
@@ -132,14 +140,27 @@ mod tests {
 
     #[test]
     fn pieces_cover_all_and_a_heavy_element_stands_alone() {
-        assert_eq!(pieces(5, 10, |i| [4, 4, 30, 1, 2][i]), [0..2, 2..3, 3..5]);
-        assert_eq!(pieces(1, 10, |_| 30), vec![0..1]);
-        assert!(pieces(0, 10, |_| 1).is_empty());
+        assert_eq!(pieces(6, 1, 10, |i| [4, 4, 30, 1, 2, 20][i]), [0..2, 2..3, 3..5, 5..6]);
+        assert_eq!(pieces(1, 1, 10, |_| 30), vec![0..1]);
+        assert!(pieces(0, 1, 10, |_| 1).is_empty());
+    }
+
+    #[test]
+    fn the_last_pieces_are_smaller_for_more_threads_sooner() {
+        let weights = |threads| -> Vec<usize> { pieces(100, threads, 16, |_| 1).iter().map(Range::len).collect() };
+        assert_eq!(weights(1)[..6], [16, 16, 16, 16, 16, 10]);
+        assert_eq!(weights(2)[..6], [16, 16, 16, 13, 9, 7]);
+        assert_eq!(pieces(16, 2, 16, |_| 1), vec![0..16]);
+        for threads in 1..20 {
+            let found = weights(threads);
+            assert!(found.iter().sum::<usize>() == 100 && found.is_sorted_by(|one, next| one >= next));
+            assert!(found.iter().all(|weight| (1..=16).contains(weight)) && found.len() < 60);
+        }
     }
 
     #[test]
     fn results_come_in_order_and_the_first_failure_is_told() {
-        let (cut, hired) = (pieces(100, 1, |_| 1), (|| Ok(((), Vec::new())), |(), _| ()));
+        let (cut, hired) = (pieces(100, 1, 1, |_| 1), (|| Ok(((), Vec::new())), |(), _| ()));
         for threads in 1..5 {
             let mut all = Vec::new();
             let n_done = AtomicUsize::new(0);

@@ -275,7 +275,7 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
         bytes.clear(PIECE_BYTES_KEPT_MAX);
     };
     in_order(
-        &pieces(n, PIECE_IDS, |i| starts[i + 1] - starts[i]),
+        &pieces(n, threads, PIECE_IDS, |i| starts[i + 1] - starts[i]),
         threads,
         stop,
         (|| Ok(((), Default::default())), |(), _| ()),
