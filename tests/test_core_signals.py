@@ -1,4 +1,4 @@
-"""Ctrl-C ends a long call of the core in a real process."""
+"""Calls of the core in real processes: Ctrl-C ends a long one; those that are forked have threads of their own."""
 
 import signal
 import subprocess
@@ -166,3 +166,22 @@ thread.join()
         [sys.executable, "-c", PREPARE + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\nOutOfTime\n", "")
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    fork = """
+import os
+expected = encoder.encode_batch(words[:100], 1)
+for _ in range(20):
+    assert encoder.encode_batch(words[:100], 3).equals(expected)
+    forked = os.fork()
+    if not forked:
+        same = all(encoder.encode_batch(words[:100], 3).equals(expected) for _ in range(3))
+        os._exit(0 if same else 1)
+    assert encoder.encode_batch(words[:100], 3).equals(expected)
+    assert os.waitpid(forked, 0)[1] == 0
+"""
+    # From 3.12 on Python warns of any fork beside threads.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PREPARE + fork]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stderr) == (0, "")

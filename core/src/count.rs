@@ -3,11 +3,12 @@
 //! Invariant: the tables never hold more than they may, and what comes out, runs and rest added up, depends on the texts
 //! alone. Cost: O(bytes of text) and a probe a pre-token; memory 32 to 64 bytes a distinct pre-token of up to 15 bytes.
 
-use crate::guard::{CoreError, Result, Stop, cut, in_threads, lossy};
+use crate::guard::{CoreError, Result, Stop, cut, lossy};
 use crate::pattern::Pattern;
 use crate::runs::{Batch, Limits, Merge, RUN, Rows, Step, Sum};
 use crate::sink::Sink;
 use crate::table::{Sorted, Table};
+use crate::threads::in_threads;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

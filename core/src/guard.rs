@@ -4,14 +4,10 @@
 //! Cost: two relaxed atomic loads and the thread's id a check; a lock and a look at the clock more, some 30 ns, in the thread
 //! that is asked whether to go on.
 
-use crate::spread;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread::{ScopedJoinHandle, ThreadId};
-use std::time::{Duration, Instant};
+use std::thread::ThreadId;
 
 /// Why a call of the core ends without a result; each kind is one class of tokenmill.errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +39,6 @@ static INTERRUPT: AtomicBool = AtomicBool::new(false);
 pub fn interrupt(on: bool) {
     INTERRUPT.store(on, Ordering::Relaxed);
 }
-
-/// How often a thread that waits for others checks whether to go on.
-const TICK: Duration = Duration::from_millis(50);
 
 /// The request to stop one call.
 #[derive(Default)]
@@ -96,58 +89,6 @@ fn panicked(cause: &(dyn Any + Send)) -> CoreError {
     CoreError::Internal(format!("the core panicked: {what}. This is a defect of tokenmill; please report it."))
 }
 
-/// So long a thread looks whether the others have ended before it sleeps: their last parts take no longer.
-const AWAKE: Duration = Duration::from_micros(200);
-
-/// Does `work` for each part, every part but the last in a thread of its own; results in the order of the parts. While this
-/// thread waits for others it checks `stop`.
-pub fn in_threads<P: Send, T: Send>(
-    mut parts: Vec<P>,
-    stop: &Stop,
-    work: impl Fn(P) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let last = parts.pop();
-    if parts.is_empty() {
-        return last.map(|part| guarded(|| work(part))).into_iter().collect();
-    }
-    let (work, here) = (&work, spread::processor());
-    let found: Vec<_> = parts.iter().map(|_| Mutex::new(None)).collect();
-    let own = std::thread::scope(|scope| {
-        let (working, ended) = channel::<()>();
-        let threads = parts.into_iter().zip(&found).map(|(part, found)| {
-            let working = working.clone();
-            scope.spawn(move || {
-                let done = guarded(|| {
-                    spread::leave(here);
-                    work(part)
-                });
-                *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-                drop(working);
-            })
-        });
-        let threads: Vec<_> = threads.collect();
-        drop(working);
-        std::thread::yield_now(); // so that one that begins on this processor can leave it
-        let own = last.map(|part| guarded(|| work(part)));
-        // The others are about to end: asleep this one would take as long to wake up. Their end is not waited for by `join`, which
-        // the system answers as late.
-        let began = Instant::now();
-        while began.elapsed() < AWAKE {
-            if threads.iter().all(ScopedJoinHandle::is_finished) {
-                return own;
-            }
-            std::thread::yield_now();
-        }
-        while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            let _ = stop.check(); // the others see what it finds
-        }
-        own
-    });
-    let found = found.into_iter().map(|found| found.into_inner().unwrap_or_else(PoisonError::into_inner));
-    let none = || Err(CoreError::Internal("a thread ended without a result".to_string()));
-    found.chain([own]).map(|found| found.unwrap_or_else(none)).collect()
-}
-
 /// Cuts 0..n into at most `parts` ranges of about equal weight; `weight_before(i)` is the weight of all before i.
 pub fn cut(n: usize, parts: usize, weight_before: impl Fn(usize) -> usize) -> Vec<std::ops::Range<usize>> {
     let total = weight_before(n);
@@ -170,7 +111,6 @@ pub fn cut(n: usize, parts: usize, weight_before: impl Fn(usize) -> usize) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn a_panic_becomes_an_error() {
@@ -179,48 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_a_thread_becomes_an_error() {
-        let found =
-            in_threads(vec![1, 2, 3], &Stop::default(), |part| if part == 2 { panic!("two") } else { Ok(part) });
-        assert!(matches!(found, Err(CoreError::Internal(text)) if text.contains("two")));
-    }
-
-    #[test]
-    fn results_come_in_the_order_of_the_parts() {
-        for parts in [vec![], vec![3], vec![3, 1, 2]] {
-            assert_eq!(in_threads(parts.clone(), &Stop::default(), Ok), Ok(parts));
-        }
-    }
-
-    #[test]
     fn a_stop_is_noticed() {
         let stop = Stop::default();
         assert_eq!(stop.check(), Ok(()));
         stop.request();
         assert_eq!(stop.check(), Err(CoreError::Interrupted));
-    }
-
-    #[test]
-    fn the_thread_of_a_call_is_asked_whether_to_go_on_and_no_other() {
-        let (here, n_asked) = (std::thread::current().id(), AtomicUsize::new(0));
-        let goes_on = || {
-            assert_eq!(std::thread::current().id(), here);
-            n_asked.fetch_add(1, Ordering::Relaxed) < 2
-        };
-        let stop = Stop::unless(&goes_on);
-        assert_eq!(stop.check(), Ok(()));
-        // This thread has done its part at once; the other one ends when it is stopped.
-        let found = in_threads(vec![false, true], &stop, |is_own| {
-            if is_own {
-                return Ok(());
-            }
-            loop {
-                stop.check()?;
-                std::thread::yield_now();
-            }
-        });
-        assert_eq!(found, Err(CoreError::Interrupted));
-        assert!(n_asked.into_inner() >= 3);
     }
 
     #[test]

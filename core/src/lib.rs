@@ -7,10 +7,10 @@
 //! early), whole (those that are one token), merge (all others; certain: what bytes are merged into first; long: part by part,
 //! with a queue), pages (memory in large pages), pieces (a batch in pieces, by threads), stream (their copying) and tail (a list
 //! written in blocks). decode: ids → bytes; chars: UTF-8 → characters as Python keeps them. json_lines: lines → texts and ids
-//! of documents. md5: the digests that DVC names files by. guard: how long calls are stopped, and panics turned into errors;
-//! spread: threads on processors of their own. python: all of it as the module `tokenmill._core`.
+//! of documents. md5: the digests that DVC names files by. guard: how calls are stopped, and panics turned into errors; threads:
+//! work in several, with spread: on processors of their own. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block, scan::avx512, prefetch, pages, stream, md5, chars, python::ids and python::objects may, and say why.
+// Only scan::block, scan::avx512, prefetch, pages, stream, threads, md5, chars, python::ids and python::objects may, and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;
@@ -47,6 +47,7 @@ mod spread;
 mod stream;
 pub mod table;
 mod tail;
+mod threads;
 pub mod train;
 mod unicode;
 mod whole;

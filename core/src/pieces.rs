@@ -4,7 +4,8 @@
 //! Cost: each result is copied once, where `put` does it by several threads at a time. One whose turn has come while it is made
 //! need not be: its place is known. Results that come early wait: a few, or more while the thread before them stands still.
 
-use crate::guard::{CoreError, Result, Stop, in_threads};
+use crate::guard::{CoreError, Result, Stop};
+use crate::threads::in_threads;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};

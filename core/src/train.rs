@@ -6,10 +6,11 @@
 //! Cost: O(bytes of distinct pre-tokens) to begin with, and each time that the index has left out too much (seldom; at most
 //! 31 times), then for each merge the places of its pair.
 
-use crate::guard::{CoreError, Result, Stop, in_threads};
+use crate::guard::{CoreError, Result, Stop};
 use crate::order::Queue;
 use crate::pairs::{self, Pairs, ids_of};
 use crate::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
+use crate::threads::in_threads;
 use crate::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
