@@ -1,5 +1,6 @@
 """Calls of the core in real processes: Ctrl-C ends a long one; those that are forked have threads of their own."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -170,12 +171,13 @@ thread.join()
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
     fork = """
-import os
+import os, signal
 expected = encoder.encode_batch(words[:100], 1)
 for _ in range(20):
     assert encoder.encode_batch(words[:100], 3).equals(expected)
     forked = os.fork()
     if not forked:
+        signal.alarm(20)
         same = all(encoder.encode_batch(words[:100], 3).equals(expected) for _ in range(3))
         os._exit(0 if same else 1)
     assert encoder.encode_batch(words[:100], 3).equals(expected)
@@ -184,4 +186,20 @@ for _ in range(20):
     # From 3.12 on Python warns of any fork beside threads.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PREPARE + fork]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_signal_for_which_the_process_waits_is_left_to_it() -> None:
+    wait = """
+import os, signal
+for _ in range(20):
+    encoder.encode_batch(words[:100], 3)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+"""
+    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # numpy's threads would take it
+    command = [sys.executable, "-c", PREPARE + wait]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=alone)
     assert (done.returncode, done.stderr) == (0, "")

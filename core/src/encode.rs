@@ -243,8 +243,9 @@ impl Encoder {
                 other => other,
             })
         };
+        let n_bytes_of_all: usize = (0..n).map(&n_bytes).sum();
+        let threads = threads.min(n_bytes_of_all / PIECE_BYTES + 1); // to wake one for less takes longer
         let pieces = pieces(n, threads, PIECE_BYTES, &n_bytes);
-        let n_bytes_of_all = (0..n).map(&n_bytes).sum();
         // For more than a piece there is a block with room for an id a byte, and those that end the texts.
         let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
         let mut block =

@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The last pieces have at least such a part of the weight of the others.
-const PARTS_MAX: usize = 8;
+/// What a piece may weigh falls to this part of what most may.
+const LEAST_PART: usize = 8;
 
 /// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own. The last ones of several are smaller,
 /// so that `threads` that take one after another end at about the same time.
 pub fn pieces(n: usize, threads: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut left: usize = (0..n).map(&weight).sum();
-    let least = if left <= weight_max { weight_max } else { weight_max / PARTS_MAX };
+    let least = if threads > 1 { weight_max / LEAST_PART } else { weight_max };
     let limit = |left: usize| (left / 2 / threads.max(1)).clamp(least, weight_max);
     let (mut start, mut sum, mut most) = (0, 0, limit(left));
     for i in 0..n {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn pieces_cover_all_and_a_heavy_element_stands_alone() {
-        assert_eq!(pieces(6, 1, 10, |i| [4, 4, 30, 1, 2, 20][i]), [0..2, 2..3, 3..5, 5..6]);
+        assert_eq!(pieces(6, 2, 10, |i| [4, 4, 30, 1, 2, 20][i]), [0..2, 2..3, 3..5, 5..6]);
         assert_eq!(pieces(1, 1, 10, |_| 30), vec![0..1]);
         assert!(pieces(0, 1, 10, |_| 1).is_empty());
     }
@@ -149,9 +149,8 @@ mod tests {
     #[test]
     fn the_last_pieces_are_smaller_for_more_threads_sooner() {
         let weights = |threads| -> Vec<usize> { pieces(100, threads, 16, |_| 1).iter().map(Range::len).collect() };
-        assert_eq!(weights(1)[..6], [16, 16, 16, 16, 16, 10]);
+        assert_eq!(weights(1), [16, 16, 16, 16, 16, 16, 4]);
         assert_eq!(weights(2)[..6], [16, 16, 16, 13, 9, 7]);
-        assert_eq!(pieces(16, 2, 16, |_| 1), vec![0..16]);
         for threads in 1..20 {
             let found = weights(threads);
             assert!(found.iter().sum::<usize>() == 100 && found.is_sorted_by(|one, next| one >= next));

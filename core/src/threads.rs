@@ -1,11 +1,13 @@
 //! Work in several threads, which are kept for a moment: to begin one costs its caller some 70 microseconds, and 115 pass until
 //! it works; to wake one costs some 10, and 50 pass.
 //!
-//! Invariant: no thread works for a call that has ended, also by a panic; and one that works for a call has no other to do before.
-//! Unsafe because a kept thread, unlike those of `std::thread::scope`, cannot borrow, and what a call does borrows its parts.
+//! Invariant: no thread works for a call that has ended, not even by a panic; one that works for a call does nothing else before.
+//! Unsafe because a kept thread, unlike those of `std::thread::scope`, cannot borrow, and what a call does borrows its parts;
+//! and because what keeps signals from a thread is a call of C.
 
 use crate::guard::{CoreError, Result, Stop, guarded};
-use crate::spread;
+use crate::spread::{self, Processors};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, TryRecvError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, ThreadId};
@@ -15,18 +17,23 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(50);
 /// So long a thread looks whether the others have ended before it sleeps: their last parts take no longer.
 const AWAKE: Duration = Duration::from_micros(200);
-/// So long a thread without work is kept, from one batch to the next: who forks the process is to find none.
+/// So long a thread without work is kept, from one batch to the next, and no longer: Python warns of a fork beside threads.
 const KEPT: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
 
-/// What a thread is to do. It has ended when what it returns is dropped.
-type Work = Box<dyn FnOnce() -> Sender<()> + Send>;
+/// What a thread is to do, and by dropping what it says that it has ended; dropped in this order.
+struct Work<'w> {
+    work: Box<dyn FnOnce() + Send + 'w>,
+    working: Sender<()>,
+}
 
 /// A thread without work.
 struct Idle {
     /// Its process: one that was forked from that has this list, but none of the threads.
     process: u32,
     thread: ThreadId,
-    next: Sender<Work>,
+    /// Those on which it may run.
+    processors: Option<Processors>,
+    next: Sender<Work<'static>>,
 }
 
 static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
@@ -46,22 +53,23 @@ pub fn in_threads<P: Send, T: Send>(
     let found: Vec<_> = parts.iter().map(|_| Mutex::new(None)).collect();
     let team = Team::new();
     for (part, found) in parts.into_iter().zip(&found) {
-        let working = team.working.clone();
-        let work: Box<dyn FnOnce() -> _ + Send + '_> = Box::new(move || {
+        let work = Box::new(move || {
             let done = guarded(|| {
                 spread::leave(here);
                 work(part)
             });
             *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-            working
         });
-        // SAFETY: only the time is changed for which it may borrow. It is over, and dropped, before the sender it returns is,
-        // which `team` waits for when it is dropped; and that is before what it borrows.
+        let work = Work { work, working: team.working.clone() };
+        // SAFETY: only the time is changed for which it may borrow. Whether it is done or not, it is dropped before its sender
+        // is, which `team` waits for when it is dropped; and that is, on every way out of here, before what it borrows.
         #[allow(unsafe_code)]
-        let work = unsafe { std::mem::transmute::<Box<dyn FnOnce() -> _ + Send + '_>, Work>(work) };
+        let work = unsafe { std::mem::transmute::<Work<'_>, Work<'static>>(work) };
         if let Err(error) = begin(work) {
             stop.request();
-            return Err(CoreError::Internal(format!("a thread could not be begun: {error}.")));
+            return Err(CoreError::Internal(format!(
+                "a thread could not be begun: {error}. Ask for fewer threads, or raise the limit of processes (ulimit -u)."
+            )));
         }
     }
     std::thread::yield_now(); // so that one that begins on this processor can leave it
@@ -72,7 +80,7 @@ pub fn in_threads<P: Send, T: Send>(
     found.chain([own]).map(|found| found.unwrap_or_else(none)).collect()
 }
 
-/// The threads that work for a call: each has a sender. Dropped, it has none itself first, and then waits.
+/// The threads that work for a call: each has a sender. Dropped in this order: it has none itself, and then waits for theirs.
 struct Team {
     working: Sender<()>,
     ended: Ended,
@@ -83,6 +91,7 @@ struct Ended(Receiver<()>);
 impl Drop for Ended {
     fn drop(&mut self) {
         while self.0.recv().is_ok() {}
+        fence(Ordering::Acquire); // what they did is seen from here on
     }
 }
 
@@ -110,25 +119,28 @@ impl Team {
     }
 }
 
-/// Has an idle thread do `work`, or a new one.
-fn begin(mut work: Work) -> std::io::Result<()> {
-    let process = std::process::id();
-    // In a forked process, the lock may be that of a thread that is not there.
-    while let Some(idle) = IDLE.try_lock().ok().and_then(|mut all| all.pop()) {
-        if idle.process != process {
-            std::mem::forget(idle); // as may be what is in there
-            continue;
-        }
+/// Has an idle thread do `work`, or a new one: one that may run where this thread may.
+fn begin(mut work: Work<'static>) -> std::io::Result<()> {
+    let (process, processors) = (std::process::id(), spread::allowed());
+    let idle = || {
+        // In a forked process, the lock may be held by a thread that is not there; so may that of a channel, which is not dropped.
+        let mut all = IDLE.try_lock().ok()?;
+        all.extract_if(.., |one| one.process != process).for_each(std::mem::forget);
+        let at = all.iter().rposition(|one| one.processors == processors)?;
+        Some(all.swap_remove(at))
+    };
+    while let Some(idle) = idle() {
         match idle.next.send(work) {
             Ok(()) => return Ok(()),
             Err(SendError(unsent)) => work = unsent,
         }
     }
-    Builder::new().spawn(move || serve(process, work)).map(|_| ())
+    Builder::new().spawn(move || serve(process, processors, work)).map(|_| ())
 }
 
 /// Does `work`, and what else there is to do before long.
-fn serve(process: u32, mut work: Work) {
+fn serve(process: u32, processors: Option<Processors>, mut work: Work) {
+    leave_signals();
     let thread = std::thread::current().id();
     let take_off = || {
         let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,11 +148,11 @@ fn serve(process: u32, mut work: Work) {
         at.map(|at| all.swap_remove(at)).is_some()
     };
     loop {
-        let working = work();
+        (work.work)();
         let (next, given) = channel();
         let Ok(mut all) = IDLE.try_lock() else { return };
-        all.push(Idle { process, thread, next });
-        drop((all, working));
+        all.push(Idle { process, thread, processors, next });
+        drop((all, work.working));
         work = match given.recv_timeout(KEPT) {
             Ok(next) => next,
             Err(_) if take_off() => return,
@@ -150,6 +162,21 @@ fn serve(process: u32, mut work: Work) {
                 Err(_) => return,
             },
         };
+    }
+}
+
+/// Signals to the process are for the threads that it began itself, which may wait for some.
+fn leave_signals() {
+    #[cfg(unix)]
+    #[allow(unsafe_code)]
+    // SAFETY: a set is bits, filled here, and lives through the call. Faults of this thread itself are not in it.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
+            libc::sigdelset(&raw mut all, fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
 }
 
@@ -196,25 +223,51 @@ mod tests {
         assert!(n_asked.into_inner() >= 3);
     }
 
+    thread_local! {
+        static LEAVING: std::cell::RefCell<Option<Leaving>> = const { std::cell::RefCell::new(None) };
+    }
+
+    struct Leaving(Arc<AtomicUsize>);
+
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     #[test]
-    fn threads_are_kept_for_the_next_call_and_not_for_long() {
-        let ids = || {
-            let threads = Mutex::new(Vec::new());
-            let own = std::thread::current().id();
-            let add = |_| {
-                std::thread::sleep(Duration::from_micros(100)); // so that each part has a thread of its own
-                threads.lock().unwrap().push(std::thread::current().id());
-                Ok(())
-            };
-            in_threads(vec![(); 3], &Stop::default(), add).unwrap();
-            let threads = threads.into_inner().unwrap();
-            assert!(threads.contains(&own));
-            threads
+    fn a_thread_is_kept_for_the_next_call_and_not_for_long() {
+        let other = || in_threads(vec![false, true], &Stop::default(), |_| Ok(std::thread::current().id())).unwrap()[0];
+        assert!((0..1000).any(|_| other() == other())); // ids are not given twice
+        let n_left = Arc::new(AtomicUsize::new(0));
+        let leave = |is_own: bool| {
+            if !is_own {
+                LEAVING.set(Some(Leaving(n_left.clone())));
+            }
+            Ok(())
         };
-        let met: std::collections::HashSet<_> = (0..100).flat_map(|_| ids()).collect();
-        assert!(met.len() < 100, "{}", met.len());
-        std::thread::sleep(KEPT * 50);
-        assert!(ids().iter().all(|one| *one == std::thread::current().id() || !met.contains(one)));
+        in_threads(vec![false, true], &Stop::default(), leave).unwrap();
+        let began = Instant::now();
+        while n_left.load(Ordering::Relaxed) == 0 {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(KEPT);
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn others_run_where_their_caller_may() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let all = sched_getaffinity(None).unwrap();
+        let others = || in_threads(vec![(); 2], &Stop::default(), |()| Ok(sched_getaffinity(None).unwrap())).unwrap();
+        for at in (0..CpuSet::MAX_CPU).filter(|&at| all.is_set(at)).take(2).cycle().take(100) {
+            let mut one = CpuSet::new();
+            one.set(at);
+            sched_setaffinity(None, &one).unwrap();
+            let found = others();
+            sched_setaffinity(None, &all).unwrap();
+            assert!(found.iter().all(|set| *set == one) && others().iter().all(|set| *set == all));
+        }
     }
 
     /// Threads come and go while others are looking for some.
@@ -231,19 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_who_lent_work_waits_for_it() {
-        let (team, is_done) = (Team::new(), Arc::new(AtomicBool::new(false)));
-        let (working, done) = (team.working.clone(), is_done.clone());
-        begin(Box::new(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            done.store(true, Ordering::Relaxed);
-            working
-        }))
-        .unwrap();
-        let panicking = std::panic::AssertUnwindSafe(move || {
-            let _team = team;
-            panic!("while it works");
-        });
-        assert!(std::panic::catch_unwind(panicking).is_err() && is_done.load(Ordering::Relaxed));
+    fn a_panic_of_the_caller_waits_for_the_others() {
+        let is_done = AtomicBool::new(false);
+        let stop_panics = || panic!("while it waits");
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            in_threads(vec![false, true], &Stop::unless(&stop_panics), |is_own| {
+                if !is_own {
+                    std::thread::sleep(TICK * 3);
+                    is_done.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+        }));
+        assert!(found.is_err() && is_done.into_inner());
     }
 }

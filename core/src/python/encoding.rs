@@ -255,7 +255,7 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
     threads: usize,
     stop: &Stop,
 ) -> guard::Result<LargeBinaryArray> {
-    let n = starts.len() - 1;
+    let (n, threads) = (starts.len() - 1, threads.min(ids.len() / PIECE_IDS + 1));
     let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>), _: &Turn| {
         stop.check()?;
         for i in part {
