@@ -314,6 +314,16 @@ def test_ids_near_the_largest_do_not_need_a_table_of_that_length() -> None:
     assert encoder(tokens, []).decode_bytes([2**32 - 2]) == b"huge"
 
 
+def test_integers_that_python_keeps_in_different_ways_are_ids_in_one_list() -> None:
+    sizes = [257, 2**30 - 1, 2**30, 2**31, 2**32 - 2]  # of one digit and of two
+    built = encoder(vocabulary_of([]) | {f"<{id}>".encode(): id for id in sizes}, [])
+    ids = [*sizes, 0, True, 255, *reversed(sizes), 0] * 50
+    assert built.decode_bytes(ids) == built.decode_bytes(pa.array(map(int, ids), pa.uint32()))
+    for wrong in (-1, -257, 2**32, 2**64 + 5, -(2**30), 2**60 + 1):
+        with pytest.raises(OverflowError):
+            built.decode_bytes([257, wrong])
+
+
 def test_tokens_of_any_length_decode() -> None:
     tokens = vocabulary_of([]) | {b"x" * n: 300 + n for n in range(2, 40)}
     built = encoder(tokens, [])

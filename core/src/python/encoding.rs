@@ -5,7 +5,8 @@ use super::arrays::{
 };
 use super::calls::run;
 use super::ids::{IdArray, IdSlice, ids_of};
-use super::objects::{bytes_of, str_of, u32s_of};
+use super::ints::u32s_of;
+use super::objects::{bytes_of, str_of};
 use super::texts::{Texts, binary_of, first_null, slices};
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
 use crate::guard::{self, CoreError, Stop};

@@ -8,6 +8,7 @@ mod counting;
 mod encoding;
 mod hashing;
 mod ids;
+mod ints;
 mod objects;
 mod reading;
 mod texts;

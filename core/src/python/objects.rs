@@ -1,23 +1,19 @@
-//! Python's objects of text, bytes and integers, by the calls of its C API themselves.
+//! Python's objects of text and bytes, by the calls of its C API themselves.
 //!
 //! Unsafe because pyo3 has no safe way to them: its own make a panic of a failed allocation, and text that is no UTF-8 in two
-//! goes; have no way from characters to text; and count a reference up and down for each integer of a list: 1,000
-//! ids decode in 15 us so, and in 9 us here; in 7 us since integers are asked of memory early.
+//! goes; and have no way from characters to text.
 
 #![allow(unsafe_code)]
 
 use crate::chars::{Transcoder, WRITTEN_CHARS};
 use crate::pages::Pages;
-use crate::prefetch::prefetch;
 use crate::tail::Tail;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBytes, PyString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
-/// Integers of a list that are asked of memory at a time.
-const N_ASKED: usize = 32;
 /// Characters for which a thread keeps room.
 const KEPT_CHARS_MAX: usize = 1 << 20;
 
@@ -96,39 +92,4 @@ pub(super) fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py
         Bound::from_owned_ptr_or_err(py, made)?
     };
     Ok(copy.cast_into()?)
-}
-
-/// The elements as unsigned 32-bit integers, as `list.get_item(i)?.extract()` has them.
-pub(super) fn u32s_of(list: &Bound<'_, PyList>) -> PyResult<Vec<u32>> {
-    let n = list.len();
-    let mut all = Vec::with_capacity(n);
-    let mut items = [std::ptr::null_mut(); N_ASKED];
-    while all.len() < n {
-        let end = n.min(all.len() + N_ASKED);
-        if end <= list.len() {
-            let items = &mut items[..end - all.len()];
-            for (item, i) in items.iter_mut().zip(all.len()..) {
-                // SAFETY: the list has this element, and holds it.
-                prefetch(unsafe {
-                    *item = ffi::PyList_GetItem(list.as_ptr(), i as ffi::Py_ssize_t);
-                    &**item
-                });
-            }
-            for &mut item in items {
-                // SAFETY: the GIL is held (the module asks for it: `gil_used`), and none of these calls runs anybody's code
-                // before the first that fails, so the list holds all items still.
-                let value = unsafe {
-                    if ffi::PyLong_CheckExact(item) != 0 { ffi::PyLong_AsUnsignedLongLong(item) } else { u64::MAX }
-                };
-                let Ok(value) = u32::try_from(value) else { break };
-                all.push(value);
-            }
-            drop(PyErr::take(list.py()));
-        }
-        // What is no such integer may run code, which may change the list.
-        while all.len() < end {
-            all.push(list.get_item(all.len())?.extract()?);
-        }
-    }
-    Ok(all)
 }
