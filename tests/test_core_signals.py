@@ -1,4 +1,4 @@
-"""Calls of the core in real processes: Ctrl-C ends a long one; those that are forked have threads of their own."""
+"""Calls of the core in real processes, which take signals, fork, and end."""
 
 import os
 import signal
@@ -203,3 +203,24 @@ for _ in range(20):
     command = [sys.executable, "-c", PREPARE + wait]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=alone)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_process_ends_whatever_its_daemon_threads_are_doing() -> None:
+    end = """
+import sys, threading, time
+texts, ids = ["a b"], pa.array([[1, 2]], pa.list_(pa.uint32()))
+def count():
+    while True:
+        encoder.count_tokens(texts, 1)
+        encoder.decode_batch(ids, 1)
+for _ in range(2):
+    threading.Thread(target=count, daemon=True).start()
+time.sleep(0.05)
+sys.exit(7)
+"""
+    for _ in range(12):
+        done = subprocess.run(
+            [sys.executable, "-c", PREPARE + end], capture_output=True, text=True, check=False, timeout=50
+        )
+        assert (done.returncode, done.stderr) == (7, "")

@@ -1,5 +1,6 @@
 //! Arrow's arrays, to and from Python.
 
+use super::attaching::calling;
 use super::texts::binary_of;
 use crate::guard::{self, CoreError};
 use arrow_array::cast::AsArray;
@@ -20,24 +21,29 @@ pub(super) fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> guard::Re
 pub(super) fn table_of(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
     let schema = batch.schema();
     let table = Table::try_new(vec![batch], schema).map_err(|error| CoreError::Internal(error.to_string()))?;
-    table.into_pyarrow(py)
+    calling(py, || table.into_pyarrow(py))
+}
+
+pub(super) fn batch_to_pyarrow(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
+    calling(py, || batch.to_pyarrow(py))
 }
 
 /// An array of any Arrow library. Buffers that are not aligned are copied.
 pub(super) fn array_of(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    Ok(make_array(ArrayData::from_pyarrow_bound(array)?))
+    Ok(make_array(calling(array.py(), || ArrayData::from_pyarrow_bound(array))?))
 }
 
 /// The chunks of pyarrow's ChunkedArray, or an array of any Arrow library as one.
 pub(super) fn chunks_of(arrays: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
-    match arrays.getattr_opt("chunks")? {
+    let chunks = calling(arrays.py(), || arrays.getattr_opt("chunks"))?;
+    match chunks {
         Some(chunks) => chunks.try_iter()?.map(|chunk| array_of(&chunk?)).collect(),
         None => Ok(vec![array_of(arrays)?]),
     }
 }
 
 pub(super) fn record_batch_of(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
-    RecordBatch::from_pyarrow_bound(batch)
+    calling(batch.py(), || RecordBatch::from_pyarrow_bound(batch))
 }
 
 /// A column of a record batch, as unsigned 32-bit integers.
@@ -70,5 +76,5 @@ pub(super) fn offsets(ends: Vec<i64>) -> OffsetBuffer<i64> {
 }
 
 pub(super) fn column_to_pyarrow(py: Python<'_>, column: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
-    column.to_data().to_pyarrow(py)
+    calling(py, || column.to_data().to_pyarrow(py))
 }

@@ -1,5 +1,6 @@
 //! How a call from Python runs: without the GIL, ended by a signal, `interrupt` or its thread's deadline.
 
+use super::attaching::{attached, detached};
 use crate::guard::{self, CoreError, Stop, guarded};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -50,7 +51,7 @@ pub(super) fn run_showing<T: Send>(
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
     in_time(deadline)?;
-    py.detach(|| {
+    detached(py, || {
         // One thread alone looks, but whoever checks has the closure.
         let looked = Mutex::new(Looked::default());
         let goes_on = || {
@@ -60,7 +61,7 @@ pub(super) fn run_showing<T: Send>(
                 *raised = in_time(deadline).err();
             }
             if raised.is_none() && is_due && !*in_vain {
-                let seen = Python::attach(|py| {
+                let seen = attached(|py| {
                     *in_vain = show.is_none() && !takes_signals(py)?;
                     py.check_signals()
                 });

@@ -1,6 +1,7 @@
 //! `Counter` and `Merger`.
 
-use super::arrays::{batch_of, bytes_column, record_batch_of};
+use super::arrays::{batch_of, batch_to_pyarrow, bytes_column, record_batch_of};
+use super::attaching::{attached, detached};
 use super::calls::run;
 use super::texts::Texts;
 use crate::count::{Counts, Drain};
@@ -12,7 +13,6 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_pyarrow::ToPyArrow;
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -91,7 +91,7 @@ impl Counter {
     }
 
     fn memory_bytes(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(py.detach(|| {
+        Ok(detached(py, || {
             self.counting().map(|counting| match &*counting {
                 Counting::Exact(counts) => counts.memory_bytes(),
                 Counting::Approximate(lossy) => lossy.memory_bytes(),
@@ -100,7 +100,7 @@ impl Counter {
     }
 
     fn missed_max(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(py.detach(|| {
+        Ok(detached(py, || {
             self.counting().map(|counting| match &*counting {
                 Counting::Exact(_) => 0,
                 Counting::Approximate(lossy) => lossy.missed_max(),
@@ -111,12 +111,12 @@ impl Counter {
     #[pyo3(signature = (for_run=false))]
     fn drain<'py>(&self, py: Python<'py>, for_run: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
         let batch = run(py, |_| self.next_batch(limits(for_run))?.map(counts_batch).transpose())?;
-        batch.map(|batch| batch.to_pyarrow(py)).transpose()
+        batch.map(|batch| batch_to_pyarrow(py, batch)).transpose()
     }
 
     #[pyo3(name = "forget")]
     fn forget_from_python(&self, py: Python<'_>) {
-        py.detach(|| self.forget());
+        detached(py, || self.forget());
     }
 }
 
@@ -175,8 +175,8 @@ impl Counter {
         loop {
             let batch = drain.next_batch()?.map(counts_batch).transpose()?;
             let is_last = batch.is_none();
-            let said = Python::attach(|py| {
-                let batch = batch.map(|batch| batch.to_pyarrow(py)).transpose()?;
+            let said = attached(|py| {
+                let batch = batch.map(|batch| batch_to_pyarrow(py, batch)).transpose()?;
                 spill.call1(py, (run, batch)).map(|_| ())
             });
             if let Err(error) = said {
@@ -259,12 +259,12 @@ impl Merger {
             Ok::<_, PyErr>(CountsRows { pretokens: bytes_column(&batch, "pretoken")?, counts })
         });
         let rows = rows.transpose()?;
-        py.detach(|| guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
+        detached(py, || guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
     }
 
     #[allow(clippy::type_complexity)] // what Python gets, written once
     fn step<'py>(&self, py: Python<'py>) -> PyResult<(Option<Bound<'py, PyAny>>, Vec<usize>)> {
-        let done = py.detach(|| {
+        let done = detached(py, || {
             guarded(|| {
                 Ok(match locked(&self.0).step()? {
                     Step::Batch(batch) => (Some(counts_batch(batch)?), Vec::new()),
@@ -274,7 +274,7 @@ impl Merger {
             })
         });
         let (batch, hungry) = done?;
-        Ok((batch.map(|batch| batch.to_pyarrow(py)).transpose()?, hungry))
+        Ok((batch.map(|batch| batch_to_pyarrow(py, batch)).transpose()?, hungry))
     }
 
     fn totals(&self) -> ((u64, u128, u128), (u64, u128, u128)) {

@@ -1,5 +1,6 @@
 //! `md5_blocks`.
 
+use super::attaching::detached;
 use crate::guard::guarded;
 use crate::md5::{BLOCK_BYTES, State, advance};
 use pyo3::exceptions::PyValueError;
@@ -27,7 +28,7 @@ pub(super) fn md5_blocks<'py>(
     let state_of = |bytes: &[u8; STATE_BYTES]| -> State { bytemuck::must_cast::<_, State>(*bytes).map(u32::from_le) };
     let mut states: Vec<State> = given.iter().map(state_of).collect();
     let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &**chunk).collect();
-    py.detach(|| {
+    detached(py, || {
         guarded(|| {
             advance(&mut states, &chunks);
             Ok(())

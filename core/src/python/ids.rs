@@ -4,6 +4,7 @@
 //! call for one id.
 
 use super::arrays::array_of;
+use super::attaching::calling;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type};
 use arrow_array::{Array, ArrayRef};
@@ -33,7 +34,7 @@ impl<'py> IdArray<'py> {
     pub(super) fn new(ids: &Bound<'py, PyAny>) -> PyResult<Self> {
         let refusal = || PyTypeError::new_err("expected an Arrow array of uint16 or uint32 without nulls.");
         let lend = ids.getattr_opt(intern!(ids.py(), "__arrow_c_array__"))?.ok_or_else(refusal)?;
-        let (schema, array) = lend.call0()?.extract()?;
+        let (schema, array) = calling(ids.py(), || lend.call0())?.extract()?;
         let lent = Self::Lent(schema, array);
         match lent.in_place() {
             Lent::InPlace(_) => Ok(lent),

@@ -3,6 +3,7 @@
 //! Invariant: no panic and no Rust error type reaches Python; text that is not UTF-8 is refused before the core sees it.
 
 mod arrays;
+mod attaching;
 mod calls;
 mod counting;
 mod encoding;
@@ -50,6 +51,7 @@ fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
 
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    attaching::register(module)?;
     module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
     module.add_class::<counting::Counter>()?;
     module.add_class::<counting::Merger>()?;

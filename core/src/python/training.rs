@@ -1,6 +1,7 @@
 //! `train`.
 
 use super::arrays::{batch_of, chunks_of, offsets, table_of};
+use super::attaching::attached;
 use super::calls::{CountsError, run_showing};
 use super::counting::Counter;
 use super::texts::{binary_of, slices};
@@ -73,14 +74,14 @@ pub(super) fn train<'py>(
         None => Ok(()),
         Some(show) => {
             let now = (done.n_tokens.load(Ordering::Relaxed), done.n_merges.load(Ordering::Relaxed));
-            Python::attach(|py| show.call1(py, now).map(|_| ()))
+            attached(|py| show.call1(py, now).map(|_| ()))
         }
     };
     let raised = Mutex::new(None);
     let mut keep = |lists: Lists, merges: &[Merge]| {
         let Some(checkpoint) = &checkpoint else { return Ok(()) };
         let (words, merges) = (lists_batch(lists)?, packed(merges));
-        let told = Python::attach(|py| {
+        let told = attached(|py| {
             let so_far = (table_of(py, words)?, PyBytes::new(py, &merges));
             checkpoint.call1(py, so_far).map(|_| ())
         });
