@@ -189,15 +189,17 @@ for _ in range(20):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_signal_for_which_the_process_waits_is_left_to_it() -> None:
-    wait = """
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGABRT"])
+def test_a_signal_for_which_the_process_waits_is_left_to_it(name: str) -> None:
+    wait = f"""
 import os, signal
 for _ in range(20):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
     encoder.encode_batch(words[:100], 3)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    os.kill(os.getpid(), signal.SIGUSR1)
-    assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    os.kill(os.getpid(), signal.{name})
+    assert signal.sigwait([signal.{name}]) == signal.{name}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.{name}])
+    encoder.encode_batch(words[:100], 3)
 """
     alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # numpy's threads would take it
     command = [sys.executable, "-c", PREPARE + wait]
@@ -224,3 +226,24 @@ sys.exit(7)
             [sys.executable, "-c", PREPARE + end], capture_output=True, text=True, check=False, timeout=50
         )
         assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_threads_that_cannot_be_begun_are_an_error_that_says_what_to_do() -> None:
+    none = """
+from tokenmill.errors import ParamsError
+try:
+    encoder.encode_batch(words, 2)
+except ParamsError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE + none],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+        env=os.environ | {"RUST_MIN_STACK": str(2**60)},  # no thread has such a stack
+    )
+    assert "threads: one could not be begun" in done.stdout
+    assert "Ask for fewer" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")

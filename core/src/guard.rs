@@ -20,6 +20,8 @@ pub enum CoreError {
     Tokenizer(String),
     /// A count does not fit in 64 bits.
     Counts(String),
+    /// No more threads can be begun.
+    Threads(String),
     /// Ctrl-C, or `interrupt(true)`.
     Interrupted,
     /// A panic: a defect of this crate.

@@ -1,5 +1,5 @@
 //! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock but for how long threads wait, no
-//! environment but the processors that they run on.
+//! environment but the processors that threads run on, their signals, and forks.
 //!
 //! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
 //! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.

@@ -12,6 +12,7 @@ pub fn processor() -> Option<usize> {
     None
 }
 
+/// A set of processors.
 #[cfg(target_os = "linux")]
 pub type Processors = rustix::thread::CpuSet;
 #[cfg(not(target_os = "linux"))]

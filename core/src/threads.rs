@@ -3,13 +3,13 @@
 //!
 //! Invariant: no thread works for a call that has ended, not even by a panic; one that works for a call does nothing else before.
 //! Unsafe because a kept thread, unlike those of `std::thread::scope`, cannot borrow, and what a call does borrows its parts;
-//! and because what keeps signals from a thread is a call of C.
+//! and because what keeps signals from a thread and counts forks are calls of C.
 
 use crate::guard::{CoreError, Result, Stop, guarded};
 use crate::spread::{self, Processors};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, TryRecvError, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{Builder, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,9 @@ struct Work<'w> {
 
 /// A thread without work.
 struct Idle {
-    /// Its process: one that was forked from that has this list, but none of the threads.
-    process: u32,
+    /// Its process, by the forks that led to it: a process has the list of the one that it was forked from, but none of its
+    /// threads.
+    n_forks: usize,
     thread: ThreadId,
     /// Those on which it may run.
     processors: Option<Processors>,
@@ -37,6 +38,7 @@ struct Idle {
 }
 
 static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+static N_FORKS: AtomicUsize = AtomicUsize::new(0);
 
 /// Does `work` for each part, every part but the last in another thread; results in the order of the parts. While this thread
 /// waits for others it checks `stop`.
@@ -67,8 +69,8 @@ pub fn in_threads<P: Send, T: Send>(
         let work = unsafe { std::mem::transmute::<Work<'_>, Work<'static>>(work) };
         if let Err(error) = begin(work) {
             stop.request();
-            return Err(CoreError::Internal(format!(
-                "a thread could not be begun: {error}. Ask for fewer threads, or raise the limit of processes (ulimit -u)."
+            return Err(CoreError::Threads(format!(
+                "threads: one could not be begun: {error}. Ask for fewer, or raise the limit of processes (ulimit -u)."
             )));
         }
     }
@@ -121,11 +123,11 @@ impl Team {
 
 /// Has an idle thread do `work`, or a new one: one that may run where this thread may.
 fn begin(mut work: Work<'static>) -> std::io::Result<()> {
-    let (process, processors) = (std::process::id(), spread::allowed());
+    let (n_forks, processors) = (n_forks(), spread::allowed());
     let idle = || {
         // In a forked process, the lock may be held by a thread that is not there; so may that of a channel, which is not dropped.
         let mut all = IDLE.try_lock().ok()?;
-        all.extract_if(.., |one| one.process != process).for_each(std::mem::forget);
+        all.extract_if(.., |one| one.n_forks != n_forks).for_each(std::mem::forget);
         let at = all.iter().rposition(|one| one.processors == processors)?;
         Some(all.swap_remove(at))
     };
@@ -135,23 +137,23 @@ fn begin(mut work: Work<'static>) -> std::io::Result<()> {
             Err(SendError(unsent)) => work = unsent,
         }
     }
-    Builder::new().spawn(move || serve(process, processors, work)).map(|_| ())
+    Builder::new().spawn(move || serve(n_forks, processors, work)).map(|_| ())
 }
 
 /// Does `work`, and what else there is to do before long.
-fn serve(process: u32, processors: Option<Processors>, mut work: Work) {
+fn serve(n_forks: usize, processors: Option<Processors>, mut work: Work) {
     leave_signals();
     let thread = std::thread::current().id();
     let take_off = || {
         let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = all.iter().position(|one| one.process == process && one.thread == thread);
+        let at = all.iter().position(|one| one.n_forks == n_forks && one.thread == thread);
         at.map(|at| all.swap_remove(at)).is_some()
     };
     loop {
         (work.work)();
         let (next, given) = channel();
         let Ok(mut all) = IDLE.try_lock() else { return };
-        all.push(Idle { process, thread, processors, next });
+        all.push(Idle { n_forks, thread, processors, next });
         drop((all, work.working));
         work = match given.recv_timeout(KEPT) {
             Ok(next) => next,
@@ -165,7 +167,23 @@ fn serve(process: u32, processors: Option<Processors>, mut work: Work) {
     }
 }
 
-/// Signals to the process are for the threads that it began itself, which may wait for some.
+/// The forks from the first process to this one. The id of a process would not do: another one may have the same.
+fn n_forks() -> usize {
+    #[cfg(unix)]
+    {
+        extern "C" fn is_forked() {
+            N_FORKS.fetch_add(1, Ordering::Relaxed);
+        }
+        static COUNT: Once = Once::new();
+        #[allow(unsafe_code)]
+        // SAFETY: what runs in a process that was just forked changes a number and does nothing else.
+        COUNT.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(is_forked)) });
+    }
+    N_FORKS.load(Ordering::Relaxed)
+}
+
+/// Signals to the process are for the threads that it began itself, which may wait for some. What is begun from here, as by
+/// Python that a counter calls, has them blocked as well.
 fn leave_signals() {
     #[cfg(unix)]
     #[allow(unsafe_code)]
@@ -173,10 +191,10 @@ fn leave_signals() {
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
             libc::sigdelset(&raw mut all, fault);
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
     }
 }
 
@@ -184,7 +202,7 @@ fn leave_signals() {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_panic_in_a_thread_becomes_an_error() {

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pyo3::import_exception!(tokenmill.errors, ParamsError);
 pyo3::import_exception!(tokenmill.errors, PatternError);
 pyo3::import_exception!(tokenmill.errors, CorpusError);
 pyo3::import_exception!(tokenmill.errors, TokenizerError);
@@ -31,6 +32,7 @@ impl From<CoreError> for PyErr {
             CoreError::Text(what) => CorpusError::new_err(what),
             CoreError::Tokenizer(what) => TokenizerError::new_err(what),
             CoreError::Counts(what) => CountsError::new_err(what),
+            CoreError::Threads(what) => ParamsError::new_err(what),
             CoreError::Interrupted => PyKeyboardInterrupt::new_err("the call was stopped"),
             CoreError::Internal(what) => InternalError::new_err(what),
         }
