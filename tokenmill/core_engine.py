@@ -154,14 +154,16 @@ class PreparedCore:
 
     def _prepared(self, text: str) -> list[str | int] | None:
         """Text to encode and ids in turn; None when it is the text itself."""
-        if self._early_in_core and normalized(text) == text:
+        whole = normalized(text) if self._early_in_core else None
+        if whole == text:
             return None
         found: list[str | int] = []
         for part in self._early.cut(text) if self._early else [text]:
             if isinstance(part, int):
                 found.append(part)
                 continue
-            part = normalized(part) if self._nfc else part
+            if self._nfc:
+                part = whole if whole is not None and part == text else normalized(part)
             for piece in self._late.cut(part) if self._late else [part]:
                 spaced = self._add_prefix_space and isinstance(piece, str) and piece and not piece.startswith(" ")
                 found.append(f" {piece}" if spaced else piece)
