@@ -1,5 +1,6 @@
 """A tokenizer gives text back, reads special tokens as text, and is the same in every library that loads it."""
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -483,8 +484,10 @@ def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
         (b"YQ== 0\nYg== x\n", "line 2"),
         (b"YQ== 0\nYg== -1\n", "line 2"),
         (b"YQ== 0\nYg== 99999999999\n", "line 2"),
-        (b"YQ== 0\nYg== 0\n", "line 2"),
-        (b"YQ== 0\nYQ== 1\n", "line 2"),
+        (b"YQ== 0\nYg== 0\n", "line 2: .*; line 1 has it"),
+        (b"YQ== 0\nYg== 2\n\nYQ== 1\n", "line 4: .*; line 1 has it"),
+        (b"YQ== 0\n 1\n", "line 2: expected a token"),
+        (b"YQ== 0\nYg== 2147483648\n", "token b'b' has id 2147483648, but there are 2 tokens"),
     ],
 )
 def test_a_wrong_line_of_a_tiktoken_file_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -502,8 +505,21 @@ def test_a_tiktoken_file_needs_a_pattern_and_ids_that_do_not_clash(tmp_path: Pat
     with pytest.raises(PatternError):
         Tokenizer.load(path, "gpt3")
     for special in ({"<a>": 1}, {"<a>": 2, "<b>": 2}, {"": 2}, {"b": 2}, {"\ud800": 2}, {"<a>": -1}):
-        with pytest.raises(TokenizerError):
+        with pytest.raises(TokenizerError, match=r"a\.tiktoken: special token "):
             Tokenizer.load(path, "gpt2", special)
+
+
+@pytest.mark.parametrize(("text", "id"), [("<|e|>", 2**31), ("ab", 9), ("Ġa", 9), ("é", 9)])
+def test_a_special_token_that_a_saved_file_would_be_refused_for_is_refused_before(
+    tmp_path: Path, text: str, id: int
+) -> None:
+    tokens = [b"a", b"b", b"ab", b" a", b" "]
+    path = tmp_path / "a.tiktoken"
+    path.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(token), i) for i, token in enumerate(tokens)))
+    with pytest.raises(TokenizerError, match=r"a\.tiktoken: (special )?token '.*' (with|has) id \d+"):
+        Tokenizer.load(path, "gpt2", {text: id})
+    Tokenizer.load(path, "gpt2", {"<|e|>": 9}).save(tmp_path / "b")
+    assert Tokenizer.load(tmp_path / "b").special_tokens == {"<|e|>": 9}
 
 
 def test_a_byte_without_a_token_is_an_error(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tokenmill.errors import TokenizerError
-from tokenmill.vocabulary import AddedToken, Merge, Model, check_id, is_text
+from tokenmill.tokenizer_document import check_range
+from tokenmill.vocabulary import AddedToken, Merge, Model, bytes_of, check_id, is_text
 
 
 def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
@@ -17,7 +18,7 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
     {b'a': 0, b' the': 7}
     """
     ranks: dict[bytes, int] = {}
-    seen: set[int] = set()
+    line_of: dict[int, int] = {}
     for number, line in enumerate(content.splitlines(), 1):
         if not line:
             continue
@@ -27,12 +28,14 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
             token, id = base64.b64decode(encoded, validate=True), check_id(int(digits), where)
         except (ValueError, binascii.Error):
             raise TokenizerError(f"{where}: expected a token in base64 and its id; found {line!r:.60}.") from None
-        if not token or token in ranks or id in seen:
+        other = line_of.get(ranks.get(token, id))
+        if not token or other is not None:
             raise TokenizerError(
-                f"{where}: token {token!r:.60} with id {id}; expected no empty one, every token and id once."
+                f"{where}: token {token!r:.60} with id {id}; expected no empty one, every token and id once"
+                + ("." if other is None else f"; line {other} has it as well. Remove one.")
             )
         ranks[token] = id
-        seen.add(id)
+        line_of[id] = number
     if not ranks:
         raise TokenizerError(f"{place}: no tokens; expected a line a token.")
     return ranks
@@ -49,7 +52,7 @@ def model_of(
 ) -> Model:
     """tiktoken's own reading: any two tokens whose joined bytes are a token may merge, the lowest of those ids first.
 
-    Raises TokenizerError for special tokens that clash.
+    Raises TokenizerError for special tokens that clash, and for what a tokenizer.json of the model would be refused for.
     """
     if not isinstance(special_tokens, Mapping):
         raise TokenizerError(
@@ -57,12 +60,14 @@ def model_of(
         )
     ids = set(ranks.values())
     for text, id in special_tokens.items():
-        check_id(id, f"special token {text!r:.60}")
-        if not is_text(text) or id in ids or (len(text.encode()) == 1 and text.encode() in ranks):
+        check_id(id, f"{place}: special token {text!r:.60}")
+        if not is_text(text) or id in ids or (token := bytes_of(text)) in ranks or len(token or "") == 1:
             raise TokenizerError(
-                f"{place}: special token {text!r:.60} with id {id}: a token of the file has that id, or text is it."
+                f"{place}: special token {text!r:.60} with id {id}: expected a text that is no other token or byte, and an id "
+                "that no token has. Take others."
             )
         ids.add(id)
+    check_range({**ranks, **special_tokens}, place)
     merges = []
     for token, id in ranks.items():
         for at in range(1, len(token)):

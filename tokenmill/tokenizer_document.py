@@ -1,5 +1,6 @@
 """Whether a tokenizer.json is well formed: every field of its type, every token and id once, every merge in the vocabulary."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tokenmill.errors import TokenizerError
@@ -164,7 +165,7 @@ def _check_added(added: list[Any], vocab: dict[str, int], place: str) -> None:
         last = max(last, id)
 
 
-def check_range(ids: dict[str, int], place: str) -> None:
+def check_range(ids: Mapping[Any, int], place: str) -> None:
     """Raises TokenizerError for an id far beyond the number of tokens."""
     token, id = max(ids.items(), key=lambda item: item[1], default=("", 0))
     if id > len(ids) + ID_GAP_MAX:
