@@ -86,7 +86,8 @@ def model_of(
 def with_own_ranks(model: Model) -> Model:
     """The model with one merge a token, the one that its own bytes come to, where merges share a rank; else unchanged.
 
-    tokenizer.json has a rank for each merge and cannot say that two are equal.
+    tokenizer.json has a rank for each merge and cannot say that two are equal. No id changes: while a token comes about no merge
+    crosses its edge, so in any text it is made as from its own bytes, and merges that are last of no token are never made.
     """
     if len({merge.rank for merge in model.merges}) == len(model.merges):
         return model

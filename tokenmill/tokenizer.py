@@ -72,7 +72,7 @@ class Tokenizer:
         self._content = b""
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
-        self._digest_of = lambda: digest_of(model)
+        self._digest_of = lambda: digest_of(tiktoken_file.with_own_ranks(model))
         self.steps = model.steps
         self.special_tokens = {one.text: one.id for one in model.added if one.special}
         self.n_merges = len(model.merges)
@@ -161,8 +161,7 @@ class Tokenizer:
         """Writes tokenizer.json, tokenizer_config.json and, for the engine core, vocab.tiktoken, each in one step.
 
         The ids are the same in tokenizers, transformers and tiktoken. `end_of_document`: the special token that
-        tokenizer_config.json is to name as eos_token. Loaded again, the digest is the same; but for a tokenizer from a
-        .tiktoken file, whose merges may share a rank, which tokenizer.json cannot say. Raises ParamsError for an
+        tokenizer_config.json is to name as eos_token. Loaded again, the digest is the same. Raises ParamsError for an
         `end_of_document` that is no special token, PatternError for a regex that tokenizers would read otherwise.
         """
         from tokenmill.files import write_atomic
