@@ -68,11 +68,17 @@ def test_missing_bytes_holes_twins_and_loud_specials_are_named(tmp_path: Path) -
         "ids with holes": [str(VOCAB["ÿ"])],
         "bytes without a token: text with them is an error": ["0xff"],
     }
-    document = with_added({"content": " the", "special": False}, {"content": "stop", "special": True})
+    document = with_added(
+        {"content": " the", "special": False},
+        {"content": "stop", "special": True},
+        {"content": "\t \t", "special": True},
+    )
+    document["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
     document["post_processor"] = {"type": "BertProcessing", "sep": ["<|pad|>", 1], "cls": ["<|endoftext|>", 0]}
     document["pre_tokenizer"] = {**GPT2, "add_prefix_space": True}
     found = oddities(tmp_path, document)
-    assert found["special tokens that look like text"] == ["stop"]
+    assert found["special tokens that look like text"] == ["stop", r"'\t \t'"]
+    assert found["truncation is not applied when encoding"] == []
     assert found["added tokens that are not special: found in text"] == [" the"]
     assert found["tokens with the bytes of another"] == [f"{VOCAB['Ġthe']}: ' the'", f"{NEXT_ID}: ' the'"]
     assert found["post_processor is not applied when encoding"] == ["BertProcessing"]

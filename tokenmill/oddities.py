@@ -19,7 +19,14 @@ def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> lis
     added = document["added_tokens"]
     specials = [one["content"] for one in added if one["special"]]
     found = [
-        entry("special tokens that look like text", [text for text in specials if text.replace(" ", "").isalnum()]),
+        entry(
+            "special tokens that look like text",
+            [
+                text if text.strip() else repr(text)
+                for text in specials
+                if not text.strip() or text.replace(" ", "").isalnum()
+            ],
+        ),
         entry(
             "added tokens that are not special: found in text", [one["content"] for one in added if not one["special"]]
         ),
@@ -28,9 +35,11 @@ def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> lis
     ]
     for section in ("truncation", "padding", "post_processor"):
         if document.get(section) is not None:
-            kind = document[section].get("type", "there")
+            kind = document[section].get("type")
             if kind != "ByteLevel":
-                found.append({"what": f"{section} is not applied when encoding", "n": 1, "examples": [kind]})
+                found.append(
+                    {"what": f"{section} is not applied when encoding", "n": 1, "examples": [kind] if kind else []}
+                )
     if document.get("normalizer") not in (None, {"type": "Sequence", "normalizers": []}):
         found.append(
             {
