@@ -1,6 +1,7 @@
 """JSON that says one thing only: no key twice, no NaN, no depth without end; and whether its values have expected shapes."""
 
 import json
+import re
 from typing import Any, NoReturn
 
 from tokenmill.errors import TokenizerError
@@ -61,7 +62,8 @@ def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...
         if isinstance(value, _Twice):
             raise TokenizerError(f"{where}: the key {value.key!r:.60} is there twice; expected every key once.")
         if depth > _DEPTH_MAX:
-            raise TokenizerError(f"{where:.200}: nested too deep; at most {_DEPTH_MAX} levels.")
+            first = re.split(r"[.[]", path)[0]  # the whole path is as long as it is deep
+            raise TokenizerError(f"{place}: {first:.60}: nested too deep; at most {_DEPTH_MAX} levels.")
         if path in unchecked:
             continue
         if isinstance(value, dict):

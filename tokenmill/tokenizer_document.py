@@ -41,6 +41,7 @@ _INNER = {
     "post_processor": "processors",
     "decoder": "decoders",
 }
+_SECTIONS = {"version", "truncation", "padding", "added_tokens", *_INNER, "model"}
 _MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 _BPE = {
     "dropout?": (None, float, int),
@@ -84,7 +85,9 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
 
 
 def _check_sections(document: dict[str, Any], place: str) -> None:
-    check(document.get("version"), (None, str), f"{place}version")
+    check(document, {"version?": "1.0"}, place)
+    if unknown := sorted(document.keys() - _SECTIONS):
+        raise TokenizerError(f"{place}{unknown[0]:.60}: an unknown field, as to the tokenizers library. Remove it.")
     for name, shape in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if document.get(name) is not None:
             check(document[name], shape, f"{place}{name}.")
