@@ -3,6 +3,9 @@
 import base64
 import json
 import os
+import pickle
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +188,17 @@ def test_what_are_no_ids_is_an_error(ids: Any, error: type[Exception], says: str
         TOKENIZER.decode(ids)
 
 
+@pytest.mark.parametrize("wrap", [list, set, lambda ids: {"a": ids}])
+def test_ids_nested_without_end_are_an_error(wrap: Callable[[Any], Any]) -> None:
+    deep: Any = ()
+    for _ in range(sys.getrecursionlimit() * 2):
+        deep = (deep,)
+    with pytest.raises(TypeError, match="ids: expected"):
+        TOKENIZER.decode(wrap(deep))
+    with pytest.raises(TokenizerError, match="list 0: expected"):
+        TOKENIZER.decode_batch([wrap(deep)])
+
+
 def test_no_ids_at_all_are_no_text() -> None:
     nothing: list[Any] = [
         [],
@@ -217,8 +231,8 @@ def test_lists_of_ids_in_chunks_decode_and_what_is_none_is_an_error() -> None:
     for wrong in wrongs:
         with pytest.raises(TokenizerError, match=r"expected lists of integers from 0 to \d+; list [01]: "):
             TOKENIZER.decode_batch(wrong)
-    with pytest.raises(TokenizerError, match="expected lists of integers"):
-        TOKENIZER.decode_batch(7)
+    with pytest.raises(TokenizerError, match=r"expected lists of integers from 0 to \d+; found None"):
+        TOKENIZER.decode_batch(None)
     with pytest.raises(TokenizerError, match=r"list 1: .* found -1 at 2, which is negative"):
         TOKENIZER.decode_batch([[2], [2, 3, -1]])
     with pytest.raises(TokenizerError, match=r"list 1: .*None"):
@@ -382,7 +396,50 @@ def test_texts_that_are_none_are_errors() -> None:
         TOKENIZER.encode_batch(["abc"], threads=0)
     with pytest.raises(TypeError, match="threads: found '2'; expected an integer of 1"):
         TOKENIZER.encode_batch(["abc"], threads="2")  # type: ignore[arg-type]
-    assert TOKENIZER.encode_batch(["abc"], threads=np.int64(2)).equals(TOKENIZER.encode_batch(["abc"]))  # type: ignore[arg-type]
+    for threads in (np.int64(2), 2**64):
+        assert TOKENIZER.encode_batch(["abc"], threads=threads).equals(TOKENIZER.encode_batch(["abc"]))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"found ndarray\. Give its tolist\(\)"):
+        TOKENIZER.encode_batch(np.array(["abc"]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("special", ["as_text", "allow", "reject"])
+@pytest.mark.parametrize(
+    "texts",
+    [["a", b"b"], [b"a", "b"], ["a", pa.scalar("b")], [b"a", bytearray(b"b")], [pa.scalar("a")]],
+    ids=["str, bytes", "bytes, str", "scalar second", "bytearray", "scalar"],
+)
+def test_texts_of_two_kinds_are_refused_under_every_policy(texts: Any, special: Any) -> None:
+    with pytest.raises(TypeError, match="expected a list of str or a list of bytes; found"):
+        TOKENIZER.encode_batch(texts, special=special)
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["a", "the cat", "é"])], ids=str)
+def test_a_column_of_polars_is_encoded_whatever_holds_its_strings(kind: Any) -> None:
+    texts = ["a", "the cat", "é", "a"]
+    assert TOKENIZER.encode_batch(pl.Series(texts, dtype=kind)).equals(TOKENIZER.encode_batch(texts))
+    with pytest.raises(CorpusError, match="text 1 is null"):
+        TOKENIZER.encode_batch(pl.Series(["a", None], dtype=kind))
+
+
+@pytest.mark.parametrize("id", ["2", [2], 1.0])
+def test_what_is_no_integer_is_no_end_id_and_no_token(id: Any) -> None:
+    with pytest.raises(TypeError, match=r"end_id: expected an integer; found .* \((str|list|float)\)"):
+        TOKENIZER.encode_batch(["a"], end_id=id)
+    with pytest.raises(TypeError, match=r"id: expected an integer; found .* \((str|list|float)\)"):
+        TOKENIZER.token_bytes(id)
+
+
+def test_a_tokenizer_is_not_pickled() -> None:
+    with pytest.raises(TypeError, match="neither pickled nor copied"):
+        pickle.dumps(TOKENIZER)
+
+
+@pytest.mark.parametrize(("cache_mb_max", "error"), [(-1, ValueError), (None, TypeError), (1.5, TypeError)])
+def test_a_cache_of_no_length_is_refused(tmp_path: Path, cache_mb_max: Any, error: type[Exception]) -> None:
+    TOKENIZER.save(tmp_path)
+    assert Tokenizer.load(tmp_path, cache_mb_max=2**63).encode("a") == TOKENIZER.encode("a")
+    with pytest.raises(error, match=r"cache_mb_max: found .*; expected an integer of 0 or more"):
+        Tokenizer.load(tmp_path, cache_mb_max=cache_mb_max)
 
 
 def test_what_a_tokenizer_says_of_itself() -> None:
@@ -474,6 +531,18 @@ def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
     with pytest.raises(TokenizerError, match="no such file"):
         Tokenizer.load(tmp_path / "a/b/c.json")
+    with pytest.raises(TokenizerError, match="A published version is loaded with repo="):
+        Tokenizer.load("tokenizer@v1")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [("a\0b", r"'a\\x00b': no path of a file"), ("a\ud800", "no path of a file"), ("x" * 5000, "File name too long")],
+    ids=["NUL", "surrogate", "long"],
+)
+def test_what_is_no_path_is_refused(path: str, says: str) -> None:
+    with pytest.raises(TokenizerError, match=says):
+        Tokenizer.load(path)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
@@ -41,7 +42,7 @@ def plain_ids(ids: Any, id_max: int) -> Any:
             return list(ids)
         found: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
     except (pa.ArrowException, TypeError, ValueError, LookupError):
-        raise TypeError(expected.format(f"{ids!r:.60}")) from None
+        raise TypeError(expected.format(f"{reprlib.repr(ids):.60}")) from None
     if len(found) == 0:
         return pa.array([], pa.uint32())
     if not pa.types.is_integer(found.type):
@@ -70,9 +71,15 @@ def plain_lists(lists: Any, id_max: int) -> Any:
         items = lists.type.value_type
         if items in (pa.uint16(), pa.uint32()):
             return lists
+    try:
+        rows = iter(lists)
+    except TypeError:
+        raise TokenizerError(
+            f"ids: expected lists of integers from 0 to {id_max}; found {reprlib.repr(lists):.60} ({type(lists).__name__})."
+        ) from None
     values, ends = array("I"), array("q", [0])
     try:
-        for ids in lists:
+        for ids in rows:
             plain = plain_ids(ids, id_max)
             if isinstance(plain, list):
                 try:
@@ -97,7 +104,7 @@ def refusal(ids: Iterable[Any], id_max: int, error: Exception) -> Exception:
         try:
             value = operator.index(id)
         except TypeError:
-            return TypeError(f"{_expected(id_max)} found {id!r:.60} ({type(id).__name__}) at {i}.")
+            return TypeError(f"{_expected(id_max)} found {reprlib.repr(id):.60} ({type(id).__name__}) at {i}.")
         if not 0 <= value <= _UINT32_MAX:
             size = f"{value}" if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
             return TokenizerError(f"{_expected(id_max)} found {size} at {i}, which is negative or beyond 32 bits.")

@@ -32,7 +32,8 @@ def text_chunks(texts: Texts) -> list[pa.Array]:
     elif isinstance(texts, Sequence):
         chunks = [_from_list(texts)]
     else:
-        raise TypeError(f"expected a list of texts or an Arrow array; found {type(texts).__name__}.")
+        hint = " Give its tolist()." if hasattr(texts, "tolist") else ""
+        raise TypeError(f"expected a list of texts or an Arrow array; found {type(texts).__name__}.{hint}")
     return [_plain(chunk) for chunk in chunks]
 
 
@@ -61,25 +62,27 @@ def _joined(chunks: list[pa.Array]) -> pa.Array:
 
 
 def _from_list(texts: Sequence[str] | Sequence[bytes]) -> pa.Array:
-    kind = pa.large_binary() if texts and isinstance(texts[0], bytes) else pa.large_string()
+    kinds = {type(text) for text in texts if text is not None}
+    is_bytes = bool(kinds) and all(issubclass(kind, bytes) for kind in kinds)
+    if not is_bytes and not all(issubclass(kind, str) for kind in kinds):
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"expected a list of str or a list of bytes; found {names}.")
     try:
-        return pa.array(texts, kind)
+        return pa.array(texts, pa.large_binary() if is_bytes else pa.large_string())
     except UnicodeEncodeError as error:
         i = next(i for i, text in enumerate(texts) if text == error.object)
         raise CorpusError(
             f"text {i}: no Unicode text: lone surrogate at character {error.start}. Decode the text with errors='replace'."
         ) from None
-    except pa.ArrowTypeError:
-        kinds = sorted({type(text).__name__ for text in texts})
-        raise TypeError(f"expected a list of str or a list of bytes; found {' and '.join(kinds)}.") from None
 
 
 def _plain(chunk: pa.Array) -> pa.Array:
     """Strings that an encoding hides, plain; another type is a TypeError."""
     kind = chunk.type
     if pa.types.is_dictionary(kind):
-        chunk = chunk.dictionary_decode()
-        kind = chunk.type
+        values = _plain(chunk.dictionary)
+        # Nothing can be taken from views, which polars has there.
+        return values.cast(pa.large_binary() if _is_binary(values) else pa.large_string()).take(chunk.indices)
     if pa.types.is_binary_view(kind):
         return chunk.cast(pa.large_binary())
     if pa.types.is_null(kind) and not len(chunk):

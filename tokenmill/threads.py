@@ -1,18 +1,27 @@
-"""How many threads a call may use."""
+"""Numbers that a caller chooses: how many threads a call may use, and what counts in the same way."""
 
 import operator
 import os
+import reprlib
+import sys
+from typing import Any
 
 
 def threads_or_all(threads: int | None) -> int:
     """`threads`, or for None as many as this process has cores. Raises ValueError below 1, TypeError for no integer."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    expected = f"threads: found {threads!r}; expected an integer of 1 or more, or None for all cores."
+    n = at_least(1, threads, "threads", ", or None for all cores")
+    return min(n, sys.maxsize)  # the core's type; it begins no more than there is work for
+
+
+def at_least(least: int, value: Any, name: str, otherwise: str = "") -> int:
+    """The value as an int. Raises ValueError for a smaller one, TypeError for no integer."""
     try:
-        n = operator.index(threads)
+        n = operator.index(value)
     except TypeError:
-        raise TypeError(expected) from None
-    if n < 1:
-        raise ValueError(expected)
+        n = None
+    if n is None or n < least:
+        kind = TypeError if n is None else ValueError
+        raise kind(f"{name}: found {reprlib.repr(value):.60}; expected an integer of {least} or more{otherwise}.")
     return n

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
+import os
+import reprlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +17,7 @@ from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, Tokeni
 from tokenmill.ids import Ids, plain_ids, plain_lists, refusal
 from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
-from tokenmill.threads import threads_or_all
+from tokenmill.threads import at_least, threads_or_all
 from tokenmill.tokenizer_document import read_document
 from tokenmill.tokenizer_files import read_tokenizer_file
 from tokenmill.vocabulary import Model, digest_of
@@ -96,8 +99,9 @@ class Tokenizer:
         """
         if repo is not None:
             return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
+        cache_mb_max = at_least(0, cache_mb_max, "cache_mb_max")
         path = Path(path)
-        file = path / "tokenizer.json" if path.is_dir() else path
+        file = path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for what is no path
         content = read_tokenizer_file(file)
         if file.suffix != ".tiktoken":
             if pattern is not None or special_tokens is not None:
@@ -215,8 +219,7 @@ class Tokenizer:
         null or no UTF-8, SpecialTokenError for one to be rejected, TokenizerError for a byte that no token stands for, and
         for an unknown `end_id`.
         """
-        if end_id is not None:
-            self.token_bytes(end_id)
+        end_id = None if end_id is None else self._known(end_id, "end_id")
         return self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special)
 
     def encode_batch_with_starts(
@@ -234,8 +237,7 @@ class Tokenizer:
         not add up to the text, or need not: with the engine tokenizers, and where text is normalized, gets a space in
         front, or has added tokens beyond plain text.
         """
-        if end_id is not None:
-            self.token_bytes(end_id)
+        end_id = None if end_id is None else self._known(end_id, "end_id")
         if not isinstance(self._engine_for(special), _core.Encoder):
             reason = (
                 self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
@@ -354,10 +356,21 @@ class Tokenizer:
             raise refusal(plain, self.id_max, error) from None
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id."""
-        if id not in self._tokens:
-            raise TokenizerError(f"id {id} is not in the vocabulary; its largest id is {self.id_max}.")
-        return self._tokens[id]
+        """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id, TypeError for
+        no integer."""
+        return self._tokens[self._known(id, "id")]
+
+    def _known(self, id: Any, name: str) -> int:
+        """What stands for an id, as one. Raises TokenizerError for an unknown one, TypeError for no integer."""
+        try:
+            found = operator.index(id)
+        except TypeError:
+            raise TypeError(
+                f"{name}: expected an integer; found {reprlib.repr(id):.60} ({type(id).__name__})."
+            ) from None
+        if found not in self._tokens:
+            raise TokenizerError(f"{name} {found} is not in the vocabulary; its largest id is {self.id_max}.")
+        return found
 
     @cached_property
     def digest(self) -> str:
@@ -404,6 +417,11 @@ class Tokenizer:
             return self._document
         return tokenizer_json.document_of(tiktoken_file.with_own_ranks(self._model))
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Tokenizer is neither pickled nor copied: threads may use the same one, a process loads its own."
+        )
+
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
 
@@ -411,7 +429,7 @@ class Tokenizer:
 def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:
     from tokenmill.core_engine import engine_of
 
-    return engine_of(model, allow_special, cache_mb_max * 2**20)
+    return engine_of(model, allow_special, min(cache_mb_max * 2**20, sys.maxsize))
 
 
 def _for(engine: _Engine, texts: Texts) -> Any:

@@ -29,9 +29,13 @@ def read_tokenizer_file(file: Path) -> bytes:
         names = sorted(entry.name for entry in parent.iterdir()) if parent.is_dir() else []
         near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
         hint = f" Nearest there: {', '.join(near)}." if near else ""
+        if "@" in place.name:
+            hint += " A published version is loaded with repo=, the git repository that it is in."
         raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
     except OSError as error:
-        raise TokenizerError(f"{file.absolute()}: cannot be read: {error.strerror}.") from None
+        raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
+    except ValueError as error:  # a NUL, or a lone surrogate
+        raise TokenizerError(f"{str(file)!r:.200}: no path of a file: {error}.") from None
     _check_beside(file)
     return content
 
