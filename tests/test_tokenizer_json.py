@@ -16,7 +16,7 @@ import tokenizers
 from tests.conftest import SHARED
 from tests.test_tokenizer import TOKENIZER, TRICKY
 from tokenmill import Tokenizer
-from tokenmill.errors import PatternError, TokenizerError
+from tokenmill.errors import CorpusError, PatternError, TokenizerError
 from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.tokenizer_document import read_document
 from tokenmill.tokenizer_json import document_of, model_of
@@ -210,6 +210,10 @@ def test_the_second_engine_decodes_and_ends_texts(tmp_path: Path) -> None:
     assert tokenizer.special_tokens == TOKENIZER.special_tokens
     assert [tokenizer.decode(row) for row in batch] == ["é <|pad|><|endoftext|>", "<|endoftext|>"]
     assert tokenizer.decode(list(batch[1].values)) == "<|endoftext|>"
+    assert tokenizer.encode_batch([""], end_id=True).to_pylist() == [[1]]
+    for text, place in ((b"\xff", "not UTF-8 at byte 0"), (b"ab\xc3", "not UTF-8 at byte 2"), (None, "null")):
+        with pytest.raises(CorpusError, match=f"text 1 is {place}"):
+            tokenizer.encode_batch([b"ok", text])  # type: ignore[list-item]
     with pytest.raises(TokenizerError, match="not in the vocabulary"):
         tokenizer.decode([NEXT_ID])
     with pytest.raises(TokenizerError, match=r"list 1: id \d+ is not in the vocabulary"):

@@ -82,8 +82,6 @@ class TokenizersEngine:
         end = [] if end_id is None else [end_id]
         offsets, values = [0], []
         for i, text in enumerate(_strings(texts)):
-            if text is None:
-                raise CorpusError(f"text {i} is null; expected a string.")
             try:
                 ids = self.encode(text) + end
             except TokenizerError as error:
@@ -185,12 +183,16 @@ def _watched(model: dict[str, Any], id_max: int) -> str:
     return json.dumps({"version": "1.0", "added_tokens": [], "model": watched})
 
 
-def _strings(texts: pa.Array) -> Iterator[str | None]:
-    try:
-        strings = texts.cast(pa.large_string())
-    except pa.ArrowInvalid as error:
-        raise CorpusError(f"a text is not UTF-8: {error}") from None
-    return (one.as_py() for one in strings)
+def _strings(texts: pa.Array) -> Iterator[str]:
+    for i, one in enumerate(texts):
+        try:
+            text = one.as_py()
+            text = text.decode() if isinstance(text, bytes) else text
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"text {i} is not UTF-8 at byte {error.start}; expected UTF-8.") from None
+        if text is None:
+            raise CorpusError(f"text {i} is null; expected a string.")
+        yield text
 
 
 @contextmanager
