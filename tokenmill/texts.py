@@ -62,7 +62,7 @@ def _joined(chunks: list[pa.Array]) -> pa.Array:
 
 
 def _from_list(texts: Sequence[str] | Sequence[bytes]) -> pa.Array:
-    kinds = {type(text) for text in texts if text is not None}
+    kinds = set(map(type, texts)) - {type(None)}
     is_bytes = bool(kinds) and all(issubclass(kind, bytes) for kind in kinds)
     if not is_bytes and not all(issubclass(kind, str) for kind in kinds):
         names = " and ".join(sorted(kind.__name__ for kind in kinds))
