@@ -19,6 +19,7 @@ HOW = {
         "dvc_repository",
         "errors",
         "git",
+        "integers",
         "leftovers",
         "links",
         "md5",

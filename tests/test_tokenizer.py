@@ -464,6 +464,24 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path: Path, pattern: str 
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+def test_special_tokens_with_letters_that_stand_for_bytes_are_their_text(tmp_path: Path) -> None:
+    special = ["<|été|>", "<|Ċ|>", "<ĠÃ©>"]
+    learned = trained(TEXT[:2], vocab_size=400, special_tokens=special)
+    learned.save(tmp_path / "a")
+    ids = {text: 1000 + i for i, text in enumerate(special)}
+    ranks = Tokenizer.load(tmp_path / "a/vocab.tiktoken", "gpt2", ids)
+    ranks.save(tmp_path / "b")
+    for folder, tokenizer in (("a", learned), ("b", ranks)):
+        loaded = Tokenizer.load(tmp_path / folder)
+        assert (loaded.engine_reason, loaded.digest) == (None, tokenizer.digest)
+        peer = tokenizers.Tokenizer.from_file(str(tmp_path / folder / "tokenizer.json"))
+        for policy in ("as_text", "allow"):
+            peer.encode_special_tokens = policy == "as_text"
+            for text in ("".join(special), "<|\n|>", "<|\xe9", *TRICKY):
+                assert peer.encode(text).ids == tokenizer.encode(text, policy) == loaded.encode(text, policy)
+                assert loaded.decode(loaded.encode(text, policy)) == text
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_tokenizers_gives_the_same_ids(tmp_path: Path, pattern: str | None) -> None:
     tokenizer = trained(TEXT[:2], pattern, vocab_size=400, special_tokens=SPECIAL)

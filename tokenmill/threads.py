@@ -1,10 +1,9 @@
-"""Numbers that a caller chooses: how many threads a call may use, and what counts in the same way."""
+"""How many threads a call may use."""
 
-import operator
 import os
-import reprlib
 import sys
-from typing import Any
+
+from tokenmill.integers import at_least
 
 
 def threads_or_all(threads: int | None) -> int:
@@ -13,15 +12,3 @@ def threads_or_all(threads: int | None) -> int:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     n = at_least(1, threads, "threads", ", or None for all cores")
     return min(n, sys.maxsize)  # the core's type; it begins no more than there is work for
-
-
-def at_least(least: int, value: Any, name: str, otherwise: str = "") -> int:
-    """The value as an int. Raises ValueError for a smaller one, TypeError for no integer."""
-    try:
-        n = operator.index(value)
-    except TypeError:
-        n = None
-    if n is None or n < least:
-        kind = TypeError if n is None else ValueError
-        raise kind(f"{name}: found {reprlib.repr(value):.60}; expected an integer of {least} or more{otherwise}.")
-    return n

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from tokenmill import _core, patterns, tiktoken_file, tokenizer_json
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
 from tokenmill.ids import Ids, plain_ids, plain_lists, refusal
+from tokenmill.integers import at_least
 from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
-from tokenmill.threads import at_least, threads_or_all
+from tokenmill.threads import threads_or_all
 from tokenmill.tokenizer_document import read_document
 from tokenmill.tokenizer_files import read_tokenizer_file
 from tokenmill.vocabulary import Model, digest_of
@@ -75,7 +76,7 @@ class Tokenizer:
         self._content = b""
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
-        self._digest_of = lambda: digest_of(tiktoken_file.with_own_ranks(model))
+        self._digest_of = lambda: digest_of(self._saved_model)
         self.steps = model.steps
         self.special_tokens = {one.text: one.id for one in model.added if one.special}
         self.n_merges = len(model.merges)
@@ -164,9 +165,10 @@ class Tokenizer:
     def save(self, directory: str | Path, end_of_document: str | None = None) -> None:
         """Writes tokenizer.json, tokenizer_config.json and, for the engine core, vocab.tiktoken, each in one step.
 
-        The ids are the same in tokenizers, transformers and tiktoken. `end_of_document`: the special token that
-        tokenizer_config.json is to name as eos_token. Loaded again, the digest is the same. Raises ParamsError for an
-        `end_of_document` that is no special token, PatternError for a regex that tokenizers would read otherwise.
+        The ids are the same in tokenizers, transformers and tiktoken; but where `ignore_merges` is set, as for a tokenizer from
+        a .tiktoken file, tokenizers takes a pre-token that reads as a special token for it. `end_of_document`: the special
+        token that tokenizer_config.json is to name as eos_token. Loaded again, the digest is the same. Raises ParamsError for
+        an `end_of_document` that is no special token, PatternError for a regex that tokenizers would read otherwise.
         """
         from tokenmill.files import write_atomic
 
@@ -413,9 +415,13 @@ class Tokenizer:
     @property
     def document(self) -> dict[str, Any]:
         """The tokenizer.json of this tokenizer, as `save` writes it, but for a file that is written as it was."""
-        if self._model is None:
-            return self._document
-        return tokenizer_json.document_of(tiktoken_file.with_own_ranks(self._model))
+        return self._document if self._model is None else tokenizer_json.document_of(self._saved_model)
+
+    @cached_property
+    def _saved_model(self) -> Model:
+        """The model as tokenizer.json can say it."""
+        assert self._model is not None
+        return tiktoken_file.with_own_ranks(self._model)
 
     def __reduce__(self) -> Any:
         raise TypeError(

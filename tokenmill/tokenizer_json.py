@@ -108,12 +108,10 @@ def _added_tokens(added: list[dict[str, Any]], vocab: dict[str, int], ignore_mer
         for one in added
     )
     for i, one in enumerate(tokens):
-        if not one.in_vocab:
+        if not one.in_vocab or one.special:
             continue
         if not one.text.isascii() and bytes_of(one.text) is not None:
             raise BeyondCore(f"added_tokens[{i}] {one.text!r:.40} stands for other bytes in model.vocab")
-        if one.special:
-            continue
         if len(one.text) == 1:
             raise BeyondCore(f"added_tokens[{i}] {one.text!r} is a byte's token")
         if ignore_merges and not is_plain([one], [other for other in tokens if other.special]):
