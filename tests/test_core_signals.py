@@ -207,25 +207,59 @@ for _ in range(20):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
-def test_a_process_ends_whatever_its_daemon_threads_are_doing() -> None:
-    end = """
+IN_CALLS = """
 import sys, threading, time
-texts, ids = ["a b"], pa.array([[1, 2]], pa.list_(pa.uint32()))
-def count():
-    while True:
-        encoder.count_tokens(texts, 1)
-        encoder.decode_batch(ids, 1)
-for _ in range(2):
-    threading.Thread(target=count, daemon=True).start()
+stop, texts, ids = threading.Event(), ["a b"], pa.array([[1, 2]], pa.list_(pa.uint32()))
+def encode():
+    encoder.count_tokens(texts, 1)
+    encoder.decode_batch(ids, 1)
+def train():
+    from tokenmill import Counter, train_vocab
+    counter = Counter(pattern="gpt2")
+    counter.update(texts)
+    train_vocab(counter, vocab_size=256, pattern="gpt2")
+def calls():
+    while not stop.is_set():
+        WORK()
+threads = [threading.Thread(target=calls, daemon=True) for _ in range(2)]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["encode", "train"])
+def test_a_process_ends_whatever_its_daemon_threads_are_doing(work: str) -> None:
+    end = """
+WORK()
+for thread in threads:
+    thread.start()
 time.sleep(0.05)
 sys.exit(7)
 """
+    script = (PREPARE + IN_CALLS + end).replace("WORK", work)
     for _ in range(12):
-        done = subprocess.run(
-            [sys.executable, "-c", PREPARE + end], capture_output=True, text=True, check=False, timeout=50
-        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
         assert (done.returncode, done.stderr) == (7, "")
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_daemon_thread_at_the_end_does_not_wait_for_ever() -> None:
+    wait = """
+import atexit
+def end():
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    print([thread.is_alive() for thread in threads])
+atexit.register(end)  # before the core's own function, which is called first
+"""
+    begin = """
+for thread in threads:
+    thread.start()
+time.sleep(0.05)
+"""
+    script = wait + PREPARE + IN_CALLS.replace("WORK", "encode") + begin
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=90)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n[False, False]\n", "")
 
 
 def test_threads_that_cannot_be_begun_are_an_error_that_says_what_to_do() -> None:

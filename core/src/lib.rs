@@ -10,7 +10,8 @@
 //! of documents. md5: the digests that DVC names files by. guard: how calls are stopped, and panics turned into errors; threads:
 //! work in several, with spread: on processors of their own. python: all of it as the module `tokenmill._core`.
 
-// Only scan::block, scan::avx512, prefetch, pages, stream, threads, md5, chars, python::ids, python::ints and python::objects may, and say why.
+// Only scan::block, scan::avx512, prefetch, pages, stream, threads, md5, chars and of python ids, ints, objects and symbols may,
+// and say why.
 #![deny(unsafe_code)]
 
 pub mod cache;

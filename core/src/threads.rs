@@ -168,7 +168,7 @@ fn serve(n_forks: usize, processors: Option<Processors>, mut work: Work) {
 }
 
 /// The forks from the first process to this one. The id of a process would not do: another one may have the same.
-fn n_forks() -> usize {
+pub fn n_forks() -> usize {
     #[cfg(unix)]
     {
         extern "C" fn is_forked() {

@@ -45,11 +45,14 @@ pub(super) fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> guard::Re
     run_showing(py, work, None)
 }
 
+/// What shows how far a call is.
+type Show<'s> = dyn Fn(Python<'_>) -> PyResult<()> + Sync + 's;
+
 /// The same; at checks, every now and then, `show` is called.
 pub(super) fn run_showing<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
-    show: Option<&(dyn Fn() -> PyResult<()> + Sync)>,
+    show: Option<&Show<'_>>,
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
     in_time(deadline)?;
@@ -65,9 +68,10 @@ pub(super) fn run_showing<T: Send>(
             if raised.is_none() && is_due && !*in_vain {
                 let seen = attached(|py| {
                     *in_vain = show.is_none() && !takes_signals(py)?;
-                    py.check_signals()
+                    py.check_signals()?;
+                    show.map_or(Ok(()), |show| show(py))
                 });
-                *raised = seen.and_then(|()| show.map_or(Ok(()), |show| show())).err();
+                *raised = seen.err();
             }
             if is_due || at.is_none() {
                 *at = Some(Instant::now());

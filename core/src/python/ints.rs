@@ -8,7 +8,8 @@
 use crate::prefetch::prefetch;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyInt, PyList, PyType};
+use std::sync::OnceLock;
 
 /// So far ahead an integer is asked of memory.
 const AHEAD: usize = 32;
@@ -32,7 +33,7 @@ struct IntObject {
 
 /// The elements as unsigned 32-bit integers, as `list.get_item(i)?.extract()` has them.
 pub(super) fn u32s_of(list: &Bound<'_, PyList>) -> PyResult<Vec<u32>> {
-    let (n, tag) = (list.len(), one_digit_tag());
+    let (n, tag) = (list.len(), one_digit_tag(list.py()));
     let mut all = Vec::with_capacity(n);
     while all.len() < n {
         if let Some(tag) = tag {
@@ -68,14 +69,24 @@ fn extend_in_place(all: &mut Vec<u32>, list: &Bound<'_, PyList>, end: usize, tag
     }));
 }
 
-/// The tag of the integers from 1 to 2^30 - 1, where this Python is one with which the layouts above were tried.
-fn one_digit_tag() -> Option<usize> {
-    // SAFETY: a number that is never changed.
-    let version = unsafe { ffi::Py_Version };
-    match version >> 16 {
-        _ if usize::BITS != 64 => None,
-        0x030b => Some(1),
-        0x030c | 0x030d => Some(1 << 3),
-        _ => None,
-    }
+/// The tag of the integers from 1 to 2^30 - 1, where this Python is one with which the layouts above were tried, and was built
+/// with neither digits of 15 bits nor more fields in each object.
+fn one_digit_tag(py: Python<'_>) -> Option<usize> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let size = |kind: Bound<'_, PyType>, name| kind.getattr(name).and_then(|size| size.extract::<usize>()).ok();
+        let sizes = [
+            size(py.get_type::<PyAny>(), "__basicsize__"),
+            size(py.get_type::<PyList>(), "__basicsize__"),
+            size(py.get_type::<PyInt>(), "__itemsize__"),
+        ];
+        // SAFETY: a number that is never changed.
+        let version = unsafe { ffi::Py_Version };
+        match version >> 16 {
+            _ if usize::BITS != 64 || sizes != [Some(16), Some(40), Some(4)] => None,
+            0x030b => Some(1),
+            0x030c | 0x030d => Some(1 << 3),
+            _ => None,
+        }
+    })
 }

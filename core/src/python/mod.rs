@@ -12,6 +12,7 @@ mod ids;
 mod ints;
 mod objects;
 mod reading;
+mod symbols;
 mod texts;
 mod training;
 

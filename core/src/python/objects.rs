@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use super::symbols::from_kind_and_data;
 use crate::chars::{Transcoder, WRITTEN_CHARS};
 use crate::pages::Pages;
 use crate::tail::Tail;
@@ -12,7 +13,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
 
 /// Characters for which a thread keeps room.
 const KEPT_CHARS_MAX: usize = 1 << 20;
@@ -63,25 +63,6 @@ fn by_chars<'py>(py: Python<'py>, bytes: &[u8]) -> Option<PyResult<Bound<'py, Py
         CHARS.set(room);
     }
     Some(made)
-}
-
-type FromKindAndData = unsafe extern "C" fn(c_int, *const c_void, ffi::Py_ssize_t) -> *mut ffi::PyObject;
-
-/// `PyUnicode_FromKindAndData`, where this Python has it: it is in its public API since 3.3, but not in the limited one, by
-/// which this module is made for all versions.
-#[cfg(unix)]
-fn from_kind_and_data() -> Option<FromKindAndData> {
-    static FOUND: std::sync::OnceLock<Option<FromKindAndData>> = std::sync::OnceLock::new();
-    // SAFETY: of this name there is no other function; a null pointer is None.
-    *FOUND.get_or_init(|| unsafe {
-        let found = libc::dlsym(libc::RTLD_DEFAULT, c"PyUnicode_FromKindAndData".as_ptr());
-        std::mem::transmute::<*mut c_void, Option<FromKindAndData>>(found)
-    })
-}
-
-#[cfg(not(unix))]
-fn from_kind_and_data() -> Option<FromKindAndData> {
-    None
 }
 
 /// A copy of bytes.

@@ -1,7 +1,7 @@
 //! `train`.
 
 use super::arrays::{batch_of, chunks_of, offsets, table_of};
-use super::attaching::attached;
+use super::attaching::{attached, calling};
 use super::calls::{CountsError, run_showing};
 use super::counting::Counter;
 use super::texts::{binary_of, slices};
@@ -70,11 +70,11 @@ pub(super) fn train<'py>(
         checkpoint_every: checkpoint_every.filter(|_| checkpoint.is_some()),
     };
     let done = Progress::default();
-    let show = || match &progress {
+    let show = |py: Python<'_>| match &progress {
         None => Ok(()),
         Some(show) => {
             let now = (done.n_tokens.load(Ordering::Relaxed), done.n_merges.load(Ordering::Relaxed));
-            attached(|py| show.call1(py, now).map(|_| ()))
+            show.call1(py, now).map(|_| ())
         }
     };
     let raised = Mutex::new(None);
@@ -99,7 +99,7 @@ pub(super) fn train<'py>(
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    show()?;
+    calling(py, || show(py))?;
     let (merges, Learned { bytes, n_bytes, n_text_tokens, .. }) = learned?;
     let mut rest = &bytes[..];
     let tokens = n_bytes.into_iter().map(|n| {
