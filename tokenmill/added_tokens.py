@@ -63,6 +63,8 @@ class Finder:
                 start = max(before.start(), end)
             if one.rstrip and (after := _SPACE_AFTER.match(text, stop)):
                 stop = after.end()
+            if stop <= start:  # the one before took all of it
+                continue
             if end < start:
                 parts.append(text[end:start])
             parts.append(one.id)
