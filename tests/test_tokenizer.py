@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_train_vocab import END, TEXT, trained
-from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill import Counter, Tokenizer, _core, train_vocab
 from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -462,6 +462,16 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path: Path, pattern: str 
     loaded.save(tmp_path / "b")
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.tiktoken"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_regex_that_cuts_like_a_named_pattern_is_saved_as_that(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    (regex,) = _core.patterns_like()["cl100k"]
+    like = Tokenizer.load(tmp_path / "vocab.tiktoken", regex)
+    like.save(tmp_path / "a")
+    named = Tokenizer.load(tmp_path / "vocab.tiktoken", "cl100k")
+    assert like.pattern == Tokenizer.load(tmp_path / "a").pattern == "cl100k"
+    assert like.digest == named.digest
 
 
 def test_special_tokens_with_letters_that_stand_for_bytes_are_their_text(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ SOURCE_HASH: str
 def patterns() -> dict[str, list[str]]:
     """The named patterns: name → steps."""
 
+def patterns_like() -> dict[str, list[str]]:
+    """By the name of a pattern, other regexes that cut every text like it."""
+
 def byte_order() -> bytes:
     """The 256 bytes in the order of GPT-2's byte-to-character table (tokenizers' initial alphabet, sorted)."""
 

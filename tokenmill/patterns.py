@@ -26,7 +26,8 @@ _CLASS = re.compile(r"\[\^?(?![\]:])")
 
 
 def steps_of(pattern: str | None) -> tuple[str, ...]:
-    """The regexes that a pattern applies one after another; none for None: each document is one pre-token.
+    """The regexes that a pattern applies one after another; none for None: each document is one pre-token. A regex that cuts
+    like a named pattern, such as tiktoken's own for cl100k, is that pattern.
 
     Raises PatternError for a regex that does not compile, and for what looks like a name but is none.
 
@@ -38,8 +39,9 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     if not isinstance(pattern, str):
         raise PatternError(f"pattern: expected a name, a regex, or None for no split; found {pattern!r:.60}.")
     named = _core.patterns()
-    if pattern in named:
-        return tuple(named[pattern])
+    like = next((name for name, regexes in _core.patterns_like().items() if pattern in regexes), pattern)
+    if like in named:
+        return tuple(named[like])
     if _NAME.fullmatch(pattern):
         close = difflib.get_close_matches(pattern.lower(), named, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""

@@ -41,3 +41,6 @@ pub const LIKE_CL100K: [&str; 1] = [
 ];
 pub const LIKE_LLAMA3: [&str; 1] =
     [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"];
+
+/// By the name of what they cut like.
+pub const LIKE: &[(&str, &[&str])] = &[("gpt2", &LIKE_GPT2), ("cl100k", &LIKE_CL100K), ("llama3", &LIKE_LLAMA3)];

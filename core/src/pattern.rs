@@ -5,7 +5,6 @@
 //! Cost: O(n) for patterns without look-around but the white-space idiom below; else what fancy-regex takes, with its limits.
 
 use crate::guard::{CoreError, Result, Stop};
-pub use crate::named::NAMED;
 use crate::scan::Scanner;
 use crate::sink::{Each, Sink};
 use regex_automata::meta::Regex;
@@ -166,6 +165,7 @@ fn each_with_space(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named::NAMED;
     use crate::named::{GPT2, LLAMA3, O200K, QWEN2};
 
     fn pieces(steps: &[&str], text: &str) -> Vec<String> {

@@ -16,7 +16,8 @@ mod symbols;
 mod texts;
 mod training;
 
-use crate::pattern::{NAMED, Pattern};
+use crate::named::{LIKE, NAMED};
+use crate::pattern::Pattern;
 use crate::train::byte_order;
 use calls::run;
 use pyo3::prelude::*;
@@ -26,6 +27,11 @@ use std::collections::BTreeMap;
 #[pyfunction]
 fn patterns() -> BTreeMap<&'static str, Vec<&'static str>> {
     NAMED.iter().map(|(name, steps)| (*name, steps.to_vec())).collect()
+}
+
+#[pyfunction]
+fn patterns_like() -> BTreeMap<&'static str, Vec<&'static str>> {
+    LIKE.iter().map(|(name, texts)| (*name, texts.to_vec())).collect()
 }
 
 #[pyfunction(name = "byte_order")]
@@ -58,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<counting::Merger>()?;
     module.add_class::<encoding::PyEncoder>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(patterns_like, module)?)?;
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
     module.add_function(wrap_pyfunction!(calls::deadline, module)?)?;
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
