@@ -135,13 +135,16 @@ def _column(shard: Shard, separator: str | None) -> str:
     return _COLUMNS[0]  # whose error then says what is wrong
 
 
-def reference_of(tokenizer: Tokenizer, special: SpecialTokensInText) -> Any:
-    """The `tokenizers` library with the same tokenizer."""
+def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Any:
+    """The `tokenizers` library with the same tokenizer: of its own file, or of what saving a .tiktoken file writes."""
     from tokenizers import Tokenizer as Reference
 
-    with tempfile.TemporaryDirectory() as directory, as_tokenizer_error("tokenizer.json"):
-        tokenizer.save(directory)
-        reference = Reference.from_buffer(read(Path(directory) / "tokenizer.json"))
+    file = path / "tokenizer.json" if path.is_dir() else path
+    with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(file)):
+        if file.suffix == ".tiktoken":
+            tokenizer.save(directory)
+            file = Path(directory) / "tokenizer.json"
+        reference = Reference.from_buffer(read(file))
     reference.no_truncation()
     reference.no_padding()
     reference.encode_special_tokens = special != "allow"
@@ -153,11 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         tokenizer = Tokenizer.load(asked.tokenizer, pattern=asked.pattern)
-        reference = reference_of(tokenizer, asked.special)
+        reference = reference_of(tokenizer, Path(asked.tokenizer), asked.special)
         names = [f"{glob.escape(name)}/**/*" if Path(name).is_dir() else glob.escape(name) for name in asked.files]
         documents = documents_of(find_shards(Path(), names, "FILES"), asked.text_column, asked.text_separator)
         compared = Compared()
         difference = first_difference(tokenizer, reference, documents, asked.special, compared)
+        if not compared.n_documents:
+            raise CorpusError(f"{', '.join(asked.files)}: no documents; expected some to compare.")
     except TokenmillError as error:
         said = str(error).replace("source.text_column in params.yaml", "--text-column")
         print(f"validate_encoder: error: {said}", file=sys.stderr)
