@@ -85,6 +85,20 @@ def test_missing_bytes_holes_twins_and_loud_specials_are_named(tmp_path: Path) -
     assert "text gets a space in front, which decoding gives back" in found
 
 
+def test_fields_that_nothing_reads_are_named(tmp_path: Path) -> None:
+    document = changed("model", "ignore_merge", to=True)
+    document["added_tokens"][1]["nomralized"] = True
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{**GPT2, "use_regexes": False}]}
+    found = oddities(tmp_path, document)
+    assert found == {
+        "fields that nothing reads": [
+            "added_tokens[1].nomralized",
+            "model.ignore_merge",
+            "pre_tokenizer.pretokenizers[0].use_regexes",
+        ]
+    }
+
+
 def test_the_command_prints_text_or_json_and_ends_with_0_or_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "u
 LAST = {**GPT2, "use_regex": False}
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 VOCAB = DOCUMENT["model"]["vocab"]
+MERGES = DOCUMENT["model"]["merges"]
 NEXT_ID = len(VOCAB)
 N_EDITS = 3  # of each published one; 1,000 take some minutes
 
@@ -68,7 +69,7 @@ def peer(document: dict[str, Any]) -> tokenizers.Tokenizer:
 ISOLATED = {"type": "Split", "behavior": "Isolated", "invert": False}
 IN_CORE = {
     "as saved": DOCUMENT,
-    "merges as texts": changed("model", "merges", to=[" ".join(pair) for pair in DOCUMENT["model"]["merges"]]),
+    "merges as texts": changed("model", "merges", to=[" ".join(pair) for pair in MERGES]),
     "ignore_merges": changed("model", "ignore_merges", to=True),
     "dropout 0": changed("model", "dropout", to=0.0),
     "no pattern": changed("pre_tokenizer", to=LAST),
@@ -98,7 +99,7 @@ IN_CORE = {
             "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}},
         },
     ),
-    "duplicate merge": changed("model", "merges", to=[*DOCUMENT["model"]["merges"], DOCUMENT["model"]["merges"][0]]),
+    "duplicate merge": changed("model", "merges", to=[*MERGES, MERGES[0]]),
 }
 
 IN_TOKENIZERS = {
@@ -118,6 +119,7 @@ IN_TOKENIZERS = {
     "Split with 'Removed'": split(type="Split", pattern={"Regex": r"\s"}, behavior="Removed", invert=False),
     "invert True": split(type="Split", pattern={"Regex": r"\s"}, behavior="Contiguous", invert=True),
     "otherwise than Oniguruma": split(**ISOLATED, pattern={"Regex": r"\p{N}{1,3}+|\s+$"}),
+    "normalizer is ByteLevel": changed("normalizer", to={"type": "ByteLevel"}),
     "Punctuation": split(type="Punctuation", behavior="Isolated"),
     "decoder is null": changed("decoder", to=None),
     "stands for other bytes": with_added({"content": "é"}),
@@ -254,13 +256,23 @@ def test_texts_that_normalizing_changes_keep_their_places_in_a_batch(
     ]
 
 
+def test_a_line_with_the_version_among_the_merges_is_none(tmp_path: Path) -> None:
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in MERGES)]
+    tokenizer = loaded(tmp_path, changed("model", "merges", to=lines))
+    assert tokenizer.digest == TOKENIZER.digest
+    assert tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode("the cat").ids == tokenizer.encode(
+        "the cat"
+    )
+
+
 def test_a_special_token_of_the_vocabulary_never_comes_from_text(tmp_path: Path) -> None:
     tokenizer = loaded(tmp_path, changed("model", "ignore_merges", to=True) | {"pre_tokenizer": LAST})
     assert not {0, 1} & set(tokenizer.encode("<|pad|>"))
 
 
-MERGED = "".join(DOCUMENT["model"]["merges"][0])
+MERGED = "".join(MERGES[0])
 WRONG: dict[str, object] = {
+    "merges of both kinds": changed("model", "merges", to=[" ".join(MERGES[0]), *MERGES[1:]]),
     "empty": "",
     "not JSON": "{",
     "nested": "[" * 100_000,
@@ -390,6 +402,13 @@ def test_a_wrong_file_is_one_tokenizer_error_that_names_it(
         (WRONG["version 9.0"], "version: expected \"1.0\"; found '9.0'"),
         (WRONG["unknown field"], "tokenizer.json: foo: an unknown field"),
         (WRONG["merge to unknown"], "model.merges[0]: '~~' is not in model.vocab"),
+        (
+            WRONG["merges of both kinds"],
+            "model.merges[1]: expected all merges as strings or all as lists; found a list of 2.",
+        ),
+        (changed("normalizer", to={"type": "nfc"}), "tokenizer.json: normalizer: the tokenizers library cannot"),
+        (split(**ISOLATED, pattern={"Regex": "("}), "tokenizer.json: pre_tokenizer: the tokenizers library cannot"),
+        (changed("model", "type", to="WordLevel"), "tokenizer.json: model: the tokenizers library cannot handle"),
     ],
 )
 def test_the_field_is_named(tmp_path: Path, document: object, field: str) -> None:
@@ -597,7 +616,7 @@ def test_any_value_in_any_field_gives_a_tokenizer_or_a_tokenizer_error(
 
 @pytest.mark.slow
 def test_random_changes_give_a_tokenizer_or_a_tokenizer_error(tmp_path: Path) -> None:
-    small = {**DOCUMENT, "model": {**DOCUMENT["model"], "merges": DOCUMENT["model"]["merges"][:20]}}
+    small = {**DOCUMENT, "model": {**DOCUMENT["model"], "merges": MERGES[:20]}}
     content = json.dumps(small)
     chance = random.Random(7)
     for _ in range(300):

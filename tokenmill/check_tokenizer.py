@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenmill.oddities import of_document, of_model
+from tokenmill.files import read
+from tokenmill.oddities import entry, of_document, of_model
 from tokenmill.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer_document import read_document, unread_fields
 
 _N_SHOWN = 12
 _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
@@ -21,6 +23,10 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     model, document = tokenizer.model, tokenizer.document
     tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
     oddities = of_document(document, tokens) + (of_model(with_own_ranks(model)) if model else _of_others(document))
+    if path.suffix != ".tiktoken":
+        file = path / "tokenizer.json" if path.is_dir() else path
+        unread = unread_fields(read_document(read(file), str(file)))
+        oddities += [entry("fields that nothing reads", unread)] if unread else []
     return {
         "usable": True,
         "kind": "byte-level BPE" if model else document["model"]["type"],

@@ -11,6 +11,7 @@ ID_GAP_MAX = 2**24
 """An id may be larger than the number of tokens by so much."""
 
 _FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
+_ADDED = {"id", "content", *_FLAGS}
 
 _DIRECTION = ("Left", "Right")
 _TRUNCATION = {"direction?": _DIRECTION, "max_length": int, "strategy": str, "stride": int}
@@ -96,6 +97,29 @@ def _check_sections(document: dict[str, Any], place: str) -> None:
             _check_part(document[name], name, f"{place}{name}")
 
 
+def unread_fields(document: dict[str, Any]) -> list[str]:
+    """Fields of a well-formed document that neither `tokenizers` nor the core looks at, such as one with a letter wrong.
+
+    >>> unread_fields({"added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": [], "ignore_merge": True}})
+    ['model.ignore_merge']
+    """
+    known = [(f"added_tokens[{i}]", one, _ADDED) for i, one in enumerate(document["added_tokens"])]
+    if document["model"]["type"] == "BPE":
+        known.append(("model", document["model"], {"type", "vocab", "merges", *_BPE}))
+    waiting = [(name, name, document.get(name) or {}) for name in _INNER if name != "normalizer"]
+    while waiting:
+        where, section, part = waiting.pop()
+        kind = part.get("type")
+        if kind == "Sequence":
+            inner = _INNER[section]
+            waiting += [(f"{where}.{inner}[{i}]", section, one) for i, one in enumerate(part[inner])]
+        if kind in _SHAPES:
+            known.append((where, part, {"type", "pattern", *_SHAPES[kind]}))
+    return sorted(
+        f"{where}.{field}" for where, part, fields in known for field in part if not {field, f"{field}?"} & fields
+    )
+
+
 def _check_part(part: Any, section: str, where: str) -> None:
     """Of a normalizer, pre_tokenizer, post_processor or decoder; what has no shape here is left to `tokenizers` to judge."""
     if not isinstance(part, dict):
@@ -116,7 +140,8 @@ def _check_part(part: Any, section: str, where: str) -> None:
             if not isinstance(part.get(field), str):
                 check(part.get(field), Each([_PIECE]), f"{where}.{field}")
         check(part.get("special_tokens"), Each([_TEMPLATE_TOKEN]), f"{where}.special_tokens.")
-    check(part, _SHAPES.get(kind, {}), f"{where}.")
+    if section != "normalizer":  # whose ByteLevel has no fields
+        check(part, _SHAPES.get(kind, {}), f"{where}.")
 
 
 def _check_vocab(vocab: dict[str, Any], place: str) -> None:
@@ -198,10 +223,16 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
                 f"{place}: model.vocab: the special token {text!r} is a byte's token. Remove its mark."
             )
     n_prefix = len(model.get("continuing_subword_prefix") or "")
+    merges[:] = [merge for merge in merges if not (type(merge) is str and merge.startswith("#version"))]
+    kind = type(merges[0]) if merges else list
     for rank, merge in enumerate(merges):
         pair = merge.split(" ") if type(merge) is str else merge
         if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not str:
             raise TokenizerError(f"{place}: model.merges[{rank}]: expected two tokens; found {shown(merge)}.")
+        if type(merge) is not kind:
+            raise TokenizerError(
+                f"{place}: model.merges[{rank}]: expected all merges as strings or all as lists; found {shown(merge)}."
+            )
         merges[rank] = pair
         left, right = pair
         token = left + right[n_prefix:]

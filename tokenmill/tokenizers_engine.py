@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,8 @@ class TokenizersEngine:
     def __init__(self, document: dict[str, Any], content: bytes, place: str, allow_special: bool = False) -> None:
         import tokenizers
 
+        self._tokenizer = _read(document, content, place)
         with as_tokenizer_error(place), _without_panic_messages():
-            self._tokenizer: Any = tokenizers.Tokenizer.from_str(content.decode())
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
             self._tokenizer.encode_special_tokens = not allow_special
@@ -124,6 +125,21 @@ class TokenizersEngine:
         return text.encode() if token is None else token
 
 
+def _read(document: dict[str, Any], content: bytes, place: str) -> Any:
+    """Raises TokenizerError with the section that `tokenizers` cannot read, which says itself at which column it gave up."""
+    from tokenizers import Tokenizer
+
+    try:
+        with as_tokenizer_error(place), _without_panic_messages():
+            return Tokenizer.from_str(content.decode())
+    except TokenizerError:
+        for section in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"):
+            alone = {"model": {"type": "BPE", "vocab": {}, "merges": []}, section: document.get(section)}
+            with as_tokenizer_error(f"{place}: {section}"), _without_panic_messages():
+                Tokenizer.from_str(json.dumps(alone))
+        raise
+
+
 def check_distinct(document: dict[str, Any], place: str) -> None:
     """Raises TokenizerError for two added tokens that the normalizer makes one text: `tokenizers` then finds either, another
     each time the file is loaded."""
@@ -221,4 +237,5 @@ def as_tokenizer_error(place: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise TokenizerError(f"{place}: the tokenizers library cannot handle it: {error}") from None
+        said = re.sub(r" at line \d+ column \d+$", "", str(error))
+        raise TokenizerError(f"{place}: the tokenizers library cannot handle it: {said}") from None
