@@ -12,12 +12,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 /// In the number that says where a record is: from here on, how many ids it has.
 const N_AT: u32 = 48;
 
+/// So often a thread asks for its turn to write; one that writes takes some ten nanoseconds, and may be stopped meanwhile.
+const TRIES: usize = 50;
+
 /// Records of ids, and of the bytes they are for when the key does not hold these: the oldest are written over.
 pub struct Ring {
     words: Pages<AtomicU32>,
     /// Words that were taken to be written, those left out at the end of a round included.
     head: AtomicU64,
-    /// Of who writes a record; others do without.
+    /// Of who writes a record; who waits for long does without.
     writes: Mutex<()>,
 }
 
@@ -50,7 +53,7 @@ impl Ring {
             return None;
         }
         // One who writes late, after others have written a whole round, would write over what is not his any more.
-        let Ok(_writes) = self.writes.try_lock() else { return None };
+        let _writes = (0..TRIES).find_map(|_| self.writes.try_lock().inspect_err(|_| std::hint::spin_loop()).ok())?;
         let mut start = self.head.load(Relaxed);
         let at = self.place(start);
         if at + n_words > n_max {
