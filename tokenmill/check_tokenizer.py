@@ -9,6 +9,7 @@ from tokenmill.oddities import entry, of_document, of_model
 from tokenmill.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer_document import read_document, unread_fields
+from tokenmill.tokenizer_files import file_of
 
 _N_SHOWN = 12
 _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
@@ -24,7 +25,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
     oddities = of_document(document, tokens) + (of_model(with_own_ranks(model)) if model else _of_others(document))
     if path.suffix != ".tiktoken":
-        file = path / "tokenizer.json" if path.is_dir() else path
+        file = file_of(path)
         unread = unread_fields(read_document(read(file), str(file)))
         oddities += [entry("fields that nothing reads", unread)] if unread else []
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import operator
-import os
 import reprlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from tokenmill.pre_tokenizer import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.threads import threads_or_all
 from tokenmill.tokenizer_document import read_document
-from tokenmill.tokenizer_files import read_tokenizer_file
+from tokenmill.tokenizer_files import file_of, read_tokenizer_file
 from tokenmill.vocabulary import Model, digest_of
 
 if TYPE_CHECKING:
@@ -101,8 +100,7 @@ class Tokenizer:
         if repo is not None:
             return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
         cache_mb_max = at_least(0, cache_mb_max, "cache_mb_max")
-        path = Path(path)
-        file = path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for what is no path
+        file = file_of(Path(path))
         content = read_tokenizer_file(file)
         if file.suffix != ".tiktoken":
             if pattern is not None or special_tokens is not None:

@@ -1,6 +1,7 @@
 """The file of a tokenizer, and what lies beside it."""
 
 import difflib
+import os
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
@@ -11,6 +12,11 @@ FILE_BYTES_MAX = 2**29
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
+
+
+def file_of(path: Path) -> Path:
+    """The file of a tokenizer that is named by it, or by its directory."""
+    return path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for what is no path
 
 
 def read_tokenizer_file(file: Path) -> bytes:

@@ -20,6 +20,7 @@ from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the
 from tokenmill.files import read
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer_files import file_of
 from tokenmill.tokenizers_engine import as_tokenizer_error
 
 EXIT_DIFFERENT = 1
@@ -139,7 +140,7 @@ def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText)
     """The `tokenizers` library with the same tokenizer: of its own file, or of what saving a .tiktoken file writes."""
     from tokenizers import Tokenizer as Reference
 
-    file = path / "tokenizer.json" if path.is_dir() else path
+    file = file_of(path)
     with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(file)):
         if file.suffix == ".tiktoken":
             tokenizer.save(directory)
