@@ -10,24 +10,28 @@ from tokenmill.errors import PatternError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
-_ESCAPES = r"""\\[sSdDnrtzA] | \\x[0-7][0-9A-Fa-f] | \\x\{[0-9A-Fa-f]+\} | \\u[0-9A-Fa-f]{4} | \\[!-/:;=?@\[-`{-~]
+_ESCAPES = r"""\\[sSdDnrt] | \\x[0-7][0-9A-Fa-f] | \\x\{[0-9A-Fa-f]+\} | \\u[0-9A-Fa-f]{4} | \\[!-/:;=?@\[-`{-~]
     | \\[pP](?:[LMNPSZC]|\{(?:[LMNPSZC][a-z]?
         |Arabic|Armenian|Cyrillic|Devanagari|Greek|Han|Hangul|Hebrew|Hiragana|Katakana|Latin|Thai)\})"""
 
-# What fancy-regex, which the core runs, and Oniguruma, which tokenizers runs, read alike. Left out as different: ^ and $
-# (ends of lines there), {1,3}+ (not possessive there), {3}? and {,3}, \w and \b (joiners), [[:alpha:]], flags within.
+# What fancy-regex, which the core and tiktoken run, and Oniguruma, which tokenizers runs, read alike. Left out as different:
+# ^ and $ (ends of lines there), {1,3}+ (not possessive there), {3}? and {,3}, a quantifier behind a quantifier (repeats it
+# there; in fancy-regex an error, or braces as text), \w and \b (joiners), [[:alpha:]], flags within.
 _ALIKE = re.compile(
-    rf"{_ESCAPES} | \((?!\?) | \(\?(?:i?:|=|!|<=|<!|>) | \{{[0-9]+(?:,[0-9]*)?\}}(?![+?]) | [^\\(\[\]{{}}^$]",
+    rf"""{_ESCAPES} | \\[zA](?![?*+{{]) | \((?!\?) | \(\?(?:i?:|=|!|<=|<!|>) | (?:[?*+][?+]?|\{{[0-9]+(?:,[0-9]*)?\}})(?![?*+{{])
+    | [^\\(\[\]{{}}^$?*+]""",
     re.X | re.S,
 )
 _ALIKE_IN_CLASS = re.compile(rf"{_ESCAPES} | (?!&&|--|~~)[^\\\[\]]", re.X | re.S)
 _N_NAMED_MAX = 64
 _CLASS = re.compile(r"\[\^?(?![\]:])")
+_ANCHORS = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]|[$^]", re.S)
 
 
 def steps_of(pattern: str | None) -> tuple[str, ...]:
     """The regexes that a pattern applies one after another; none for None: each document is one pre-token. A regex that cuts
-    like a named pattern, such as tiktoken's own for cl100k, is that pattern.
+    like a named pattern, such as tiktoken's own for cl100k, is that pattern; `$` and `^` are written `\\z` and `\\A` where that
+    makes it one that tokenizers reads alike.
 
     Raises PatternError for a regex that does not compile, and for what looks like a name but is none.
 
@@ -49,7 +53,8 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     if not pattern:
         raise PatternError("pattern: expected a name, a regex, or None for no split; found an empty one.")
     _core.split([pattern], "")
-    return (pattern,)
+    portable = _ANCHORS.sub(lambda found: {"$": r"\z", "^": r"\A"}.get(found[0], found[0]), pattern)
+    return (portable if first_difference([portable]) is None else pattern,)
 
 
 def names() -> list[str]:

@@ -7,11 +7,9 @@
 use crate::guard::{CoreError, Result, Stop};
 use crate::scan::Scanner;
 use crate::sink::{Each, Sink};
+use fancy_regex::{Assertion, Expr, RegexBuilder};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
-
-/// Endings that mean: a run of white space, but its last character stays for what follows. Both take a single one whole.
-const SPACE_IDIOMS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)|\s"];
 
 /// A compiled split pattern. A clone has scratch space of its own: give one to each thread.
 #[derive(Clone)]
@@ -28,10 +26,8 @@ enum Step {
     /// A regex without look-around.
     Linear(Regex),
     /// `first|\s+(?!\S)|\s+`, run as `first|\s+`; `first` alone tells by which side a run of white space was found.
-    Space {
-        all: Regex,
-        first: Regex,
-    },
+    Space { all: Regex, first: Regex },
+    /// A regex with look-around or possessive quantifiers.
     Backtracking(Box<fancy_regex::Regex>),
 }
 
@@ -100,20 +96,19 @@ fn split_by(steps: &[Step], text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) 
 }
 
 impl Step {
+    /// The step as fancy-regex reads it, run by regex-automata where that has the same meaning.
     fn new(text: &str) -> Result<Self> {
-        for idiom in SPACE_IDIOMS {
-            if let Some(first) = text.strip_suffix(idiom)
-                && let (Ok(all), Ok(first)) = (Regex::new(&format!(r"(?:{first})|\s+")), Regex::new(first))
-            {
-                return Ok(Self::Space { all, first });
-            }
+        let wrong = |error| CoreError::Pattern(format!("the pattern {text:?} does not compile: {error}."));
+        let fancy = RegexBuilder::new(text).optimize(false).build().map_err(wrong)?;
+        let tree = Expr::parse_tree(text).map_err(wrong)?.expr;
+        let quick = |text: &str| Regex::new(text).ok();
+        if let Some(first) = before_space_idiom(&tree).as_ref().and_then(linear)
+            && let (Some(all), Some(first)) = (quick(&format!(r"(?:{first})|\s+")), quick(&first))
+        {
+            return Ok(Self::Space { all, first });
         }
-        if let Ok(linear) = Regex::new(text) {
-            return Ok(Self::Linear(linear));
-        }
-        fancy_regex::Regex::new(text)
-            .map(|regex| Self::Backtracking(Box::new(regex)))
-            .map_err(|error| CoreError::Pattern(format!("the pattern {text:?} does not compile: {error}.")))
+        let whole = linear(&tree).as_deref().and_then(quick);
+        Ok(whole.map_or_else(|| Self::Backtracking(Box::new(fancy)), Self::Linear))
     }
 
     fn each_match(&self, text: &str, mut found: impl FnMut(usize, usize) -> Result<()>) -> Result<()> {
@@ -132,6 +127,41 @@ impl Step {
             }),
         }
     }
+}
+
+/// The alternatives before `|\s+(?!\S)|\s+`; a last `\s` without `+` means the same there, since the part before it takes
+/// every longer run.
+fn before_space_idiom(tree: &Expr) -> Option<Expr> {
+    let Expr::Alt(branches) = tree else { return None };
+    let (first, last) = branches.split_last_chunk::<2>()?;
+    let ends_in =
+        |idiom| matches!(Expr::parse_tree(idiom), Ok(tree) if matches!(&tree.expr, Expr::Alt(two) if two == last));
+    (!first.is_empty() && [r"\s+(?!\S)|\s+", r"\s+(?!\S)|\s"].into_iter().any(ends_in))
+        .then(|| Expr::Alt(first.to_vec()))
+}
+
+/// The regex in the syntax of regex-automata, where that has it with this meaning. Its text would not do: `x?+` is `(?>x?)` to
+/// fancy-regex and `(?:x?)+` to regex-automata.
+fn linear(tree: &Expr) -> Option<String> {
+    let mut text = String::new();
+    (!tree.has_descendant_or_self(|inner| !is_linear(inner))).then(|| tree.to_str(&mut text, 0))?;
+    Some(text)
+}
+
+fn is_linear(one: &Expr) -> bool {
+    use Expr::{Alt, Any, Concat, Delegate, Empty, Group, Literal, Repeat};
+    matches!(
+        one,
+        Empty
+            | Any { .. }
+            | Literal { .. }
+            | Delegate { .. }
+            | Concat(_)
+            | Alt(_)
+            | Group(_)
+            | Repeat { .. }
+            | Expr::Assertion(Assertion::StartText | Assertion::EndText)
+    )
 }
 
 /// The matches of `first|\s+(?!\S)|\s+`: those of `first|\s+`, but a run of white space found by the right side and followed
