@@ -2,12 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
-CORE := $(wildcard core/src/*.rs core/src/*/*.rs) core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
+CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
 .PHONY: demo test test-faults lint setup core lock server bench bench-build bench-count bench-encode bench-hard bench-task bench-train clean
 
 demo: setup ## sample input, then the whole build
-	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/tokenmill build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; README.md goes on with \"A project of one's own\"."
 
@@ -20,7 +20,8 @@ test-faults: setup ## builds under faults of the machine: killed, failing calls,
 lint: setup ## format and lint of Python and Rust, types, and the core's own tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict tokenmill
+	$(BIN)/mypy --strict tokenmill flows tasks
+	$(BIN)/lint-imports --no-cache --no-logo
 	cargo fmt --manifest-path core/Cargo.toml --check
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	cargo test --manifest-path core/Cargo.toml --locked --quiet
@@ -55,11 +56,11 @@ server: setup ## Prefect's server and its web page, on this machine alone
 	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false $(BIN)/prefect server start --host 127.0.0.1 --port 4200
 
 bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, in an environment of their own
-	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.run
 
 bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one with one shard changed; and its overhead
-	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.incremental
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
@@ -69,11 +70,11 @@ bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of tex
 	@.bench-venv/bin/python -m benchmarks.encode
 
 bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape, and each class of character at 4 and 16 MB
-	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.hard_shapes
 
 bench-task: setup ## the inside of an encode task, and readers of JSON lines
-	@$(BIN)/python -m tokenmill.sample data/raw
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.encode_task
 
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tokenmill.corpus import find_shards, read_batches
+from tokenmill.corpus.reader import find_shards, read_batches
 
 ROOT = Path(__file__).parent.parent
 ROOT_CORPUS = ROOT.parent / "shared/corpus"

@@ -27,7 +27,8 @@ from typing import Any
 from benchmarks.corpus import ENGLISH, ROOT, documents
 from benchmarks.encode_one import TOOLS
 from benchmarks.run import say_where
-from tokenmill import Tokenizer, patterns
+from tokenmill import Tokenizer
+from tokenmill.pretokenizers import patterns
 
 SHARED = ROOT.parent / "shared"
 TEXTS = ("english", "code", "multilingual")

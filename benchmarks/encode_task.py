@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from benchmarks.corpus import documents
 from benchmarks.run import say_where
 from tokenmill import _core, train_vocab
-from tokenmill.corpus import Batch, Shard, find_shards, read_batches
-from tokenmill.counter import Counter
-from tokenmill.dataset import id_type, rows, schema, write_tokens
+from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
+from tokenmill.counts.counter import Counter
+from tokenmill.dataset.tokens import id_type, rows, schema, write_tokens
 
 T = TypeVar("T")
 

@@ -30,13 +30,13 @@ from benchmarks.corpus import ROOT, documents
 
 STAGES = ("count", "train-vocab", "encode", "validate")
 _WORK = {
-    "tokenmill.cutting": ("_look",),
-    "tokenmill.tasks.count": ("count_unit", "sum_of_runs", "write_batches"),
-    "tokenmill.tasks.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
-    "tokenmill.golden": ("check_golden",),
-    "tokenmill.unit_store": ("flush",),
-    "tokenmill.tasks.encode": ("_warm", "encode_unit"),
-    "tokenmill.tasks.validate": ("_reference", "validate_unit", "read_counts"),
+    "tokenmill.corpus.units": ("_look",),
+    "tokenmill.stages.count": ("count_unit", "sum_of_runs", "write_batches"),
+    "tokenmill.stages.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
+    "tokenmill.artifacts.golden": ("check_golden",),
+    "tokenmill.storage.unit_store": ("flush",),
+    "tokenmill.stages.encode": ("_warm", "encode_unit"),
+    "tokenmill.stages.validate": ("_reference", "validate_unit", "read_counts"),
 }
 _TEXT_BYTES = 20_000_000
 _LETTERS = b"gkpvwyz"  # of no escape, and of no key of the lines
@@ -165,9 +165,9 @@ def show(what: str, cost: Cost) -> None:
 
 def timed(project: Path) -> None:
     """What the process of its own does: prints one line of JSON."""
-    from tokenmill import build
     from tokenmill.__main__ import program
-    from tokenmill.memory import peak_mb
+    from tokenmill.pipeline import build
+    from tokenmill.pipeline.memory import peak_mb
 
     work = _Clock()
     for module, names in _WORK.items():

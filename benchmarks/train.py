@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from benchmarks.corpus import ROOT, ROOT_CORPUS, lines_of
 from benchmarks.run import say_where
-from tokenmill.counts import SCHEMA, write_counts
+from tokenmill.counts.table import SCHEMA, write_counts
 
 TOOLS = ("tokenmill", "tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken")
 FAST = ("tokenmill", "gigabpe", "gigatoken")

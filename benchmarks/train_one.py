@@ -51,7 +51,7 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
 
 def _counts(folder: Path, vocab_size: int, cores: int) -> Prepared:
     from tokenmill import train_vocab
-    from tokenmill.counts import read_counts
+    from tokenmill.counts.table import read_counts
 
     return lambda: train_vocab(
         read_counts(folder / "counts.parquet"), vocab_size, "gpt2", threads=cores

@@ -2,7 +2,7 @@
 //!
 //! By the digest, Python can tell a core that is older than its sources:
 //! sha256 over Cargo.lock, Cargo.toml, build.rs and src/**/*.rs in the order of their names: name, NUL, length (u64,
-//! little-endian), content. tokenmill/sources.py takes the same.
+//! little-endian), content. tokenmill/pipeline/core_sources.py takes the same.
 
 #[allow(dead_code)]
 #[path = "src/named.rs"]

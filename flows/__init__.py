@@ -1,1 +1,1 @@
-"""The recipes: what a build does, from top to bottom."""
+"""The flows of this project: what a build, a refresh and a publication do, from top to bottom."""

@@ -1,23 +1,21 @@
-"""Publishing as a Prefect flow."""
+"""The publication of a version of this project: check, push the data, set the tags."""
 
 from pathlib import Path
 
-from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow
 
-from tokenmill.build import alone
-from tokenmill.tasks import publish as steps
-
-check = task(cache_policy=NO_CACHE, persist_result=False)(steps.check)
-push_data = task(cache_policy=NO_CACHE, persist_result=False)(steps.push_data)
-set_tags = task(cache_policy=NO_CACHE, persist_result=False)(steps.set_tags)
+from tasks.publish import check, push_data, set_tags
+from tokenmill.pipeline.build import alone
 
 
 @flow(name="tokenmill-publish", flow_run_name="publish {reference}", persist_result=False)
 def publish(
     reference: str, project: str = ".", stage: str | None = None, remote: str | None = None, key: str | None = None
 ) -> list[str]:
-    """Publishes NAME@VERSION of the project in the folder `project` (see tasks.publish); the tags that were set."""
+    """Publishes NAME@VERSION of the project in the folder `project`; what comes back are the tags that were set.
+
+    `stage`: GTO's stage to assign; `remote`: DVC's, None for its default; `key`: the file of a private key to sign with.
+    """
     root = Path(project).absolute()
     with alone(root, wait=False):
         publication = check(root, reference, stage)

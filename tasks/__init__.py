@@ -1,1 +1,1 @@
-"""The stages of a build: each finds its work units, does one at a time, and saves what they make."""
+"""The tasks of this project, a module a stage: each finds the units of its stage, maps a task over them, and collects."""

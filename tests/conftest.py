@@ -107,6 +107,8 @@ def make_project(root: Path) -> Project:
     with (root / "dvc.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(pipeline, file)
     shutil.copy(REPOSITORY / "params.yaml", root)
+    for folder in ("flows", "tasks"):
+        shutil.copytree(REPOSITORY / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     project = Project(root)
     project.set(train_vocab__vocab_size=272, source__unit_bytes_min=0, run__engine="inline", run__workers=2)
     for shard, documents in DOCUMENTS.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import Project
-from tokenmill.cli import main
+from tokenmill.cli.main import main
 
 IGNORED = "/data/counts\n/data/quarantine\n/data/tokenizer\n/data/tokens\n/data/report\n/.tokenmill\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 import tokenmill
 
-MODULES = ["tokenmill", *(f"tokenmill.{one.name}" for one in pkgutil.iter_modules(tokenmill.__path__))]
+MODULES = ["tokenmill", *(one.name for one in pkgutil.walk_packages(tokenmill.__path__, "tokenmill."))]
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(("__main__", "_core"))])

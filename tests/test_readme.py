@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import REPOSITORY, Project
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+BLOCKS = re.findall(r"```python\n(?!# (?:tasks|flows)/)(.*?)```", README, flags=re.DOTALL)  # without files of a project
 
 
 def test_there_are_examples() -> None:

@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokenmill.counter import Counter
-    from tokenmill.tokenizer import Tokenizer
-    from tokenmill.training import train_vocab
+    from tokenmill.counts.counter import Counter
+    from tokenmill.tokenizer.tokenizer import Tokenizer
+    from tokenmill.training.bpe import train_vocab
 
 __version__ = "0.1.0"
 
 __all__ = ["Counter", "Tokenizer", "__version__", "train_vocab"]
 
-_HOMES = {"Counter": "counter", "Tokenizer": "tokenizer", "train_vocab": "training"}
+_HOMES = {"Counter": "counts.counter", "Tokenizer": "tokenizer.tokenizer", "train_vocab": "training.bpe"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def program() -> int:
-    """Runs the command of this process; what comes back is the exit code, see `tokenmill.cli.main`."""
+    """Runs the command of this process; what comes back is the exit code, see `tokenmill.cli.main.main`."""
     gc.set_threshold(_GARBAGE_EVERY)
     # Arrow's own pool keeps what was freed: the build of 5 GB held 639 MB with it, and 530 in the same time without.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
@@ -44,7 +44,7 @@ def program() -> int:
         os._exit(code)
 
     try:
-        from tokenmill.cli import main
+        from tokenmill.cli.main import main
 
         code = main()
     except SystemExit as ended:  # of argparse: --help, or what it does not know
@@ -54,7 +54,7 @@ def program() -> int:
         print("tokenmill: interrupted.", file=sys.stderr)
         code = 130
     finally:
-        if server := sys.modules.get("tokenmill.flows.server"):
+        if server := sys.modules.get("tokenmill.orchestration.server"):
             server.leave_in_time(code)
     return code
 

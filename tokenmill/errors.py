@@ -107,6 +107,7 @@ class Terminated(BaseException):
         super().__init__("asked to end; what is finished is kept for the next build")
 
 
+_SHOWN_CHARACTERS_MAX = 60  # characters of a value in a message
 EXIT_INTERRUPTED = 130
 """Of a command that Ctrl-C ended."""
 EXIT_UNREAD = 141
@@ -151,3 +152,12 @@ def room(place: str) -> str:
     folder = next(one for one in (path, *path.parents) if one.is_dir())
     disk = os.statvfs(folder)
     return f"{disk.f_bavail * disk.f_frsize / 1e6:,.1f} MB are free there"
+
+
+def shown(value: object) -> str:
+    """A value in few characters, however deep it is; null and what is not there are nothing."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return f"an object of {len(value)}"
+    return f"a list of {len(value)}" if isinstance(value, list) else repr(value)[:_SHOWN_CHARACTERS_MAX]

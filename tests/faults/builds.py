@@ -156,7 +156,7 @@ def start(
         return pid
     code = _FELL
     try:
-        from tokenmill.cli import main
+        from tokenmill.cli.main import main
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs us behind itself has it ignored
         os.chdir(project.root)
@@ -208,9 +208,9 @@ def load_modules() -> None:
     import dvc.dvcfile
     import dvc.stage.cache  # noqa: F401
 
-    import tokenmill.build
-    import tokenmill.cli
-    import tokenmill.units  # noqa: F401
+    import tokenmill.cli.main
+    import tokenmill.pipeline.build
+    import tokenmill.pipeline.executor  # noqa: F401
 
     with contextlib.suppress(ImportError):
         import pandas  # noqa: F401 — pyarrow imports it for the first array, where it is installed: 0.4 s a build

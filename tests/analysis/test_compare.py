@@ -1,0 +1,118 @@
+"""`tokenmill diff` shows what two tokenizers do differently."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DOCUMENTS, Project
+from tests.registry import cli
+from tokenmill import Counter, Tokenizer, train_vocab
+from tokenmill.analysis.compare import compare, text_of
+from tokenmill.corpus.reader import Batch, find_shards, read_batches
+
+
+def trained(texts: list[str], vocab_size: int, pattern: str = "gpt2") -> Tokenizer:
+    counter = Counter(pattern)
+    counter.update(texts)
+    return train_vocab(counter.finish(), vocab_size=vocab_size, pattern=pattern, special_tokens=["<|endoftext|>"])
+
+
+def batches(folder: Path, texts: list[str]) -> list[tuple[str, Batch]]:
+    (folder / "a.txt").write_text("\n".join(texts), encoding="utf-8")
+    [shard] = find_shards(folder, "a.txt")
+    return [("data", batch) for batch in read_batches(shard, "text", None, "\n")]
+
+
+TEXTS = ["low low low lower", "newest newest", "кот кот кот"]
+
+
+def test_a_tokenizer_does_not_differ_from_itself(tmp_path: Path) -> None:
+    one = trained(TEXTS, 270)
+    found = compare(one, one, batches(tmp_path, TEXTS))
+    assert not found.ids_differ
+    assert (found.tokens_added, found.tokens_removed, found.merges_moved, found.words) == ([], [], 0, [])
+    assert "equal" in text_of(found)
+
+
+def test_added_tokens_moved_merges_and_changed_documents_are_counted(tmp_path: Path) -> None:
+    one, other = trained(TEXTS[:1], 259), trained(["low low low lower lower lower lower lower"], 261)
+    assert [one.token_bytes(id) for id in range(257, 259)] == [b"lo", b"low"]
+    found = compare(one, other, batches(tmp_path, TEXTS))
+    assert found.ids_differ
+    assert len(found.tokens_added) == other.vocab_size - one.vocab_size + len(found.tokens_removed)
+    assert {name: (one.n_documents, one.text_bytes) for name, one in found.yields.items()} == {
+        "data Latin": (2, 17 + 13),
+        "data Cyrillic": (1, 20),
+    }
+    assert found.yields["data Latin"].n_changed == 1
+    assert found.yields["data Cyrillic"].n_changed == 0
+    assert found.words[0].word in ("' low'", "' lower'")
+    for words in ("ids differ", "added:", "documents with other ids: 1 of 3 (33.33%)", "data Latin: "):
+        assert words in text_of(found)
+
+
+def test_a_merge_that_moved_is_no_added_token(tmp_path: Path) -> None:
+    one, other = trained(["ab"] * 3 + ["cd"] * 2, 259), trained(["ab"] * 2 + ["cd"] * 3, 259)
+    found = compare(one, other, [])
+    assert (found.tokens_added, found.merges_added, found.merges_moved, found.tokens_with_another_id) == ([], 0, 2, 2)
+
+
+def test_a_token_that_no_document_has_makes_ids_differ(tmp_path: Path) -> None:
+    one, other = trained(["zqzq zqzq"], 257), trained(["zqzq zqzq"], 258)
+    found = compare(one, other, batches(tmp_path, ["nothing of that"]))
+    assert found.ids_differ
+    assert found.texts_changed == ["zq"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_compares_directories(project: Project, as_json: bool) -> None:
+    for name, size in (("one", 270), ("other", 272)):
+        trained([text for texts in DOCUMENTS.values() for text in texts], size).save(project.root / name)
+    arguments = ["diff", "one", "other", "--corpus", "data/raw/*"] + ["--json"] * as_json
+    done = cli(project, *arguments)
+    assert done.returncode == 1, done.stderr
+    if as_json:
+        found = json.loads(done.stdout)
+        assert found["ids_differ"] is True
+        assert len(found["tokens_added"]) == 2
+        assert sum(one["n_documents"] for one in found["yields"].values()) == 6
+    assert cli(project, "diff", "one", "one").returncode == 0
+    assert cli(project, "diff", "one", "none").returncode == 2
+
+
+def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(project: Project) -> None:
+    one = trained([text for texts in DOCUMENTS.values() for text in texts], 270)
+    one.save(project.root / "one")
+    lines = [
+        '{"text": "the cat", "lang": "en"}',
+        "no JSON",
+        '{"text": "le chat", "lang": "fr"}',
+        "{}",
+        '{"text": "a dog", "lang": "en"}',
+    ]
+    (project.root / "some.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (project.root / "some.parquet").write_bytes(b"PAR1")
+    done = cli(project, "diff", "one", "one", "--corpus", "some.*", "--language", "lang", "--json")
+    assert done.returncode == 0, done.stderr
+    counted = {name: one["n_documents"] for name, one in json.loads(done.stdout)["yields"].items()}
+    assert counted == {". en": 2, ". fr": 1}
+    bad, damaged = done.stderr.splitlines()
+    assert bad.startswith("diff: left out 2 bad documents; the first: some.jsonl, row 1: ")
+    assert damaged.startswith("diff: left out what could not be read of 1 damaged shards; the first: some.parquet: ")
+    done = cli(project, "diff", "one", "one", "--corpus", "some.jsonl", "--language", "tongue")
+    assert done.returncode == 2
+    assert (
+        "--language tongue, --corpus 'some.jsonl': no document is good. some.jsonl, row 0: the key 'tongue'"
+        in done.stderr
+    )
+    done = cli(project, "diff", "one", "one", "--corpus", "none/*")
+    assert done.returncode == 2
+    assert f"--corpus: expected files that match 'none/*'; found none in {project.root}/none" in done.stderr
+    done = cli(project, "diff", "one", "one", "--corpus", "params.yaml")
+    assert done.returncode == 2
+    assert "params.yaml: not a kind of file that can be read" in done.stderr
+    (project.root / "some.txt").write_text("x", encoding="utf-8")
+    done = cli(project, "diff", "one", "one", "--corpus", "some.txt", "--language", "lang")
+    assert done.returncode == 2
+    assert "some.txt has no columns" in done.stderr

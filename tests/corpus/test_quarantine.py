@@ -1,0 +1,185 @@
+"""Bad documents stop a build, or are left out, kept and counted."""
+
+import errno
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import Project
+from tests.registry import build, cli
+
+BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']
+
+
+def quarantine(project: Project) -> list[dict[str, object]]:
+    return pq.read_table(project.root / "data/quarantine/quarantine.parquet").to_pylist()
+
+
+def report(project: Project) -> dict[str, object]:
+    found: dict[str, object] = json.loads((project.root / "data/report/report.json").read_text(encoding="utf-8"))
+    return found
+
+
+def spoil(project: Project) -> Path:
+    """a.jsonl with a bad line before, between and after its three documents, and blank lines."""
+    path = project.root / "data/raw/a.jsonl"
+    good = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(BAD_LINES[0] + good[0] + b"\n" + BAD_LINES[1] + good[1] + good[2] + BAD_LINES[2])
+    return path
+
+
+def ids(project: Project, name: str) -> list[object]:
+    return pq.read_table(project.root / "data/tokens" / name)["id"].to_pylist()
+
+
+@pytest.mark.parametrize("id_column", ["id", None])
+def test_bad_lines_are_left_out_and_kept_with_shard_row_line_and_bytes(project: Project, id_column: str | None) -> None:
+    spoil(project)
+    project.set(source__on_bad_document="quarantine", source__bad_documents_max=3, source__id_column=id_column)
+    done = build(project)
+    assert "left out 3 bad documents and 0 damaged shards" in done.stderr
+    found = quarantine(project)
+    assert [(row["shard"], row["row"], row["line"], row["raw"]) for row in found] == [
+        ("data/raw/a.jsonl", 0, 1, BAD_LINES[0].rstrip(b"\n")),
+        ("data/raw/a.jsonl", 2, 4, BAD_LINES[1].rstrip(b"\n")),
+        ("data/raw/a.jsonl", 5, 7, BAD_LINES[2].rstrip(b"\n")),
+    ]
+    assert all(
+        part in str(row["reason"]) for row, part in zip(found, ["found an int", "invalid JSON", "0xff"], strict=True)
+    )
+    assert ids(project, "a.jsonl.parquet") == (["a.jsonl-0", "a.jsonl-1", "a.jsonl-2"] if id_column else [1, 3, 4])
+    assert report(project)["documents_bad"] == 3
+    assert report(project)["documents"] == 6
+
+
+def test_an_encoding_that_fails_at_its_end_leaves_dataset_and_quarantine(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
+    build(project)
+    before = project.outputs()
+    spoil(project)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tokenmill.stages.encode.write_manifest", fail)
+        assert cli(project, "build").returncode == 2
+    after = project.outputs()
+    kept = [name for name in before if name.startswith(("data/tokens", "data/quarantine"))]
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    build(project)
+    assert len(quarantine(project)) == 3
+
+
+def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: Project) -> None:
+    spoil(project)
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "data/raw/a.jsonl, line 1: " in done.stderr
+    for limit in (2, 0.3):
+        project.set(source__on_bad_document="quarantine", source__bad_documents_max=limit)
+        done = project.run("tokenmill", "build")
+        assert done.returncode == 2
+        assert f"3 of 9 documents are bad; source.bad_documents_max allows {limit}" in done.stderr
+        assert "data/raw/a.jsonl, line 4: invalid JSON" in done.stderr
+    project.set(source__bad_documents_max=0.34)
+    build(project)
+    project.set(source__on_bad_document="fail")
+    assert project.run("tokenmill", "build").returncode == 2
+
+
+def test_the_quarantine_of_a_cut_shard_is_that_of_the_whole_one(new_project: Callable[[str], Project]) -> None:
+    lines = [
+        BAD_LINES[i % 3] if i % 7 == 3 else json.dumps({"id": i, "text": f"document {i}"}).encode() + b"\n"
+        for i in range(200)
+    ]
+    whole, cut = new_project("whole"), new_project("cut")
+    cut.set(source__unit_bytes_max=700)
+    for project in (whole, cut):
+        (project.root / "data/raw/long.jsonl").write_bytes(b"".join(lines))
+        project.set(source__on_bad_document="quarantine", source__bad_documents_max=0.5)
+        build(project)
+    assert len(quarantine(whole)) == sum(line in BAD_LINES for line in lines)
+    assert quarantine(whole) == quarantine(cut)
+
+
+def test_values_of_a_table_that_are_no_documents_are_left_out(project: Project) -> None:
+    texts = pa.array([b"good", None, b"\xff\xfe", b"fine", b"last"], pa.binary())
+    table = pa.table({"id": ["a", "b", "c", None, "e"], "text": texts})
+    pq.write_table(table, project.root / "data/raw/t.parquet")
+    project.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
+    build(project)
+    assert [(row["row"], row["line"], row["raw"]) for row in quarantine(project)] == [
+        (1, None, None),
+        (2, None, b"\xff\xfe"),
+        (3, None, b"fine"),
+    ]
+    assert ids(project, "t.parquet") == ["a", "e"]
+
+
+def test_a_renamed_shard_has_its_new_name_in_the_quarantine(project: Project) -> None:
+    path = spoil(project)
+    project.set(source__on_bad_document="quarantine", source__bad_documents_max=3)
+    build(project)
+    path.rename(path.with_name("z.jsonl"))
+    done = build(project)
+    assert "count: 0 of 2 units to do" in done.stderr
+    assert {row["shard"] for row in quarantine(project)} == {"data/raw/z.jsonl"}
+
+
+def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
+    packed = gzip.compress(
+        b"".join(json.dumps({"id": i, "text": f"document {i * i}"}).encode() + b"\n" for i in range(5000))
+    )
+    (project.root / "data/raw/c.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    project.set(source__unit_bytes_min=100_000, source__unit_bytes_max=200_000)  # one unit with a.jsonl and b.jsonl
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "data/raw/c.jsonl.gz: the file is damaged or truncated" in done.stderr
+    project.set(source__on_bad_shard="quarantine")
+    done = build(project)
+    assert "left out 0 bad documents and 1 damaged shards" in done.stderr
+    [row] = quarantine(project)
+    assert (row["shard"], row["row"], row["raw"]) == ("data/raw/c.jsonl.gz", None, None)
+    assert "damaged or truncated" in str(row["reason"])
+    assert report(project)["shards_damaged"] == 1
+    assert pl.read_parquet(project.root / "data/tokens/*.parquet").height == 6
+    for name in ("a", "b"):
+        (project.root / f"data/raw/{name}.jsonl").unlink()
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "no document is left, since shards are damaged:\n  data/raw/c.jsonl.gz: the file is damaged" in done.stderr
+
+
+def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project) -> None:
+    build(project)
+    path = project.root / "data/tokens/manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["shards"][0]["rows"][0]["n_bad"] = None
+    path.unlink()
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    done = project.run("tokenmill", "build", "--only", "validate")
+    assert done.returncode == 2
+    assert "says that data/raw/a.jsonl is damaged; it can be read" in done.stderr
+
+
+def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(project: Project) -> None:
+    for name in "cd":
+        (project.root / f"data/raw/{name}.jsonl").write_text(f'{{"{name}": 0}}\n', encoding="utf-8")
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "count: 2 of 4 units failed; what the other 2 gave is kept" in done.stderr
+    for name in "cd":
+        assert f"  data/raw/{name}.jsonl\n    data/raw/{name}.jsonl, line 1: the key 'text' is missing" in done.stderr
+    assert project.outputs() == {}
+    project.write("c.jsonl", ["one is mended"])
+    project.write("d.jsonl", ["and the other"])
+    assert "count: 2 of 4 units to do" in build(project).stderr

@@ -1,0 +1,248 @@
+"""The build as a real Prefect flow, with the embedded server, in a Prefect home of the test's own."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import REPOSITORY, Project
+from tests.standing import end
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment of a Prefect that knows no server."""
+    return {"PREFECT_HOME": str(tmp_path_factory.mktemp("prefect"))}
+
+
+def runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:
+    database = sqlite3.connect(Path(home["PREFECT_HOME"]) / "prefect.db")
+    found: list[tuple[str, str]] = database.execute(f"select name, state_type from {table} order by created").fetchall()
+    database.close()
+    return found
+
+
+def servers(home: dict[str, str]) -> set[int]:
+    return {
+        process.pid
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if any(part == "tokenmill.orchestration.embedded" for part in process.info["cmdline"] or [])
+        and (process.info["environ"] or {}).get("PREFECT_HOME") == home["PREFECT_HOME"]
+    }
+
+
+def test_an_inline_build_and_one_with_nothing_to_do_do_not_import_prefect(project: Project) -> None:
+    script = "import sys; from tokenmill.cli.main import main; main(['build']); assert 'prefect' not in sys.modules"
+    assert project.run(sys.executable, "-c", script).returncode == 0
+    project.set(run__engine="threads")
+    assert project.run(sys.executable, "-c", script).returncode == 0
+
+
+@contextmanager
+def building(project: Project, home: dict[str, str], n_documents: int = 8) -> Iterator[subprocess.Popen[bytes]]:
+    """A build that would be at work for some seconds more, and whose flow runs; it is ended with the block."""
+    words = " ".join(f"w{i}" for i in range(200_000))
+    for name in "cdefgh":
+        project.write(f"{name}.jsonl", [words] * n_documents)
+    project.set(run__engine="threads", run__workers=1)
+    environment = {**os.environ, **home, "PYTHONPATH": str(REPOSITORY)}
+    command = [str(Path(sys.executable).parent / "tokenmill"), "build"]
+    with said(project).open("w", encoding="utf-8") as file:  # a pipe would stay open in a server that is left behind
+        process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while "count: started" not in said(project).read_text(encoding="utf-8"):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, said(project).read_text(encoding="utf-8")
+            time.sleep(0.05)
+        yield process
+    finally:
+        end(process)
+
+
+def said(project: Project) -> Path:
+    return project.root / "stderr.txt"
+
+
+def test_ctrl_c_in_a_terminal_is_told_to_the_embedded_server_and_leaves_nothing_behind(
+    project: Project, home: dict[str, str]
+) -> None:
+    before = servers(home)
+    with building(project, home) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    words = said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in words
+    assert "Run `tokenmill build` to go on" in words
+    assert project.outputs() == {}
+    assert servers(home) == before
+    assert (f"build {project.root.name}", "CRASHED") in runs(home, "flow_run")
+
+
+def test_a_server_that_is_killed_stops_no_build(project: Project, home: dict[str, str]) -> None:
+    before = servers(home)
+    with building(project, home, n_documents=3) as process:
+        for pid in servers(home) - before:
+            os.kill(pid, signal.SIGKILL)
+        assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
+    assert "it may not show how this build ended" in said(project).read_text(encoding="utf-8")
+    assert project.run("tokenmill", "status").returncode == 0
+
+
+def test_ctrl_c_is_heeded_when_the_server_is_gone(project: Project, home: dict[str, str]) -> None:
+    before = servers(home)
+    with building(project, home) as process:
+        for pid in servers(home) - before:
+            os.kill(pid, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130, said(project).read_text(encoding="utf-8")
+    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+
+
+def test_a_server_that_cannot_start_is_told_with_the_reason(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file", encoding="utf-8")
+    project.set(run__engine="threads")
+    done = project.run("tokenmill", "build", PREFECT_HOME=str(tmp_path / "home"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "Prefect's own server did not start: sqlalchemy.exc.OperationalError: " in done.stderr
+    assert "set run.engine: inline" in done.stderr
+
+
+def test_an_embedded_server_with_a_password_serves_the_build_that_knows_it(
+    project: Project, home: dict[str, str]
+) -> None:
+    project.set(run__engine="threads")
+    password = {"PREFECT_SERVER_API_AUTH_STRING": "name:word", "PREFECT_API_AUTH_STRING": "name:word"}
+    done = project.run("tokenmill", "build", **home, **password)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_embedded_server_has_pauses_between_its_writes(home: dict[str, str]) -> None:
+    """Prefect takes an interval below a second for 0; its server takes all of a core then."""
+    script = """
+from tokenmill.orchestration.settings import quiet_environment
+quiet_environment()
+from prefect.settings import get_current_settings
+assert int(get_current_settings().server.services.task_run_recorder.flush_interval) > 0
+"""
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, **home}, check=True, timeout=120)
+
+
+def test_ctrl_c_while_digests_are_taken_ends_the_build(project: Project, home: dict[str, str]) -> None:
+    slow = """
+import sys, time
+from tokenmill.corpus import units
+from tokenmill.__main__ import program
+blocks = units._blocks
+def slowly(*arguments):
+    print("reading", file=sys.stderr, flush=True)
+    for block in blocks(*arguments):
+        time.sleep(1.5)
+        yield block
+units._blocks = slowly
+sys.argv = ["tokenmill", "build"]
+sys.exit(program())
+"""
+    for i in range(100):
+        project.write(f"more-{i}.jsonl", ["x"])
+    project.set(run__engine="threads", source__unit_bytes_min=0)
+    environment = {**os.environ, **home, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", slow]
+    before = servers(home)
+    with said(project).open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while said(project).read_text(encoding="utf-8").count("reading") < 6:  # the rest would take more than a minute
+            assert time.monotonic() < deadline
+            assert process.poll() is None, said(project).read_text(encoding="utf-8")
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=40) == 130
+    finally:
+        end(process)
+    assert "Traceback" not in said(project).read_text(encoding="utf-8")
+    assert servers(home) == before
+
+
+def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_gives_the_bytes_of_an_inline_build(
+    new_project: Callable[[str], Project], home: dict[str, str]
+) -> None:
+    inline, flow = new_project("inline"), new_project("flow")
+    inline.build()
+    before = servers(home)
+    with building(flow, home) as process:
+        process.kill()
+        process.wait(timeout=60)
+    _until_equal(lambda: servers(home), before)
+    for name in "cdefgh":
+        (flow.root / f"data/raw/{name}.jsonl").unlink()
+    n_known = len(runs(home, "task_run"))
+    done = flow.build(**home)
+    assert servers(home) == before
+    assert flow.outputs() == inline.outputs()
+    assert (flow.root / "dvc.lock").read_bytes() == (inline.root / "dvc.lock").read_bytes()
+    stages = ("count", "train-vocab", "encode", "validate")
+    assert [line for line in done.stderr.splitlines() if "started" in line] == [f"{stage}: started" for stage in stages]
+    assert (f"build {flow.root.name}", "COMPLETED") in runs(home, "flow_run")
+    units = {f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"}
+    assert set(runs(home, "task_run")[n_known:]) == {(unit, "COMPLETED") for unit in units | {"train-vocab 272 tokens"}}
+
+
+def test_a_server_that_does_not_know_the_flow_run_at_its_end_changes_nothing(home: dict[str, str]) -> None:
+    code = """
+from prefect.exceptions import ObjectNotFound
+from tokenmill.orchestration import server
+def flow():
+    server.keep("done")
+    raise ObjectNotFound(Exception("404"))
+print(server.run(flow))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **home}
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert "does not show how this build ended" in done.stderr
+
+
+def test_a_command_that_fails_after_its_server_went_away_ends_soon_with_its_own_code(home: dict[str, str]) -> None:
+    code = """
+import sys, threading, time
+import httpx
+from tokenmill.cli import main as cli
+from tokenmill.__main__ import program
+from tokenmill.errors import TokenmillError
+from tokenmill.orchestration import server
+def flow():
+    server.keep("done")
+    raise httpx.ConnectError("gone")
+def build(_):
+    server.run(flow)
+    threading.Thread(target=time.sleep, args=(100,)).start()  # as Prefect goes on trying
+    raise TokenmillError("no room")
+cli._build = build
+sys.argv = ["tokenmill", "build"]
+sys.exit(program())
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **home}, timeout=90)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith("tokenmill: error: no room\n")
+
+
+def _until_equal(found: Callable[[], set[int]], expected: set[int]) -> None:
+    deadline = time.monotonic() + 20
+    while found() != expected:
+        assert time.monotonic() < deadline, found()
+        time.sleep(0.1)

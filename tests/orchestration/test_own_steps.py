@@ -1,0 +1,118 @@
+"""A project's own steps, as the README shows them: run in Prefect, tracked by DVC, and `dvc repro` agrees."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, Project
+from tests.orchestration.test_flow import runs
+from tests.registry import cli
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", README, flags=re.DOTALL))
+[STAGES] = re.findall(r"```yaml\n(  clean:.*?)```", README, flags=re.DOTALL)
+[RECIPE] = re.findall(r"```python\n# flows/build\.py: stages\n(.*?)```", README, flags=re.DOTALL)
+LONG = "a document of more than fifty characters, which stays in the dataset"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Project:
+    """A new project with the steps of the README, and documents of two lengths in data/all."""
+    assert cli(Project(tmp_path), "init", "own").returncode == 0
+    project = Project(tmp_path / "own")
+    for name, text in FILES.items():
+        (project.root / name).write_text(text, encoding="utf-8")
+    stages, flow = project.root / "dvc.yaml", project.root / "flows/build.py"
+    stages.write_text(
+        stages.read_text(encoding="utf-8").replace("stages:\n", f"stages:\n{STAGES}", 1), encoding="utf-8"
+    )
+    text = re.sub(r"def stages.*?\n\n\n", RECIPE + "\n\n", flow.read_text(encoding="utf-8"), count=1, flags=re.DOTALL)
+    imports = "from tasks.clean import clean\nfrom tasks.lengths import lengths\n"
+    flow.write_text(text.replace("from tasks.count", f"{imports}from tasks.count", 1), encoding="utf-8")
+    write(project, "a.jsonl", [LONG, "short"])
+    project.set(train_vocab__vocab_size=270)
+    return project
+
+
+def write(project: Project, name: str, texts: list[str]) -> None:
+    path = project.root / "data/all" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"id": f"{name}-{i}", "text": text}) + "\n" for i, text in enumerate(texts)]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def n_documents(project: Project) -> int:
+    manifest = json.loads((project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))
+    assert isinstance(manifest["n_documents"], int)
+    return manifest["n_documents"]
+
+
+def assert_dvc_agrees(project: Project) -> None:
+    done = project.run("dvc", "status")
+    assert done.stdout.strip() == "Data and pipelines are up to date.", done.stdout + done.stderr
+    done = project.run("dvc", "repro")
+    assert done.returncode == 0, done.stderr
+    assert "Running stage" not in done.stdout
+
+
+@pytest.mark.slow
+def test_steps_of_ones_own_run_in_prefect_and_dvc_tracks_them(own: Project, tmp_path: Path) -> None:
+    home = {"PREFECT_HOME": str(tmp_path / "prefect")}
+    own.build(**home)
+    assert n_documents(own) == 1
+    assert (own.root / "data/lengths/lengths.csv").read_text(encoding="utf-8").startswith("n_tokens,n_documents\n")
+    names = {name.split("-")[0] for name, _state in runs(home, "task_run")}
+    assert {"clean", "lengths", "count data/raw/a.jsonl"} <= names
+    assert_dvc_agrees(own)
+
+    write(own, "b.jsonl", [f"{LONG}, too", "short"])
+    assert "clean" in own.run("tokenmill", "status").stdout
+    actions = own.actions(own.build(**home))
+    assert [actions[stage] for stage in ("clean", "count", "encode", "validate", "lengths")] == ["run"] * 5
+    assert n_documents(own) == 2
+    assert_dvc_agrees(own)
+    assert set(own.actions(own.build(**home)).values()) == {"up to date"}
+
+    write(own, "b.jsonl", ["short"])
+    done = own.run("dvc", "repro")  # the other way round: DVC runs them, and tokenmill has nothing to do
+    assert done.returncode == 0, done.stderr
+    assert n_documents(own) == 1
+    assert set(own.actions(own.build(**home)).values()) == {"up to date"}
+
+
+def test_an_inline_build_asks_for_a_step_that_it_does_not_run(own: Project) -> None:
+    own.set(run__engine="inline")
+    done = own.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "stage clean has to run" in done.stderr
+    assert "`dvc repro clean`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "project: str",
+            "folder: str",
+            "the flow takes folder, only, force, rehash; expected project, only, force, rehash",
+        ),
+        ("run_build\n", "run_all\n", "cannot import name 'run_all'"),
+        ("def build", "def make", "has no attribute 'build'"),
+    ],
+)
+def test_a_flow_that_does_not_fit_is_one_error_that_says_how(own: Project, old: str, new: str, words: str) -> None:
+    path = own.root / "flows/build.py"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    done = own.run("tokenmill", "build")
+    assert done.returncode == 2, done.stderr
+    assert f"{path}: " in done.stderr and words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_project_without_flows_is_told_where_they_come_from(own: Project) -> None:
+    (own.root / "flows/build.py").unlink()
+    done = own.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "not there" in done.stderr and "tokenmill init" in done.stderr

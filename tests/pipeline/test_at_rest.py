@@ -1,0 +1,186 @@
+"""What a stage makes counts only for parameters and shards that stayed as they were, and that DVC sees change."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Project
+from tokenmill.console import StageSummary
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.orchestration.address import place
+from tokenmill.pipeline.build import Build, start
+from tokenmill.pipeline.executor import run_in_threads
+
+Change = Callable[[Project], object]
+
+
+def build_of(project: Project) -> Build:
+    return start(project.root / "params.yaml", "count", False, False)
+
+
+def stage_that(change: Change, project: Project) -> Callable[[Build], StageSummary]:
+    def run(_build: Build) -> StageSummary:
+        counts = project.root / "data/counts"
+        counts.mkdir(parents=True)
+        (counts / "counts.parquet").touch()
+        change(project)
+        return StageSummary("count", "run")
+
+    return run
+
+
+@pytest.mark.parametrize("under_dvc", [False, True])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda project: project.set(count__pattern="o200k"), ParamsError),
+        (lambda project: project.write("c.jsonl", ["new"]), CorpusError),
+        (lambda project: project.write("a.jsonl", ["other"]), CorpusError),
+        (lambda project: (project.root / "data/raw/b.jsonl").unlink(), CorpusError),
+    ],
+)
+def test_a_stage_whose_inputs_change_fails_whoever_runs_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch, under_dvc: bool, change: Change, error: type[Exception]
+) -> None:
+    if under_dvc:
+        monkeypatch.setenv("DVC_STAGE", "count")
+    with pytest.raises(error, match="changed while"):
+        build_of(project).stage("count", stage_that(change, project))
+    assert not (project.root / "dvc.lock").exists()
+
+
+def test_parameters_that_changed_since_the_build_began_stop_it_before_a_stage(project: Project) -> None:
+    build = build_of(project)
+    project.set(train_vocab__vocab_size=270)
+    with pytest.raises(ParamsError, match="changed while the build ran"):
+        build.stage("count", stage_that(lambda _: None, project))
+
+
+def test_a_shard_that_grew_after_it_was_found_stops_the_build(project: Project) -> None:
+    build = build_of(project)
+    assert build.shards
+    project.write("a.jsonl", ["other"])
+    with pytest.raises(CorpusError, match="changed while the build ran"):
+        build.stage("count", stage_that(lambda _: None, project))
+
+
+def test_how_a_build_runs_may_change_meanwhile(project: Project) -> None:
+    build = build_of(project)
+    build.stage("count", stage_that(lambda project: project.set(run__workers=1), project))
+    assert [summary.action for summary in build.summaries] == ["run"]
+
+
+def test_a_shard_behind_a_linked_folder_is_refused_even_when_all_is_up_to_date(project: Project) -> None:
+    project.build()
+    outside = project.root.parent / "elsewhere"
+    outside.mkdir()
+    (project.root / "data/raw/a.jsonl").rename(outside / "c.jsonl")
+    (project.root / "data/raw/a.jsonl").symlink_to(outside / "c.jsonl")
+    project.build()  # a linked file is fine
+    (project.root / "data/raw/link").symlink_to(outside)
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "data/raw/link/c.jsonl" in done.stderr
+    assert "Link the files instead" in done.stderr
+
+
+def test_a_shard_that_dvc_ignores_is_refused(project: Project) -> None:
+    with (project.root / ".dvcignore").open("a", encoding="utf-8") as file:
+        file.write("data/raw/b.jsonl\n")
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert ".dvcignore leaves it out" in done.stderr
+
+
+def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> None:
+    project.set(run__engine="threads")
+    done = project.run("tokenmill", "build", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert done.returncode == 2
+    assert "no Prefect server answers at http://127.0.0.1:9/api" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("not a url", "found 'not a url', expected the address of a Prefect server's API"),
+        ("127.0.0.1:4200/api", "expected the address"),
+        ("http://127.0.0.1:x/api", "expected the address"),
+        ("http:///api", "expected the address"),
+        ("{web}", "ends with /api: {web}/api?"),
+        ("{web}/api", "is not the API of a Prefect server: expected true from {web}/api/health, found 200, 'fine'"),
+        pytest.param(
+            "{silent}/api",
+            "waiting for an answer of Prefect's server at {silent}/api, 10 s",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_address_of_prefects_server_is_said(project: Project, url: str, words: str) -> None:
+    project.set(run__engine="threads")
+    with somebody() as web, socket.create_server(("127.0.0.1", 0)) as listening:
+        places = {"web": web, "silent": f"http://127.0.0.1:{listening.getsockname()[1]}"}
+        done = project.run("tokenmill", "build", PREFECT_API_URL=url.format(**places))
+    assert done.returncode == 2
+    assert words.format(**places) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "set run.engine: inline" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://u:secret@127.0.0.1:9/api", "http://u:secret@127.0.0.1:x/api", "http://u:secret@{web}", "u:secret@{web}"],
+)
+def test_no_message_shows_the_password_of_prefects_server(project: Project, url: str) -> None:
+    project.set(run__engine="threads")
+    with somebody() as web:
+        done = project.run("tokenmill", "build", PREFECT_API_URL=url.format(web=web.removeprefix("http://")))
+    assert done.returncode == 2
+    assert "PREFECT_API_URL: " in done.stderr
+    assert url.startswith("u:") or " http://127.0.0.1:" in done.stderr.replace("'", " ")
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_is_called_by_its_page_where_that_is_known() -> None:
+    assert place("http://u:secret@127.0.0.1:4200/api/") == "Prefect at http://127.0.0.1:4200"
+    cloud = "https://api.prefect.cloud/api/accounts/1/workspaces/2"
+    assert place(cloud) == f"Prefect's API at {cloud}"
+
+
+@contextmanager
+def somebody() -> Iterator[str]:
+    """The address of a web server that answers all that it is asked, and is not Prefect."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"fine")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+
+
+def test_a_unit_whose_input_changed_while_it_was_read_is_not_kept(project: Project) -> None:
+    build = build_of(project)
+    units = build.runner.corpus.units
+
+    def do(unit: Unit, _folder: Path) -> int:
+        project.write("a.jsonl", ["other"])
+        return 0
+
+    with pytest.raises(CorpusError, match=r"a\.jsonl: changed while it was read"):
+        build.runner.finish("count", do, units[:1], {units[0].name: "ab" * 32}, int, run_in_threads(1))
+    assert build.runner.store.find("ab" * 32, int) is None

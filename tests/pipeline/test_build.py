@@ -1,0 +1,257 @@
+"""A build, from the shell, in a real git and DVC repository."""
+
+import json
+from collections.abc import Callable
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import DOCUMENTS, Project
+from tokenmill import Tokenizer
+
+STAGES = ["count", "train-vocab", "encode", "validate"]
+
+
+def test_a_build_leaves_a_dataset_that_decodes_to_its_documents(project: Project) -> None:
+    done = project.build()
+    assert project.actions(done) == dict.fromkeys(STAGES, "run")
+    tokenizer = Tokenizer.load(project.root / "data/tokenizer")
+    end = tokenizer.special_tokens["<|endoftext|>"]
+    for shard, documents in DOCUMENTS.items():
+        table = pq.read_table(project.root / f"data/tokens/{shard}.parquet")
+        assert table.schema.field("input_ids").type.value_type == "uint16"
+        assert table["id"].to_pylist() == [f"{shard}-{i}" for i in range(len(documents))]
+        assert table["n_bytes"].to_pylist() == [len(text.encode()) for text in documents]
+        for ids, text in zip(table["input_ids"].to_pylist(), documents, strict=True):
+            assert ids[-1] == end
+            assert end not in ids[:-1]
+            assert tokenizer.decode(ids[:-1]) == text
+
+
+def test_the_manifest_and_the_report_say_what_was_made(project: Project) -> None:
+    project.build()
+    manifest = json.loads((project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))
+    report = json.loads((project.root / "data/report/report.json").read_text(encoding="utf-8"))
+    table = pl.read_parquet(project.root / "data/tokens/*.parquet")
+    assert manifest["n_documents"] == report["documents"] == table.height == 6
+    assert manifest["n_tokens"] == report["tokens"] == table["input_ids"].list.len().sum()
+    assert manifest["tokenizer_digest"] == Tokenizer.load(project.root / "data/tokenizer").digest
+    assert report["checks"]["documents_equal_to_tokenizers"] == 6
+
+
+def test_a_second_build_finds_nothing_to_do(project: Project) -> None:
+    project.build()
+    done = project.build()
+    assert "Nothing to do" in done.stderr
+    assert project.actions(done) == dict.fromkeys(STAGES, "up to date")
+
+
+def test_a_train_vocab_value_runs_train_vocab_and_what_follows(project: Project) -> None:
+    project.build()
+    project.set(train_vocab__vocab_size=270)
+    assert project.actions(project.build()) == {
+        "count": "up to date",
+        "train-vocab": "run",
+        "encode": "run",
+        "validate": "run",
+    }
+
+
+def test_run_values_change_nothing(project: Project) -> None:
+    project.build()
+    project.set(run__workers=1, run__memory_mb_max=512)
+    assert project.actions(project.build()) == dict.fromkeys(STAGES, "up to date")
+
+
+def test_a_value_set_back_is_restored_without_work(project: Project) -> None:
+    project.build()
+    before = project.outputs()
+    project.set(train_vocab__vocab_size=270)
+    project.build()
+    project.set(train_vocab__vocab_size=272)
+    done = project.build()
+    assert "run" not in project.actions(done).values()
+    assert project.outputs() == before
+
+
+def test_two_clean_builds_give_the_same_lock_and_the_same_bytes(new_project: Callable[[str], Project]) -> None:
+    one, two = new_project("one"), new_project("two")
+    two.set(run__workers=1)
+    one.build()
+    two.build()
+    assert one.outputs() == two.outputs()
+    assert (one.root / "dvc.lock").read_bytes() == (two.root / "dvc.lock").read_bytes()
+
+
+@pytest.mark.slow
+def test_after_a_build_dvc_repro_does_nothing_and_the_other_way_round(new_project: Callable[[str], Project]) -> None:
+    one, two = new_project("one"), new_project("two")
+    one.build()
+    assert "up to date" in one.run("dvc", "status").stdout
+    lock = (one.root / "dvc.lock").read_bytes()
+    repro = one.run("dvc", "repro")
+    assert repro.returncode == 0, repro.stderr
+    assert "Running stage" not in repro.stdout
+    assert (one.root / "dvc.lock").read_bytes() == lock
+
+    repro = two.run("dvc", "repro")
+    assert repro.returncode == 0, repro.stderr
+    assert repro.stdout.count("Running stage") == len(STAGES)
+    assert two.actions(two.build()) == dict.fromkeys(STAGES, "up to date")
+    assert (two.root / "dvc.lock").read_bytes() == lock
+    assert two.outputs() == one.outputs()
+
+
+def test_dvc_shows_the_graph_and_the_metrics(project: Project) -> None:
+    project.build()
+    graph = project.run("dvc", "dag", "--mermaid").stdout
+    assert all(stage in graph for stage in STAGES)
+    metrics = json.loads(project.run("dvc", "metrics", "show", "--json").stdout)
+    assert metrics[""]["data"]["data/report/report.json"]["data"]["documents"] == 6
+
+
+def test_only_says_when_a_stage_before_it_is_not_up_to_date(project: Project) -> None:
+    project.build()
+    assert "not up to date" not in project.build("--only", "encode").stderr
+    project.set(count__pattern="cl100k")
+    told = "--only encode: count is not up to date, and encode goes by what is there."
+    assert project.build("--only", "encode").stderr.count(told) == 1
+    project.set(count__pattern="gpt2", train_vocab__vocab_size=290)
+    assert "--only validate: train-vocab is not up to date" in project.build("--only", "validate").stderr
+
+
+def test_only_runs_that_stage_and_force_runs_what_is_up_to_date(project: Project) -> None:
+    project.build()
+    assert project.actions(project.build("--only", "encode", "--force")) == {"encode": "run"}
+    assert project.actions(project.build("--only", "encode")) == {"encode": "up to date"}
+
+
+def test_a_frozen_stage_is_not_run(project: Project) -> None:
+    project.build()
+    assert project.run("dvc", "freeze", "train-vocab").returncode == 0
+    project.set(train_vocab__vocab_size=270)
+    assert project.actions(project.build())["train-vocab"] == "frozen"
+
+
+def test_a_frozen_stage_whose_outputs_are_not_there_is_refused(project: Project) -> None:
+    assert project.run("dvc", "freeze", "encode").returncode == 0
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "stage encode is frozen in dvc.yaml, so it does not run, and data/" in done.stderr
+    assert "dvc unfreeze encode" in done.stderr
+    assert project.run("dvc", "unfreeze", "encode").returncode == 0
+    project.build()
+
+
+def test_documents_without_names_get_their_position(project: Project) -> None:
+    project.set(source__id_column=None)
+    project.build()
+    assert pq.read_table(project.root / "data/tokens/a.jsonl.parquet")["id"].to_pylist() == [0, 1, 2]
+
+
+def test_without_end_of_document_no_id_is_added(project: Project) -> None:
+    project.set(encode__end_of_document=None)
+    project.build()
+    assert pq.read_table(project.root / "data/tokens/a.jsonl.parquet")["input_ids"].to_pylist()[2] == []
+
+
+def test_other_libraries_read_the_dataset(project: Project) -> None:
+    project.build()
+    path = project.root / "data/tokens/a.jsonl.parquet"
+    expected = pq.read_table(path)["input_ids"].to_pylist()
+    assert pl.read_parquet(path)["input_ids"].to_list() == expected
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=str(project.root / "hf"))
+    assert loaded["input_ids"][:] == expected
+
+
+def test_dvc_keeps_its_site_cache_in_the_project(project: Project) -> None:
+    project.build()
+    shown = project.run("dvc", "config", "core.site_cache_dir").stdout.strip()
+    assert shown == str(project.root / ".dvc/tmp/site-cache")
+    assert (project.root / ".dvc/tmp/site-cache").stat().st_mode & 0o077 == 0
+
+
+def test_dvc_caches_no_leftovers_and_the_project_has_none(project: Project) -> None:
+    project.build()
+    names = [path.name for path in project.root.rglob("*")]
+    assert not [name for name in names if name.endswith((".partial", ".tmp"))]
+    left = {path.name for path in (project.root / ".tokenmill").iterdir()}
+    assert left <= {"digests.json", "lock", "units", "last-build.json"}
+
+
+def test_one_training_gives_smaller_vocabularies_too(project: Project) -> None:
+    project.set(train_vocab__vocab_sizes=[260], train_vocab__pad_vocab_to=64)
+    project.build("--only", "count")
+    project.build("--only", "train-vocab")
+    sizes = {name: Tokenizer.load(project.root / "data/tokenizer" / name).vocab_size for name in (".", "260")}
+    assert sizes == {".": 320, "260": 320}
+    report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
+    assert report["text_bytes"] == sum(len(text.encode()) for texts in DOCUMENTS.values() for text in texts)
+    assert report["bytes_per_token"] > 1
+
+
+def test_a_tokenizer_is_extended_when_its_digest_is_the_one_pinned(project: Project) -> None:
+    project.build("--only", "count")
+    project.build("--only", "train-vocab")
+    old = project.root / "old"
+    (project.root / "data/tokenizer").rename(old)
+    digest = Tokenizer.load(old).digest
+    extended = {"path": "old", "digest": "0" * 64, "old_glob": "data/raw/a.jsonl"}
+    project.set(train_vocab__extend=extended, train_vocab__vocab_size=276, train_vocab__pair_count_min=1)
+    refused = project.run("tokenmill", "build", "--only", "train-vocab")
+    assert refused.returncode == 2
+    assert digest in refused.stderr
+    assert "0" * 64 in refused.stderr
+    project.set(train_vocab__extend=extended | {"digest": digest})
+    golden = (old / "golden.json").read_bytes()
+    changed = json.loads(golden)
+    changed["vectors"][0]["ids"].append(0)
+    (old / "golden.json").unlink()  # it is read-only
+    (old / "golden.json").write_text(json.dumps(changed), encoding="utf-8")
+    refused = project.run("tokenmill", "build", "--only", "train-vocab")
+    assert refused.returncode == 2
+    assert "no longer gives the ids" in refused.stderr
+    (old / "golden.json").write_bytes(golden)
+    project.build("--only", "train-vocab")
+    assert Tokenizer.load(project.root / "data/tokenizer").vocab_size == 276
+    report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
+    assert report["extended"]["n_tokens_added"] == 4
+    assert report["extended"]["n_old_documents"] == len(DOCUMENTS["a.jsonl"])
+
+
+def test_what_a_build_cost_is_kept_for_programs(project: Project) -> None:
+    project.build("--only", "count")
+    (count,) = json.loads((project.root / ".tokenmill/last-build.json").read_text(encoding="utf-8"))
+    assert count["stage"] == "count"
+    assert count["peak_mb"] > 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "missing", "first"),
+    [
+        ("train-vocab", "data/counts", "count"),
+        ("encode", "data/counts", "count"),
+        ("validate", "data/counts", "count"),
+    ],
+)
+def test_a_stage_alone_says_which_must_be_built_first(project: Project, stage: str, missing: str, first: str) -> None:
+    done = project.run("tokenmill", "build", "--only", stage)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert f"--only {stage}: {project.root / missing} is not there; stage {first} makes it" in line
+    assert f"`tokenmill build --only {first}`" in line
+
+
+def test_what_is_wrong_with_the_manifest_is_told_with_its_path(project: Project) -> None:
+    project.build()
+    (project.root / "data/tokens/manifest.json").unlink()
+    done = project.run("tokenmill", "build", "--only", "validate")
+    assert done.returncode == 2
+    assert f"{project.root}/data/tokens/manifest.json: missing. Run `tokenmill build`" in done.stderr
+    project.build()
+    project.write("c.jsonl", ["new"])
+    done = project.run("tokenmill", "build", "--only", "validate")
+    assert done.returncode == 2
+    assert "data/tokens/manifest.json: data/raw/c.jsonl is a shard that the manifest does not name" in done.stderr

@@ -1,0 +1,134 @@
+"""dvc.yaml says what the stages depend on and is safe to run; the code of a room makes its stages stale and no others."""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import REPOSITORY, Project
+from tokenmill.pipeline.code_digest import ROOMS, code_digest
+
+PACKAGE = REPOSITORY / "tokenmill"
+LOCK = "tokenmill.lock"  # what it pins is data
+CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
+STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+DECIDING = {room for rooms in ROOMS.values() for room in rooms}
+
+
+def imported(module: Path) -> set[Path]:
+    """The project's modules that a module imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    paths = {REPOSITORY / (name.replace(".", "/") + ".py") for name in names if name.split(".")[0] == "tokenmill"}
+    return {path for path in paths if path.is_file()}
+
+
+def rooms_imported(module: Path) -> set[str]:
+    """The rooms that a module imports, and that those import."""
+    found: set[Path] = set()
+    waiting = {module}
+    while waiting:
+        path = waiting.pop()
+        found.add(path)
+        waiting |= imported(path) - found
+    return {path.relative_to(PACKAGE).parts[0] for path in found}
+
+
+def module_of(stage: str) -> str:
+    return f"stages/{stage.replace('-', '_')}.py"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_depends_on_every_room_that_it_imports_and_that_decides_bytes(stage: str) -> None:
+    assert rooms_imported(PACKAGE / module_of(stage)) & DECIDING == set(ROOMS[stage])
+    named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/") and dep != LOCK}
+    assert named == {f"tokenmill/{room}" for room in (*ROOMS[stage], module_of(stage))} | CORE
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package."""
+    copy = tmp_path_factory.mktemp("copy") / "tokenmill"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.mark.parametrize("path", sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")))
+def test_a_byte_changed_in_a_file_changes_the_digest_of_its_stages_and_no_others(package: Path, path: str) -> None:
+    before = {stage: code_digest.__wrapped__(stage, package) for stage in STAGES}
+    assert before == {stage: code_digest(stage) for stage in STAGES}
+    ours = (package / path).read_bytes()
+    (package / path).write_bytes(ours + b"\n")
+    changed = {stage for stage in STAGES if code_digest.__wrapped__(stage, package) != before[stage]}
+    (package / path).write_bytes(ours)
+    room = path.split("/")[0]
+    assert changed == {stage for stage in STAGES if room in ROOMS[stage] or path == module_of(stage)}
+
+
+@pytest.mark.slow
+def test_a_byte_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stages_and_no_others(
+    project: Project, package: Path
+) -> None:
+    def done_anew() -> dict[str, bool]:
+        """Builds, having every stage run, and says of which some unit was not finished before."""
+        project.set(
+            source__unit_bytes_min=project_settings.pop()
+        )  # which makes all stages stale and cuts the same units
+        done = project.build(PYTHONPATH=str(package.parent))
+        finished = [line.split(":")[0] for line in done.stderr.splitlines() if "0 of 2 units to do" in line]
+        return {stage: stage not in finished for stage in ("count", "encode", "validate")}
+
+    project_settings = list(range(1, 9))
+    assert all(done_anew().values())
+    assert not any(done_anew().values())
+    for path, stages in {
+        "pretokenizers/patterns.py": {"count", "encode", "validate"},
+        "dataset/tokens.py": {"encode", "validate"},
+        "stages/validate.py": {"validate"},
+        "storage/atomic.py": set(),
+        "pipeline/unit_runner.py": set(),
+    }.items():
+        with (package / path).open("ab") as file:
+            file.write(b"\n")
+        assert {stage for stage, anew in done_anew().items() if anew} == stages, path
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_command_is_a_constant(stage: str) -> None:
+    assert STAGES[stage]["cmd"] == f"tokenmill build --only {stage}"
+
+
+def keys(params: Any) -> set[str]:
+    return set(params) | {key for value in params.values() if isinstance(value, dict) for key in keys(value)}
+
+
+def test_no_parameter_has_a_name_that_dvc_leaves_out_of_its_run_cache() -> None:
+    """DVC drops `size` and `nfiles` from the key (treeverse/dvc#10296), and restores stale outputs."""
+    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    assert not keys(params) & {"size", "nfiles"}
+
+
+def test_every_parameter_but_run_and_refresh_is_tracked() -> None:
+    params = YAML(typ="safe", pure=True).load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    tracked = {name for stage in STAGES.values() for name in stage["params"] if "." not in name}
+    assert tracked == set(params) - {"run", "refresh"}
+
+
+def test_every_stage_reads_the_documents_as_the_readme_of_the_data_says() -> None:
+    assert all("data/raw" in stage["deps"] for stage in STAGES.values())
+    text = " ".join((REPOSITORY / "data/README.md").read_text(encoding="utf-8").split())
+    assert "in the place of `data/raw` in the `deps` of all four stages" in text
+
+
+def test_dvc_yaml_is_short_and_says_what_each_stage_does() -> None:
+    assert len((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8").splitlines()) <= 80
+    assert all(stage["desc"] for stage in STAGES.values())
+    assert json.dumps(STAGES)  # plain data

@@ -1,0 +1,98 @@
+"""An installed tokenmill is one package, which makes projects that it builds."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.conftest import REPOSITORY, Project
+
+SOURCES = [
+    path
+    for path in (
+        *(REPOSITORY / "tokenmill").rglob("*.py"),
+        *REPOSITORY.glob("flows/*.py"),
+        *REPOSITORY.glob("tasks/*.py"),
+    )
+    if "template" not in path.parts
+]
+
+
+def test_the_library_imports_nothing_of_a_project() -> None:
+    """The folders flows/ and tasks/ are those of whatever project it works for."""
+    library = [path for path in SOURCES if path.is_relative_to(REPOSITORY / "tokenmill")]
+    assert len(library) > 80
+    assert [path for path in library if imported_packages(path) & {"flows", "tasks"}] == []
+
+
+def imported_packages(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def test_a_wheel_asks_for_every_package_that_it_imports() -> None:
+    """What it imports and another package brings along may be gone with that package's next version."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    imported = set().union(*map(imported_packages, SOURCES)) - sys.stdlib_module_names - {"tokenmill", "flows", "tasks"}
+    distributions = metadata.packages_distributions()
+    assert len(imported) > 10
+    assert [name for name in sorted(imported) if not asked & {*map(canonicalize_name, distributions[name])}] == []
+
+
+def test_the_program_does_without_pandas_where_it_is_installed() -> None:
+    script = (
+        "import sys\n"
+        "from tokenmill.__main__ import program\n"
+        "sys.argv = ['tokenmill']\n"
+        "try:\n"
+        "    program()\n"
+        "except SystemExit:\n"
+        "    import pyarrow\n"
+        "    pyarrow.array([[1], None])\n"
+        "    print('pandas' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.endswith("False\n"), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (REPOSITORY / "core/target/release").is_dir(), reason="the core was not compiled here")
+def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> None:
+    maturin = [str(Path(sys.executable).with_name("maturin")), "build", "--release", "--locked", "--quiet"]
+    subprocess.run([*maturin, "--out", str(tmp_path)], cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "installed")
+    assert len(names) == len(set(names))
+    assert {name.split("/")[0] for name in names} == {"tokenmill", f"{wheel.name.split('-cp')[0]}.dist-info"}
+    inside = {
+        path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "tokenmill").rglob("*") if path.is_file()
+    }
+    inside = {path for path in inside if not path.endswith((".pyc", ".so"))}
+    assert {name for name in names if name.startswith("tokenmill/") and not name.endswith(".so")} == inside
+    project, installed = Project(tmp_path), str(tmp_path / "installed")
+    where = project.run(sys.executable, "-c", "import tokenmill; print(tokenmill.__file__)", PYTHONPATH=installed)
+    assert where.stdout.startswith(installed)
+    done = project.run(sys.executable, "-m", "tokenmill", "init", "new", PYTHONPATH=installed)
+    assert done.returncode == 0, done.stderr
+    project = Project(tmp_path / "new")
+    project.write("a.jsonl", ["the cat sat on the mat"])
+    home = str(tmp_path / "prefect")
+    done = project.run(sys.executable, "-m", "tokenmill", "build", PYTHONPATH=installed, PREFECT_HOME=home)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,122 @@
+"""validate finds what is wrong with a dataset, and names shard and row, even when the manifest was made to fit."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import Project
+from tokenmill.dataset.manifest import parse_manifest
+from tokenmill.errors import ValidationError
+from tokenmill.storage.atomic import sha256_file
+
+Rows = list[dict[str, Any]]
+
+
+def forge(project: Project, change: Callable[[Rows], object]) -> None:
+    """Changes the rows of a.jsonl's file and gives the manifest the new digest."""
+    path = project.root / "data/tokens/a.jsonl.parquet"
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    change(rows)
+    path.unlink()  # it is a hard link into DVC's cache
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    edit_manifest(project, lambda manifest: manifest["shards"][0].update(sha256=sha256_file(path)))
+
+
+def edit_manifest(project: Project, change: Callable[[dict[str, Any]], object]) -> None:
+    path = project.root / "data/tokens/manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    change(manifest)
+    path.unlink()
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def complaint(project: Project) -> str:
+    done = project.run("tokenmill", "build", "--only", "validate")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project.root / "data/report/report.json").exists()
+    return done.stderr
+
+
+FORGERIES: dict[str, tuple[Callable[[Rows], object], list[str]]] = {
+    "another id": (lambda rows: rows[1]["input_ids"].__setitem__(0, 66), ["a.jsonl: row 1: decoded bytes"]),
+    "an id out of range": (
+        lambda rows: rows[1]["input_ids"].__setitem__(0, 60000),
+        ["row 1: id 60000 is out of range"],
+    ),
+    "a special id inside": (lambda rows: rows[1]["input_ids"].insert(0, 0), ["row 1: special token id 0 inside"]),
+    "no end": (lambda rows: rows[0]["input_ids"].pop(), ["row 0: last id"]),
+    "no ids at all": (lambda rows: rows[2]["input_ids"].clear(), ["row 2: expected the end-of-document id 0"]),
+    "a row too few": (lambda rows: rows.pop(), ["row 2: the document is not in the dataset"]),
+    "a row too many": (lambda rows: rows.append(rows[0]), ["row 3: the dataset holds 1 rows more"]),
+    "two rows swapped": (lambda rows: rows.insert(0, rows.pop(1)), ["row 0: id"]),
+    "another length": (lambda rows: rows[1].update(n_bytes=5), ["row 1: n_bytes"]),
+    "another split of the same bytes": (
+        lambda rows: rows[0].update(input_ids=[*[1 + b"".join(ORDER).index(c) for c in b"the cat sat on the mat"], 0]),
+        ["row 0: ids differ from those of the tokenizers library"],
+    ),
+}
+ORDER = [bytes([b]) for b in (*range(33, 127), *range(161, 173), *range(174, 256), *range(33), *range(127, 161), 173)]
+
+
+@pytest.mark.parametrize("case", FORGERIES)
+def test_a_forged_row_is_named(project: Project, case: str) -> None:
+    project.build()
+    change, expected = FORGERIES[case]
+    forge(project, change)
+    said = complaint(project)
+    assert all(part in said for part in expected), said
+
+
+def test_a_position_that_is_wrong_is_named(project: Project) -> None:
+    project.set(source__id_column=None)
+    project.build()
+    forge(project, lambda rows: rows[1].update(id=7))
+    assert "row 1: id: found 7, expected 1" in complaint(project)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda manifest: manifest.update(n_tokens=1), "n_tokens is 1"),
+        (lambda manifest: manifest["shards"][0].update(n_tokens=1) or manifest.update(n_tokens=1), "n_tokens is 1"),
+        (lambda manifest: manifest.update(tokenizer_digest="0" * 64), "was made with the tokenizer 0000"),
+        (lambda manifest: manifest.update(id_type="uint32"), "id_type"),
+        (lambda manifest: manifest.update(end_of_document_id=5), "5 is no special token"),
+        (lambda manifest: manifest["shards"].pop(), "names 1 files"),
+        (lambda manifest: manifest["shards"][0].update(sha256="0" * 64), "not the file that the manifest names"),
+        (lambda manifest: manifest.pop("engine"), "engine"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(
+    project: Project, change: Callable[[dict[str, Any]], object], expected: str
+) -> None:
+    project.build()
+    edit_manifest(project, change)
+    assert expected in complaint(project)
+
+
+def test_a_file_that_the_manifest_does_not_name_is_found(project: Project) -> None:
+    project.build()
+    directory = project.root / "data/tokens"
+    (directory / "more.parquet").write_bytes((directory / "a.jsonl.parquet").read_bytes())
+    assert "holds 3" in complaint(project)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 3: an older tokenmill"),
+        (b'{"format_version": 4}', "format_version: found 4, expected 3: a newer tokenmill"),
+        (b'{"n_documents": 2}', "format_version: Field required"),
+        (b"PAR1", "Invalid JSON"),
+    ],
+)
+def test_a_manifest_of_another_format_is_one_clear_error(content: bytes, expected: str) -> None:
+    with pytest.raises(ValidationError, match=f"^data/tokens/manifest.json: {expected}"):
+        parse_manifest(content, "data/tokens/manifest.json")

@@ -1,0 +1,321 @@
+"""A published version is whole, or it is not there; another clone gets the very files."""
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, Project, new_project
+from tests.registry import Team, cli, commit, copied, make_team, run
+from tests.standing import Server
+from tests.versioning.test_signing import keys
+from tokenmill.storage.atomic import md5_file, sha256_directory
+from tokenmill.versioning.registry import directory_md5
+from tokenmill.versioning.signing import verify_directory
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Team:
+    """One build for all tests of this module, which copy it."""
+    folder = tmp_path_factory.mktemp("built")
+    return make_team(new_project.__wrapped__(folder)("project"))  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def team(built: Team, tmp_path: Path) -> Team:
+    return copied(built, tmp_path / "team")
+
+
+def publish(project: Project, *arguments: str) -> str:
+    """Runs `tokenmill publish`, and expects it to end well."""
+    done = cli(project, "publish", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def refused(project: Project, *arguments: str) -> str:
+    """What `tokenmill publish` says when it refuses; it must set no tag."""
+    before = tags(project.root)
+    done = cli(project, "publish", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert tags(project.root) == before
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def tags(root: Path) -> list[str]:
+    return run(root, "git", "tag").split()
+
+
+def test_a_version_is_published_here_and_taken_there(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
+    assert run(team.project.root, "git", "cat-file", "-t", "tokenizer@v1.0.0").strip() == "tag"
+    assert team.project.run("dvc", "status").stdout.strip() == "Data and pipelines are up to date."
+    shown = json.loads(team.project.run("gto", "show", "tokenizer", "--json").stdout)
+    assert [one["version"] for one in shown] == ["v1.0.0"]
+    other = team.clone("other")
+    for reference, folder in (("tokenizer@v1.0.0", "by-version"), ("tokenizer@prod", "by-stage")):
+        done = cli(other, "fetch", reference, folder)
+        assert done.returncode == 0, done.stderr
+        assert sha256_directory(other.root / folder) == sha256_directory(team.project.root / "data/tokenizer")
+    got = other.run("dvc", "artifacts", "get", str(team.bare), "tokenizer", "--rev", "v1.0.0", "-o", "by-dvc")
+    assert got.returncode == 0, got.stderr
+    assert sha256_directory(other.root / "by-dvc") == sha256_directory(other.root / "by-version")
+
+
+def test_the_card_says_what_and_how(team: Team) -> None:
+    readme = (team.project.root / "data/tokenizer/README.md").read_text(encoding="utf-8")
+    card = json.loads((team.project.root / "data/tokenizer/card.json").read_text(encoding="utf-8"))
+    report = json.loads((team.project.root / "data/report/report.json").read_text(encoding="utf-8"))
+    assert card["digest"] == report["tokenizer_digest"]
+    assert card["training"]["text_bytes"] == report["text_bytes"]
+    assert card["training"]["n_tokens"] == report["tokens"] - report["documents"]  # less the ends of documents
+    assert [shard["name"] for shard in card["training"]["shards"]] == ["data/raw/a.jsonl", "data/raw/b.jsonl"]
+    for words in (card["digest"], card["training"]["shards"][0]["sha256"], "tiktoken", "AutoTokenizer", "License"):
+        assert words in readme
+
+
+def test_the_examples_of_the_card_give_the_same_ids(team: Team) -> None:
+    directory = str(team.project.root / "data/tokenizer")
+    readme = (team.project.root / "data/tokenizer/README.md").read_text(encoding="utf-8")
+    golden = json.loads((team.project.root / "data/tokenizer/golden.json").read_text(encoding="utf-8"))
+    vector = next(one for one in golden["vectors"] if one["name"] == "panel/latin/german")
+    blocks = readme.split("```python\n")[1:]
+    assert len(blocks) == 4
+    shown = """
+import json, sys
+ids = tokenizer.encode(sys.argv[1])
+print(json.dumps(getattr(ids, "ids", ids)))
+"""
+    for block in blocks:
+        example = block.split("```")[0].replace("DIRECTORY", directory)
+        done = team.project.run(sys.executable, "-c", example + shown, vector["text"])
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1]) == vector["ids"]
+
+
+def test_what_is_not_committed_is_not_published(team: Team) -> None:
+    (team.project.root / "note.txt").write_text("x", encoding="utf-8")
+    assert "not committed: note.txt" in refused(team.project, "tokenizer@v1.0.0")
+
+
+def test_a_build_that_is_not_up_to_date_is_not_published(team: Team) -> None:
+    team.project.set(train_vocab__vocab_size=270)
+    commit(team.project)
+    assert "stage train-vocab is stale" in refused(team.project, "tokenizer@v1.0.0")
+
+
+def test_a_dataset_that_does_not_validate_is_not_published(team: Team) -> None:
+    manifest = team.project.root / "data/tokens/manifest.json"
+    changed = manifest.read_text(encoding="utf-8").replace('"n_documents":', '"n_documents": 1', 1)
+    manifest.unlink()
+    manifest.write_text(changed, encoding="utf-8")
+    assert "Run `tokenmill build`" in refused(team.project, "dataset@v1.0.0")
+
+
+def test_a_version_that_exists_or_does_not_rise_is_not_published(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.10.0")
+    other = team.clone("other")
+    assert other.run("dvc", "pull", "-q").returncode == 0
+    run(other.root, "git", "tag", "-d", "tokenizer@v1.10.0")  # known to the remote alone
+    assert "exists" in refused(other, "tokenizer@v1.10.0")
+    assert "versions rise, and tokenizer@v1.10.0 exists" in refused(other, "tokenizer@v1.9.3")
+    assert "this commit is tokenizer@v1.10.0 already" in refused(other, "tokenizer@v2.0.0")
+    assert "three numbers" in refused(other, "tokenizer@latest")
+    assert "it has: dataset, tokenizer" in refused(other, "tokeniser@v2.0.0")
+
+
+def test_a_push_that_fails_sets_no_tag_and_the_next_one_goes_on(team: Team) -> None:
+    team.store.write_text("a file where the folder of the remote would be", encoding="utf-8")
+    assert "DVC's remote: " in refused(team.project, "tokenizer@v1.0.0")
+    team.store.unlink()
+    publish(team.project, "tokenizer@v1.0.0")
+    assert "tokenizer@v1.0.0" in tags(team.bare)
+
+
+def test_a_server_of_prefect_that_does_not_answer_is_named_and_not_asked_with_an_inline_engine(team: Team) -> None:
+    nobody = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **nobody)
+    assert done.returncode == 0, done.stderr
+    team.project.set(run__engine="threads")
+    commit(team.project)
+    done = team.project.run("tokenmill", "publish", "dataset@v1.0.0", **nobody)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "tokenmill: error: PREFECT_API_URL: no Prefect server answers at http://127.0.0.1:9/api"
+    )
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+
+
+@pytest.mark.slow
+def test_a_server_shows_what_is_published_and_what_is_refused(team: Team, server: Server) -> None:
+    team.project.set(run__engine="threads")
+    commit(team.project)
+    for code, state in ((0, "COMPLETED"), (2, "FAILED")):
+        done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **server.environment)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert server.flow_run("publish tokenizer@v1.0.0")["state"]["type"] == state
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+
+
+def test_a_tag_that_git_cannot_push_is_not_left_here(team: Team) -> None:
+    hook = team.bare / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    hook.chmod(0o755)
+    assert "no tag was set" in refused(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    hook.unlink()
+    publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+
+
+def test_a_changed_file_in_the_cache_of_dvc_is_not_pushed(team: Team) -> None:
+    found = json.loads(team.project.run("dvc", "data", "status", "--json").stdout or "{}")
+    assert not found.get("uncommitted")
+    card = team.project.root / "data/tokenizer/card.json"
+    [cached] = [
+        path
+        for path in (team.project.root / ".dvc/cache/files").rglob("*")
+        if path.is_file() and path.read_bytes() == card.read_bytes()
+    ]
+    content = cached.read_bytes()
+    cached.chmod(0o644)
+    cached.write_bytes(content[:-3] + b" }\n")
+    os.utime(cached, ns=(card.stat().st_atime_ns, card.stat().st_mtime_ns))
+    cached.chmod(0o444)
+    assert "other bytes than its name says" in refused(team.project, "tokenizer@v1.0.0")
+
+
+def test_a_directory_that_was_cut_in_the_remote_is_named(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    name = directory_md5(team.project.root / "data/tokens")
+    stored = team.store / "files/md5" / name[:2] / name[2:]
+    stored.chmod(0o644)
+    stored.write_bytes(b"")
+    said = refused(team.project, "dataset@v1.0.0")
+    assert f"DVC's remote: object {name} is corrupted: {stored}. No version was registered; delete that file" in said
+    assert tags(team.bare) == ["tokenizer@v1.0.0"]
+    stored.unlink()
+    publish(team.project, "dataset@v1.0.0")
+
+
+@pytest.mark.parametrize("damage", ["cut", "lost"])
+def test_a_file_that_the_remote_lost_is_pushed_again(team: Team, damage: str) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    part = next((team.project.root / "data/tokens").glob("*.parquet"))
+    name = md5_file(part)
+    stored = team.store / "files/md5" / name[:2] / name[2:]
+    stored.unlink()
+    if damage == "cut":
+        stored.touch()
+    publish(team.project, "dataset@v1.0.0")
+    assert stored.read_bytes() == part.read_bytes()
+
+
+def test_a_changed_file_in_the_remote_is_refused_by_who_takes_it(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    content = (team.project.root / "data/tokenizer/tokenizer.json").read_bytes()
+    [stored] = [path for path in team.store.rglob("*") if path.is_file() and path.read_bytes() == content]
+    stored.chmod(0o644)
+    stored.write_bytes(content.replace(b"the", b"teh"))
+    other = team.clone("other")
+    done = cli(other, "fetch", "tokenizer@v1.0.0", "got")
+    assert done.returncode == 2
+    assert "not those that were published" in done.stderr
+    assert not (other.root / "got").exists()
+
+
+def test_a_version_that_was_not_pushed_is_not_taken_in_part(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    shutil.rmtree(team.store)
+    other = team.clone("other")
+    done = cli(other, "fetch", "tokenizer@v1.0.0", "got")
+    assert done.returncode == 2
+    assert "tokenizer@v1.0.0" in done.stderr
+    assert not (other.root / "got").exists()
+    assert "Versions of tokenizer: v1.0.0" in cli(other, "fetch", "tokenizer@v3.0.0", "got").stderr
+
+
+def test_a_tag_that_no_publication_set_is_refused(team: Team) -> None:
+    run(team.bare, "git", "tag", "tokenizer@v3.0.0", "HEAD")
+    run(team.project.root, "git", "tag", "-a", "-m", "x", "tokenizer@v4.0.0", "HEAD:params.yaml")
+    for repository, version in ((team.bare, "v3.0.0"), (team.project.root, "v4.0.0")):
+        done = cli(team.project, "fetch", f"tokenizer@{version}", "got", "--from", str(repository))
+        assert done.returncode == 2
+        assert f"tokenizer@{version} is no annotated tag of a commit" in done.stderr
+        assert not (team.project.root / "got").exists()
+
+
+def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
+    publish(team.project, "dataset@v0.1.0")
+    done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
+    assert done.returncode == 2
+    assert "is there already" in done.stderr
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_publishes_whole_or_not_and_goes_on(team: Team) -> None:
+    command = [str(Path(sys.executable).parent / "tokenmill"), "publish", "tokenizer@v1.0.0", "--stage", "prod"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    here, there = team.project.root / ".git/refs/tags", team.bare / "refs/tags"
+    moments = {
+        "a random moment": lambda: random.random() < 0.001,
+        "the push has begun": lambda: team.store.exists(),
+        "some files are pushed": lambda: sum(path.is_file() for path in team.store.rglob("*")) > 3,
+        "the version has its tag": lambda: (here / "tokenizer@v1.0.0").exists(),
+        "the stage has its tag": lambda: (here / "tokenizer#prod#1").exists(),
+        "the tags are pushed": lambda: (there / "tokenizer#prod#1").exists(),
+    }
+    for name, has_come in moments.items():
+        process = subprocess.Popen(
+            command, cwd=team.project.root, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        while process.poll() is None and not has_come():
+            time.sleep(0.001)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if "tokenizer@v1.0.0" in tags(team.bare):
+            other = team.clone(name)
+            assert cli(other, "fetch", "tokenizer@v1.0.0", "got").returncode == 0
+    last = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod")
+    assert last.returncode == 0 or "exists" in last.stderr
+    assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
+
+
+def test_a_lock_file_of_dvc_that_was_cut_does_not_stop_publishing(team: Team) -> None:
+    (team.project.root / ".tokenmill/lock").write_text("the holder was killed", encoding="utf-8")
+    (team.project.root / ".dvc/tmp/rwlock").write_bytes(b"")
+    publish(team.project, "tokenizer@v1.0.0")
+
+
+def test_nothing_is_published_during_a_build(team: Team) -> None:
+    with (team.project.root / ".tokenmill/lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = cli(team.project, "publish", "tokenizer@v1.0.0")
+    assert done.returncode == 2
+    assert "another process is building this project" in done.stderr
+    assert tags(team.bare) == []
+
+
+def test_a_signed_version_is_taken_only_as_it_was_signed(team: Team, tmp_path: Path) -> None:
+    private, public = keys(tmp_path)
+    publish(team.project, "tokenizer@v1.0.0", "--sign", str(private))
+    other = team.clone("other")
+    done = cli(other, "fetch", "tokenizer@v1.0.0", "got", "--verify", str(public))
+    assert done.returncode == 0, done.stderr
+    verify_directory(other.root / "got", (other.root / "got.sig").read_text(encoding="utf-8"), public, "got")
+    _private, wrong = keys(tmp_path)
+    assert cli(other, "fetch", "tokenizer@v1.0.0", "no", "--verify", str(wrong)).returncode == 2
+    publish(team.project, "dataset@v1.0.0")
+    done = cli(other, "fetch", "dataset@v1.0.0", "no", "--from", str(team.bare), "--verify", str(public))
+    assert "is not signed" in done.stderr
+    assert not (other.root / "no").exists()

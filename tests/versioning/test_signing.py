@@ -1,0 +1,98 @@
+"""A signed directory is, file for file, what the owner of a key signed; model-signing agrees."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.versioning.signing import sign_directory, verify_directory
+
+
+def keys(folder: Path, curve: ec.EllipticCurve | None = None) -> tuple[Path, Path]:
+    """A private and a public key in PEM."""
+    key = ec.generate_private_key(curve or ec.SECP256R1())
+    private, public = folder / "key.pem", folder / "pub.pem"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Files whose order differs between whole names and parts of names."""
+    made = tmp_path / "tokenizer"
+    for name in ("a-b.txt", "a/x.json", "a/y/z.bin", "a.txt", "B"):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(f"content of {name}", encoding="utf-8")
+    return made
+
+
+def model_signing(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "model_signing", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()], ids=lambda curve: curve.name)
+def test_what_was_signed_verifies(directory: Path, tmp_path: Path, curve: ec.EllipticCurve) -> None:
+    private, public = keys(tmp_path, curve)
+    verify_directory(directory, sign_directory(directory, "t", private), public, "t")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda directory: (directory / "B").write_text("x"), "B was changed"),
+        (lambda directory: (directory / "a/y/z.bin").unlink(), "a/y/z.bin was removed"),
+        (lambda directory: (directory / "a/new").write_text(""), "a/new was added"),
+        (lambda directory: (directory / "a.txt").rename(directory / "b.txt"), "a.txt was removed, b.txt was added"),
+        (lambda directory: (directory / "link").symlink_to("B"), "link: is a link"),
+    ],
+)
+def test_a_file_that_differs_is_named(
+    directory: Path, tmp_path: Path, change: Callable[[Path], object], words: str
+) -> None:
+    private, public = keys(tmp_path)
+    signature = sign_directory(directory, "t", private)
+    change(directory)
+    with pytest.raises(VersionsError, match=words):
+        verify_directory(directory, signature, public, "t")
+
+
+def test_another_key_and_a_changed_signature_are_refused(directory: Path, tmp_path: Path) -> None:
+    private, _public = keys(tmp_path)
+    signature = sign_directory(directory, "t", private)
+    _private, other = keys(tmp_path)
+    with pytest.raises(VersionsError, match="not made with the key"):
+        verify_directory(directory, signature, other, "t")
+    for broken in ("", "{}", "[]", '{"dsseEnvelope": 1}', signature.replace("bundle.v0.3", "bundle.v9")):
+        with pytest.raises(VersionsError, match=r"^t: "):
+            verify_directory(directory, broken, other, "t")
+
+
+def test_a_key_of_another_kind_is_refused(directory: Path, tmp_path: Path) -> None:
+    private, public = keys(tmp_path, ec.SECP256K1())
+    with pytest.raises(ParamsError, match="P-256"):
+        sign_directory(directory, "t", private)
+    with pytest.raises(ParamsError, match="private key in PEM"):
+        sign_directory(directory, "t", public)
+    with pytest.raises(ParamsError, match="cannot be read"):
+        sign_directory(directory, "t", tmp_path / "none.pem")
+
+
+def test_model_signing_reads_our_signature_and_we_read_its_own(directory: Path, tmp_path: Path) -> None:
+    private, public = keys(tmp_path)
+    ours, theirs = tmp_path / "ours.sig", tmp_path / "theirs.sig"
+    ours.write_text(sign_directory(directory, "t", private), encoding="utf-8")
+    verify = ("verify", "key", directory, "--public_key", public, "--signature")
+    done = model_signing(*verify, ours)
+    assert done.returncode == 0, done.stderr
+    done = model_signing("sign", "key", directory, "--private_key", private, "--signature", theirs)
+    assert done.returncode == 0, done.stderr
+    verify_directory(directory, theirs.read_text(encoding="utf-8"), public, "t")
+    (directory / "B").write_text("changed", encoding="utf-8")
+    assert model_signing(*verify, ours).returncode == 1

@@ -1,0 +1,207 @@
+"""What two tokenizers do differently: vocabulary, merges, and what becomes of documents."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.artifacts.golden_texts import HARD, PANEL
+from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.scripts import main_scripts
+from tokenmill.counts.counter import Counter
+from tokenmill.errors import CountsError
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_N_SHOWN = 20
+_WORDS_MAX = 200_000  # of the most frequent pre-tokens, those that are looked at
+_WORDS_MEMORY_MB = 512
+
+
+@dataclass
+class Yield:
+    """Documents of one source and language or script, and how many tokens each tokenizer makes of them."""
+
+    n_documents: int = 0
+    n_changed: int = 0
+    text_bytes: int = 0
+    n_tokens_one: int = 0
+    n_tokens_other: int = 0
+
+
+@dataclass(frozen=True)
+class Word:
+    """A pre-token that is split otherwise."""
+
+    word: str
+    count: int
+    one: list[str]
+    other: list[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences. `yields`: by source and language or script. `texts_changed`: texts of the golden panel and tokens' own
+    texts."""
+
+    one: str
+    other: str
+    tokens_added: list[str]
+    tokens_removed: list[str]
+    tokens_with_another_id: int
+    merges_added: int
+    merges_removed: int
+    merges_moved: int
+    pattern_changed: bool
+    texts_changed: list[str]
+    yields: dict[str, Yield] = field(default_factory=dict)
+    words: list[Word] = field(default_factory=list)
+
+    @property
+    def ids_differ(self) -> bool:
+        """Whether some text that was looked at gets other ids, or some id stands for another token."""
+        return bool(
+            self.texts_changed or self.tokens_with_another_id or any(one.n_changed for one in self.yields.values())
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for a program."""
+        return {"ids_differ": self.ids_differ, **asdict(self)}
+
+
+def scripts_of(batch: Batch) -> Sequence[str]:
+    """The script that most of each document is in."""
+    return main_scripts(batch.texts)
+
+
+def compare(
+    one: Tokenizer,
+    other: Tokenizer,
+    documents: Iterable[tuple[str, Batch]],
+    languages_of: Callable[[Batch], Sequence[str]] = scripts_of,
+) -> Comparison:
+    """The differences of two tokenizers, on documents with the name of the source each batch is from."""
+    ours, theirs = _ids_by_token(one), _ids_by_token(other)
+    added = sorted((token for token in theirs.keys() - ours.keys()), key=lambda token: theirs[token])
+    removed = sorted((token for token in ours.keys() - theirs.keys()), key=lambda token: ours[token])
+    merges, their_merges = _merges(one), _merges(other)
+    texts = [*PANEL.values(), *HARD.values(), *(token.decode(errors="ignore") for token in [*added, *removed])]
+    yields, words = _measure(one, other, documents, languages_of)
+    return Comparison(
+        one=one.digest,
+        other=other.digest,
+        tokens_added=[_shown(token) for token in added],
+        tokens_removed=[_shown(token) for token in removed],
+        tokens_with_another_id=sum(theirs[token] != id for token, id in ours.items() if token in theirs),
+        merges_added=len(their_merges.keys() - merges.keys()),
+        merges_removed=len(merges.keys() - their_merges.keys()),
+        merges_moved=_moved(merges, their_merges),
+        pattern_changed=one.steps != other.steps,
+        texts_changed=[text for text in texts if one.encode(text) != other.encode(text)],
+        yields=yields,
+        words=words,
+    )
+
+
+def text_of(found: Comparison) -> str:
+    """The differences for people."""
+    n_documents = sum(one.n_documents for one in found.yields.values())
+    n_changed = sum(one.n_changed for one in found.yields.values())
+    lines = [
+        f"ids {'differ' if found.ids_differ else 'are equal in every text that was looked at'}"
+        + ("; the split pattern differs" if found.pattern_changed else ""),
+        f"tokens: {len(found.tokens_added):,} added, {len(found.tokens_removed):,} removed, "
+        f"{found.tokens_with_another_id:,} with another id",
+        f"merges: {found.merges_added:,} added, {found.merges_removed:,} removed, {found.merges_moved:,} moved",
+    ]
+    for name, tokens in (("added", found.tokens_added), ("removed", found.tokens_removed)):
+        if tokens:
+            lines.append(f"  {name}: {' '.join(tokens[:_N_SHOWN])}{' …' if len(tokens) > _N_SHOWN else ''}")
+    if n_documents:
+        lines.append(f"documents with other ids: {n_changed:,} of {n_documents:,} ({n_changed / n_documents:.2%})")
+        lines.append("bytes per token, by source and language or script:")
+        for name, one in sorted(found.yields.items()):
+            before, after = one.text_bytes / max(one.n_tokens_one, 1), one.text_bytes / max(one.n_tokens_other, 1)
+            change = f"{after / before - 1:+.2%}" if before else "–"
+            lines.append(f"  {name}: {before:.4f} → {after:.4f} ({change}), {one.n_documents:,} documents")
+    if found.words:
+        lines.append("most changed words:")
+        lines += [
+            f"  {one.word}  {' '.join(one.one)} → {' '.join(one.other)}  ({one.count:,} ×)" for one in found.words
+        ]
+    return "\n".join(lines)
+
+
+def _ids_by_token(tokenizer: Tokenizer) -> dict[bytes, int]:
+    return {token: id for id, token in tokenizer._tokens.items()}
+
+
+def _merges(tokenizer: Tokenizer) -> dict[tuple[bytes, bytes], int]:
+    """The rank of every merge, by the bytes it joins; none for a tokenizer that the core does not run."""
+    if tokenizer._model is None:
+        return {}
+    tokens = tokenizer._model.tokens
+    return {(tokens[one.left], tokens[one.right]): one.rank for one in tokenizer._model.merges}
+
+
+def _moved(one: dict[tuple[bytes, bytes], int], other: dict[tuple[bytes, bytes], int]) -> int:
+    """How many merges that both have stand elsewhere in the order of these."""
+    both = one.keys() & other.keys()
+    before, after = sorted(both, key=lambda pair: one[pair]), sorted(both, key=lambda pair: other[pair])
+    return sum(a != b for a, b in zip(before, after, strict=True))
+
+
+def _measure(
+    one: Tokenizer,
+    other: Tokenizer,
+    documents: Iterable[tuple[str, Batch]],
+    languages_of: Callable[[Batch], Sequence[str]],
+) -> tuple[dict[str, Yield], list[Word]]:
+    yields: dict[str, Yield] = defaultdict(Yield)
+    counter: Counter | None = Counter(one.pattern if one.steps and one.pattern else "gpt2", _WORDS_MEMORY_MB)
+    for source, batch in documents:
+        ours, theirs = one.encode_batch(batch.texts), other.encode_batch(batch.texts)
+        lengths = pc.binary_length(batch.texts).to_pylist()
+        for i, language in enumerate(languages_of(batch)):
+            group = yields[f"{source} {language}"]
+            group.n_documents += 1
+            group.n_changed += not ours[i].values.equals(theirs[i].values)
+            group.text_bytes += lengths[i]
+            group.n_tokens_one += len(ours[i])
+            group.n_tokens_other += len(theirs[i])
+        if counter is not None:
+            try:
+                counter.update(batch.texts)
+            except CountsError:  # as many words as fit are enough to show which change most
+                words, counter = _changed_words(one, other, counter.finish()), None
+    if counter is not None:
+        words = _changed_words(one, other, counter.finish())
+    return dict(yields), words
+
+
+def _changed_words(one: Tokenizer, other: Tokenizer, counts: pa.Table) -> list[Word]:
+    order = pc.select_k_unstable(counts["count"], k=min(_WORDS_MAX, len(counts)), sort_keys=[("", "descending")])
+    counts = counts.take(order).combine_chunks()
+    pretokens = counts["pretoken"].cast(pa.large_binary()).combine_chunks()
+    ours, theirs = (tokenizer.encode_batch(pretokens).to_pylist() for tokenizer in (one, other))
+    found = []
+    for pretoken, count, a, b in zip(pretokens.to_pylist(), counts["count"].to_pylist(), ours, theirs, strict=True):
+        before, after = _pieces(one, a), _pieces(other, b)
+        if before != after:
+            found.append((count * max(abs(len(a) - len(b)), 1), Word(_shown(pretoken), count, before, after)))
+    found.sort(key=lambda item: (-item[0], item[1].word))
+    return [word for _weight, word in found[:_N_SHOWN]]
+
+
+def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    return [_shown(tokenizer.token_bytes(id)) for id in ids]
+
+
+def _shown(token: bytes) -> str:
+    """A token in quotes, as one can tell it from any other; bytes that are no text as escapes."""
+    try:
+        return repr(token.decode())
+    except UnicodeDecodeError:
+        return repr(token)

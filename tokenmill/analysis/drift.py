@@ -1,0 +1,116 @@
+"""Whether new documents still are what the tokenizer was made for."""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.artifacts.model_card import Card
+from tokenmill.config.params import Refresh
+from tokenmill.corpus.scripts import characters_by_script
+from tokenmill.dataset.manifest import Manifest, OutputShard
+from tokenmill.dataset.tokens import read_tokens
+
+
+@dataclass(frozen=True)
+class Drift:
+    """New documents beside the card's corpus. `n_documents`: good ones; `n_bad`: those in the quarantine, a damaged shard being
+    one. `new_scripts`: of their characters, the share of each script it did not have. None and empty where the tokenizer's card
+    does not know its corpus, or there is no token."""
+
+    n_shards: int
+    n_documents: int
+    n_bad: int
+    bytes_per_token: float | None
+    bytes_per_token_card: float | None
+    new_scripts: dict[str, float]
+
+    @property
+    def change(self) -> float:
+        """How far bytes per token are from the card's: -0.1 is 10 % fewer, so more tokens for the same text; 0 where one of them
+        is not known."""
+        one, card = self.bytes_per_token, self.bytes_per_token_card
+        return one / card - 1 if one and card else 0.0
+
+    @property
+    def quarantine_share(self) -> float:
+        """The share of the documents that are in the quarantine."""
+        return self.n_bad / max(self.n_bad + self.n_documents, 1)
+
+    def past(self, limits: Refresh) -> list[str]:
+        """What is past its limit, in words."""
+        found = []
+        if abs(self.change) > limits.drift_max:
+            found.append(
+                f"bytes per token: {self.bytes_per_token:.4f}, the tokenizer's card has {self.bytes_per_token_card:.4f} "
+                f"({self.change:+.1%}; refresh.drift_max is {limits.drift_max:.1%})"
+            )
+        if sum(self.new_scripts.values()) > limits.new_scripts_max:
+            scripts = ", ".join(f"{script} {share:.1%}" for script, share in self.new_scripts.items())
+            found.append(
+                f"scripts that the tokenizer's corpus did not have: {scripts} of the characters "
+                f"(refresh.new_scripts_max is {limits.new_scripts_max:.1%})"
+            )
+        if self.quarantine_share > limits.quarantine_max:
+            found.append(
+                f"in the quarantine: {self.n_bad:,} of {self.n_bad + self.n_documents:,} documents "
+                f"({self.quarantine_share:.1%}; refresh.quarantine_max is {limits.quarantine_max:.1%})"
+            )
+        return found
+
+
+def new_shards(manifest: Manifest, before: Manifest | None) -> set[str]:
+    """The names of the input shards whose content the manifest before does not have."""
+    known = set() if before is None else {shard.sha256 for shard in before.inputs}
+    return {shard.name for shard in manifest.inputs if shard.sha256 not in known}
+
+
+def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts: Iterable[pa.Array]) -> Drift:
+    """The drift of the input shards `added`; bytes per token of all of them, scripts of `texts` from them.
+
+    `tokens`: the dataset's folder. Raises ValidationError for a file of the dataset that cannot be read.
+    """
+    sums = [_sums(tokens, shard, added) for shard in manifest.shards]
+    n_documents, n_tokens, text_bytes = (sum(some) for some in zip(*sums, strict=True)) if sums else (0, 0, 0)
+    n_tokens -= 0 if manifest.end_of_document_id is None else n_documents
+    n_bad = sum(
+        1 if rows.n_bad is None else rows.n_bad
+        for shard in manifest.shards
+        for rows in shard.rows
+        if rows.name in added
+    )
+    if card.training is None:
+        return Drift(len(added), n_documents, n_bad, None, None, {})
+    characters: dict[str, int] = {}
+    for one in texts:
+        for script, n in characters_by_script(one).items():
+            characters[script] = characters.get(script, 0) + n
+    total = max(sum(characters.values()), 1)
+    return Drift(
+        n_shards=len(added),
+        n_documents=n_documents,
+        n_bad=n_bad,
+        bytes_per_token=text_bytes / n_tokens if n_tokens else None,
+        bytes_per_token_card=card.training.bytes_per_token,
+        new_scripts={script: n / total for script, n in characters.items() if script not in card.training.scripts},
+    )
+
+
+def _sums(tokens: Path, file: OutputShard, added: Set[str]) -> tuple[int, int, int]:
+    """Documents, tokens and bytes of text of `added` shards in a file of the dataset; one that has others, too, is read."""
+    are_new = [rows.name in added for rows in file.rows]
+    if not any(are_new):
+        return 0, 0, 0
+    if all(are_new):
+        return file.n_documents, file.n_tokens, file.text_bytes
+    is_new = pa.array([new for new, rows in zip(are_new, file.rows, strict=True) for _ in range(rows.n_documents)])
+    n_documents = n_tokens = text_bytes = first = 0
+    for batch in read_tokens(tokens / file.name):
+        found = batch.filter(is_new.slice(first, batch.num_rows))
+        first += batch.num_rows
+        n_documents += found.num_rows
+        n_tokens += pc.sum(pc.list_value_length(found["input_ids"])).as_py() or 0
+        text_bytes += pc.sum(found["n_bytes"]).as_py() or 0
+    return n_documents, n_tokens, text_bytes

@@ -1,0 +1,101 @@
+"""What a tokenizer file is, what is odd about it, and which engine would run it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenmill.analysis.oddities import entry, of_document, of_model
+from tokenmill.storage.atomic import read
+from tokenmill.tokenizer.formats.files import file_of
+from tokenmill.tokenizer.formats.schema import read_document, unread_fields
+from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_N_SHOWN = 12
+_SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
+
+
+def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
+    """All that can be said of a directory, a tokenizer.json, or a .tiktoken file with its `pattern`, as values of JSON.
+
+    Raises TokenizerError or PatternError for one that is refused.
+    """
+    tokenizer = Tokenizer.load(path, pattern=pattern)
+    model, document = tokenizer.model, tokenizer.document
+    tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
+    oddities = of_document(document, tokens) + (of_model(with_own_ranks(model)) if model else _of_others(document))
+    if path.suffix != ".tiktoken":
+        file = file_of(path)
+        unread = unread_fields(read_document(read(file), str(file)))
+        oddities += [entry("fields that nothing reads", unread)] if unread else []
+    return {
+        "usable": True,
+        "kind": "byte-level BPE" if model else document["model"]["type"],
+        "engine": tokenizer.engine,
+        "engine_reason": tokenizer.engine_reason,
+        "splitter": tokenizer.splitter,
+        "digest": tokenizer.digest,
+        "vocab_size": tokenizer.vocab_size,
+        "id_max": tokenizer.id_max,
+        "n_merges": len(document["model"].get("merges") or []) if model is None else tokenizer.n_merges,
+        "pattern": tokenizer.pattern,
+        "steps": None if tokenizer.steps is None else list(tokenizer.steps),
+        "normalizer": document.get("normalizer"),
+        "pre_tokenizer": document.get("pre_tokenizer"),
+        "ignore_merges": bool(document["model"].get("ignore_merges")),
+        "special_tokens": tokenizer.special_tokens,
+        "oddities": oddities,
+    }
+
+
+def as_text(found: dict[str, Any], place: str) -> str:
+    """What `check_tokenizer` found, for a terminal."""
+    if not found["usable"]:
+        return f"{place}: refused\n  {found['error']}"
+    specials = ", ".join(f"{text} = {id}" for text, id in list(found["special_tokens"].items())[:_N_SHOWN])
+    n_more = len(found["special_tokens"]) - _N_SHOWN
+    why = f", because {found['engine_reason']}" if found["engine_reason"] else ""
+    pattern = found["pattern"] or (
+        f"{len(found['steps'])} steps"
+        if found["steps"]
+        else "none"
+        if found["steps"] == []
+        else _kind(found["pre_tokenizer"])
+    )
+    lines = [
+        f"{place}: {found['kind']}",
+        f"  engine          {found['engine']}{why}",
+        f"  vocabulary      {found['vocab_size']:,} tokens, largest id {found['id_max']:,}, {found['n_merges']:,} merges"
+        + (", ignore_merges" if found["ignore_merges"] else ""),
+        f"  split           {pattern}" + (f", by {_SPLITTERS[found['splitter']]}" if found["splitter"] else ""),
+        f"  normalizer      {_kind(found['normalizer'])}",
+        f"  special tokens  {specials or 'none'}" + (f" and {n_more} more" if n_more > 0 else ""),
+        f"  digest          {found['digest']}",
+    ]
+    for one in found["oddities"]:
+        examples = ", ".join(one["examples"])
+        more = ", …" if one["n"] > len(one["examples"]) > 0 else ""
+        lines.append(f"  odd             {one['what']} ({one['n']:,})" + (f": {examples}{more}" if examples else ""))
+    if not found["oddities"]:
+        lines.append("  odd             nothing")
+    return "\n".join(_printable(line) for line in lines)
+
+
+def _of_others(document: dict[str, Any]) -> list[dict[str, Any]]:
+    model = document["model"]
+    if model.get("unk_token") is not None or model.get("unk_id") is not None:
+        unk = model.get("unk_token") or str(model.get("unk_id"))
+        return [{"what": "characters without a token become the unknown token", "n": 1, "examples": [unk]}]
+    return []
+
+
+def _kind(part: Any) -> str:
+    if part is None:
+        return "none"
+    inner = next((part[key] for key in ("normalizers", "pretokenizers") if key in part), None)
+    return f"{part['type']} of {', '.join(map(_kind, inner)) or 'nothing'}" if inner is not None else str(part["type"])
+
+
+def _printable(line: str) -> str:
+    """The line without characters that a terminal obeys."""
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)

@@ -1,0 +1,133 @@
+"""What is odd about a tokenizer that is well formed: nothing of it stops it from working, all of it surprises somebody."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from tokenmill.tokenizer.formats.tiktoken_file import last_merge
+from tokenmill.tokenizer.model import Merge, Model, encoder_of
+
+_N_SHOWN = 10
+
+
+def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> list[dict[str, Any]]:
+    """Of any tokenizer.json: an entry an oddity, with `what`, how often (`n`), and some `examples`."""
+    added = document["added_tokens"]
+    specials = [one["content"] for one in added if one["special"]]
+    found = [
+        entry(
+            "special tokens that look like text",
+            [
+                text if text.strip() else repr(text)
+                for text in specials
+                if not text.strip() or text.replace(" ", "").isalnum()
+            ],
+        ),
+        entry(
+            "added tokens that are not special: found in text", [one["content"] for one in added if not one["special"]]
+        ),
+        entry("ids with holes", holes(tokens)),
+        entry("tokens with the bytes of another", twins(tokens)),
+    ]
+    for section in ("truncation", "padding", "post_processor"):
+        if document.get(section) is not None:
+            kind = document[section].get("type")
+            if kind != "ByteLevel":
+                found.append(
+                    {"what": f"{section} is not applied when encoding", "n": 1, "examples": [kind] if kind else []}
+                )
+    if document.get("normalizer") not in (None, {"type": "Sequence", "normalizers": []}):
+        found.append(
+            {
+                "what": "text is normalized: decoding may give another text back",
+                "n": 1,
+                "examples": [document["normalizer"]["type"]],
+            }
+        )
+    return [one for one in found if one["n"]]
+
+
+def of_model(model: Model) -> list[dict[str, Any]]:
+    """Of a byte-level model: what no text leads to, and bytes that no token stands for."""
+    missing = sorted(set(range(256)) - {token[0] for token in model.tokens.values() if len(token) == 1})
+    unreachable, unusable = dead(model)
+    n_pairs = len({(merge.left, merge.right) for merge in model.merges})
+    found = [
+        entry("bytes without a token: text with them is an error", [f"0x{byte:02x}" for byte in missing]),
+        entry("tokens that no text leads to", unreachable),
+        entry("merges that no text uses", unusable),
+        entry("merges of the same pair", range(len(model.merges) - n_pairs)),
+    ]
+    if model.add_prefix_space:
+        found.append({"what": "text gets a space in front, which decoding gives back", "n": 1, "examples": []})
+    return [one for one in found if one["n"]]
+
+
+def entry(what: str, examples: Iterable[Any]) -> dict[str, Any]:
+    """An oddity with all its cases, of which the first few are kept."""
+    listed = list(examples)
+    return {"what": what, "n": len(listed), "examples": [str(one) for one in listed[:_N_SHOWN]]}
+
+
+def holes(tokens: Mapping[int, bytes]) -> list[str]:
+    """Ranges of ids that no token has, below the largest."""
+    ids = [-1, *sorted(tokens)]
+    gaps = [(one + 1, other - 1) for one, other in pairwise(ids) if other > one + 1]
+    return [str(first) if first == last else f"{first}-{last}" for first, last in gaps]
+
+
+def twins(tokens: Mapping[int, bytes]) -> list[str]:
+    """Tokens with the same bytes: decoding does not tell them apart."""
+    n_of = Counter(tokens.values())
+    return [f"{id}: {token.decode(errors='replace')!r}" for id, token in tokens.items() if n_of[token] > 1]
+
+
+def dead(model: Model) -> tuple[list[str], list[str]]:
+    """Tokens that no text leads to, and merges that no text uses.
+
+    A merge across a token's edge would keep the token from coming about, so what its bytes alone lead to is what they lead
+    to in any text that has it: a token is dead when that is not the token, and a merge when it is not the last one there.
+    With `ignore_merges` a token is also reached as a pre-token, where the split leaves it whole.
+    """
+    rules = {(merge.left, merge.right): merge for merge in model.merges}
+    token_of = model.tokens | {one.id: one.text.encode() for one in model.added if one.in_vocab and not one.special}
+    ids = {token: id for id, token in token_of.items()}
+    merged = _whole(replace(model, steps=(), ignore_merges=False), token_of)
+    uncertain = [id for id, token in token_of.items() if id not in merged and len(token) > 1]
+    last = {id: last_merge(token_of[id], rules, ids) for id in (*uncertain, *_made_in_ways(rules.values()))}
+    merged |= {id for id in uncertain if last[id] is not None}
+    unused = [
+        f"{token_of.get(rule.left, b'?').decode(errors='replace')!r} {token_of.get(rule.right, b'?').decode(errors='replace')!r}"
+        for rule in rules.values()
+        if rule.token not in merged or last.get(rule.token, rule) != rule
+    ]
+    reached = merged | (_whole(model, token_of) if model.ignore_merges else set())
+    unreached = [id for id, token in model.tokens.items() if id not in reached and len(token) > 1]
+    return [f"{id}: {token_of[id].decode(errors='replace')!r}" for id in unreached], unused
+
+
+def _made_in_ways(rules: Iterable[Merge]) -> list[int]:
+    """Tokens that several merges make."""
+    return [token for token, n in Counter(rule.token for rule in rules).items() if n > 1]
+
+
+def _whole(model: Model, token_of: Mapping[int, bytes]) -> set[int]:
+    """The ids that their tokens' bytes alone give in the core; tokens that are no text, or have a byte without a token, are
+    left out."""
+    known = {token[0] for token in model.tokens.values() if len(token) == 1}
+    texts = {
+        id: text for id, token in token_of.items() if known.issuperset(token) and (text := _text(token)) is not None
+    }
+    found = encoder_of(model, ()).encode_batch(pa.array(texts.values(), pa.large_string()), 1).to_pylist()
+    return {id for id, given in zip(texts, found, strict=True) if given == [id]}
+
+
+def _text(token: bytes) -> str | None:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,221 @@
+"""Compares a tokenizer's ids with those of the `tokenizers` library, document by document, up to the first difference.
+
+    python -m tokenmill.analysis.validate_encoder TOKENIZER FILES…
+
+Exit code 0: all equal, 1: a difference, 2: an error that you can mend.
+"""
+
+import argparse
+import glob
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, get_args
+
+from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
+from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
+from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.storage.atomic import read
+from tokenmill.tokenizer.formats.files import file_of
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
+
+EXIT_DIFFERENT = 1
+EXIT_USER_ERROR = 2
+
+_COLUMNS = ("text", "content", "body")  # looked for in this order when none is named
+_N_IDS_SHOWN = 8
+_N_CHARACTERS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first difference of a document. `at`: which token; `byte`: where it begins in the text, in UTF-8; the ids are
+    those from there on."""
+
+    document: str
+    at: int
+    byte: int
+    ours: list[int]
+    theirs: list[int]
+    text: str
+
+
+@dataclass
+class Compared:
+    """How much was compared. `refused`: documents with a character that no token stands for, which is an error here;
+    `tokenizers` left it out."""
+
+    n_documents: int = 0
+    text_bytes: int = 0
+    n_tokens: int = 0
+    n_refused: int = 0
+    first_refused: str = ""
+
+
+def first_difference(
+    tokenizer: Tokenizer,
+    reference: Any,
+    documents: Iterator[tuple[str, Batch]],
+    special: SpecialTokensInText,
+    compared: Compared,
+) -> Difference | None:
+    """The first difference among documents, which come as batches with their shard's name; adds to `compared` on the way."""
+    for shard, batch in documents:
+        texts: list[str] = batch.texts.to_pylist()
+        with as_tokenizer_error(f"{shard}: from row {batch.first_row} on"):
+            theirs = [one.ids for one in reference.encode_batch(texts, add_special_tokens=False)]
+        for i, (text, expected, found) in enumerate(zip(texts, theirs, _ours(tokenizer, texts, special), strict=True)):
+            compared.n_documents += 1
+            compared.text_bytes += len(text.encode())
+            compared.n_tokens += len(expected)
+            name = f"{shard}, row {batch.first_row + i}"
+            if isinstance(found, TokenizerError):
+                if tokenizer.decode_bytes(expected) == text.encode():
+                    return Difference(f"{name}: {found}", 0, 0, [], expected[:_N_IDS_SHOWN], text[:_N_CHARACTERS_SHOWN])
+                compared.n_refused += 1
+                compared.first_refused = compared.first_refused or f"{name}: {found}"
+            elif found != expected:
+                return _difference(tokenizer, name, text, found, expected)
+    return None
+
+
+def _ours(tokenizer: Tokenizer, texts: list[str], special: SpecialTokensInText) -> Iterator[list[int] | TokenizerError]:
+    try:
+        yield from tokenizer.encode_batch(texts, special=special).to_pylist()
+    except TokenizerError:
+        for text in texts:
+            try:
+                yield tokenizer.encode(text, special=special)
+            except TokenizerError as error:
+                yield error
+
+
+def _difference(tokenizer: Tokenizer, name: str, text: str, ours: list[int], theirs: list[int]) -> Difference:
+    at = next(i for i, (one, other) in enumerate(zip_longest(ours, theirs)) if one != other)
+    byte = len(tokenizer.decode_bytes(ours[:at]))
+    around = text.encode()[max(0, byte - _N_CHARACTERS_SHOWN) : byte + _N_CHARACTERS_SHOWN]
+    end = at + _N_IDS_SHOWN
+    return Difference(name, at, byte, ours[at:end], theirs[at:end], around.decode(errors="replace"))
+
+
+def _show(difference: Difference, tokenizer: Tokenizer) -> str:
+    def shown(ids: list[int]) -> str:
+        known = [tokenizer.token_bytes(id) if id <= tokenizer.id_max else b"?" for id in ids]
+        return f"{ids}  {' '.join(repr(token.decode(errors='replace')) for token in known)}"
+
+    return (
+        f"{difference.document}: differs from token {difference.at}, byte {difference.byte} on\n"
+        f"  tokenmill   {shown(difference.ours)}\n"
+        f"  tokenizers  {shown(difference.theirs)}\n"
+        f"  text around {difference.text!r}"
+    )
+
+
+def documents_of(
+    shards: Sequence[Shard], text_column: str | None, separator: str | None
+) -> Iterator[tuple[str, Batch]]:
+    """Every batch of the shards with its shard's name. Without `text_column`, the first of text, content and body that a
+    shard has."""
+    for shard in shards:
+        column = text_column or _column(shard, separator)
+        for batch in read_batches(shard, column, None, separator):
+            yield shard.name, batch
+
+
+def _column(shard: Shard, separator: str | None) -> str:
+    for column in _COLUMNS:
+        try:
+            next(read_batches(shard, column, None, separator), None)
+        except CorpusError:
+            continue
+        return column
+    return _COLUMNS[0]  # whose error then says what is wrong
+
+
+def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Any:
+    """The `tokenizers` library with the same tokenizer: of its own file, or of what saving a .tiktoken file writes."""
+    from tokenizers import Tokenizer as Reference
+
+    file = file_of(path)
+    with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(file)):
+        if file.suffix == ".tiktoken":
+            tokenizer.save(directory)
+            file = Path(directory) / "tokenizer.json"
+        reference = Reference.from_buffer(read(file))
+    reference.no_truncation()
+    reference.no_padding()
+    reference.encode_special_tokens = special != "allow"
+    return reference
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code."""
+    asked = _parser().parse_args(arguments)
+    try:
+        tokenizer = Tokenizer.load(asked.tokenizer, pattern=asked.pattern)
+        reference = reference_of(tokenizer, Path(asked.tokenizer), asked.special)
+        names = [f"{glob.escape(name)}/**/*" if Path(name).is_dir() else glob.escape(name) for name in asked.files]
+        documents = documents_of(find_shards(Path(), names, "FILES"), asked.text_column, asked.text_separator)
+        compared = Compared()
+        difference = first_difference(tokenizer, reference, documents, asked.special, compared)
+        if not compared.n_documents:
+            raise CorpusError(f"{', '.join(asked.files)}: no documents; expected some to compare.")
+    except TokenmillError as error:
+        said = str(error).replace("source.text_column in params.yaml", "--text-column")
+        print(f"validate_encoder: error: {said}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except OSError as error:
+        print(f"validate_encoder: error: {of_the_machine(error)}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    if difference is not None:
+        print(_show(difference, tokenizer))
+        return EXIT_DIFFERENT
+    if tokenizer.engine != "core":
+        print(f"The engine is tokenizers itself: {tokenizer.engine_reason}.")
+    if compared.n_refused:
+        print(
+            f"{compared.n_refused} documents refused here; tokenizers drops bytes of them. First: {compared.first_refused}"
+        )
+    print(
+        f"{compared.n_documents - compared.n_refused:,} documents equal, of {compared.n_documents:,} "
+        f"({compared.text_bytes / 1e6:.1f} MB, {compared.n_tokens:,} tokens)."
+    )
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tokenmill.analysis.validate_encoder",
+        description="Compares a tokenizer's ids with those of the tokenizers library, up to the first difference.",
+        epilog="exit code: 0 all equal, 1 a difference, 2 an error",
+    )
+    parser.add_argument("tokenizer", help="a directory with tokenizer.json, such a file, or a .tiktoken file")
+    parser.add_argument(
+        "files", nargs="+", help="shards, or folders of them: .parquet, .jsonl(.gz, .zst), .arrow, .txt"
+    )
+    parser.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
+    parser.add_argument(
+        "--text-column",
+        type=_not_empty,
+        help=f"the column of the text (default: the first there is of {', '.join(_COLUMNS)})",
+    )
+    parser.add_argument("--text-separator", type=_not_empty, help="what separates the documents of a .txt file")
+    policies = [one for one in get_args(SpecialTokensInText) if one != "reject"]
+    parser.add_argument(
+        "--special", choices=policies, default="as_text", help="special tokens in text (default: as_text)"
+    )
+    return parser
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a text that is not empty")
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What a tokenizer is shipped with: golden vectors and a model card."""

@@ -1,0 +1,167 @@
+"""Golden vectors: texts with the ids that a tokenizer gave them when it was made, and the check that it still does."""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+import tokenmill
+from tokenmill.errors import TokenizerError, first_finding
+from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+GOLDEN_FILE = "golden.json"
+
+Engine = Callable[[str], list[int]]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Vector(_Record):
+    """A text and its ids."""
+
+    name: str
+    text: str
+    ids: list[int]
+
+
+class Golden(_Record):
+    """The golden.json of a tokenizer. `engines`: null for one that gives these ids, else why it cannot."""
+
+    format_version: int = 1
+    tokenizer_digest: str
+    engines: dict[str, str | None]
+    vectors: list[Vector]
+
+
+def write_golden(golden: Golden, directory: Path) -> None:
+    """Writes golden.json, in ASCII, so that no editor or transport changes a character of a text."""
+    lines = ",\n".join(f"  {_ascii(vector.model_dump_json())}" for vector in golden.vectors)
+    head = golden.model_dump_json(exclude={"vectors"}, indent=1).removesuffix("\n}")
+    with write_atomic(directory / GOLDEN_FILE) as path:
+        path.write_text(f'{_ascii(head)},\n "vectors": [\n{lines}\n ]\n}}\n', encoding="ascii")
+
+
+def checked_tokenizer(directory: Path, cache_mb_max: int) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer in a directory and what `check_golden` gives for it: read and checked once while its files stay as they are.
+
+    `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError, OSError.
+    """
+    files = sorted(directory.iterdir()) if directory.is_dir() else []
+    seen = tuple((path.name, at.st_size, at.st_mtime_ns, at.st_ino) for path in files for at in [path.stat()])
+    return _checked(directory, cache_mb_max, seen)
+
+
+@lru_cache(maxsize=1)
+def _checked(directory: Path, cache_mb_max: int, _seen: object) -> tuple[Tokenizer, list[str]]:
+    tokenizer = Tokenizer.load(directory, cache_mb_max=cache_mb_max)
+    return tokenizer, check_golden(directory, tokenizer)
+
+
+def check_golden(directory: Path, tokenizer: Tokenizer) -> list[str]:
+    """The engines that gave every text the ids of golden.json: tokenmill's own, tokenizers, and tiktoken where it can.
+
+    Raises TokenizerError with the first text whose ids differ, and when golden.json belongs to another tokenizer. A
+    directory without one (a tokenizer made elsewhere) has nothing to check, and gives no engine.
+    """
+    path = directory / GOLDEN_FILE
+    if not path.is_file():
+        return []
+    golden = _read(path)
+    if golden.tokenizer_digest != tokenizer.digest:
+        raise TokenizerError(
+            f"{path}: made for the tokenizer {golden.tokenizer_digest}; {directory} holds {tokenizer.digest}. "
+            "Fetch or build the tokenizer again."
+        )
+    engines: dict[str, Callable[[], Engine | str]] = {
+        tokenizer.engine: lambda: tokenizer.encode,
+        "tokenizers": lambda: tokenizers_engine(directory),
+        "tiktoken": lambda: tiktoken_engine(directory, tokenizer),
+    }
+    checked = [name for name in engines if golden.engines.get(name, "") is None]
+    for name in checked:
+        engine = engines[name]()
+        different = engine if isinstance(engine, str) else first_difference(engine, golden.vectors)
+        if different:
+            raise TokenizerError(
+                f"{path}: {_release(name)} no longer gives the ids that this tokenizer was made with: {different} "
+                "Install the release that was used before, or train and publish a new version."
+            )
+    return checked
+
+
+def first_difference(engine: Engine, vectors: Iterable[Vector]) -> str | None:
+    """The first text to which the engine gives other ids, with both; None when there is none."""
+    for vector in vectors:
+        found = engine(vector.text)
+        if found != vector.ids:
+            pairs = enumerate(zip(found, vector.ids, strict=False))
+            at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(vector.ids)))
+            return (
+                f"{vector.name}: {vector.text!r:.60}: from token {at} on: found {found[at : at + 5]}, "
+                f"expected {vector.ids[at : at + 5]}."
+            )
+    return None
+
+
+def tokenizers_engine(directory: Path) -> Engine:
+    """The tokenizers library's own reading of tokenizer.json, told to leave special tokens in text alone."""
+    from tokenizers import Tokenizer as Reference
+
+    reference: Any = Reference.from_buffer(read(directory / "tokenizer.json"))
+    reference.no_truncation()
+    reference.no_padding()
+    reference.encode_special_tokens = True
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = reference.encode(text, add_special_tokens=False).ids
+        return ids
+
+    return encode
+
+
+def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Engine | str:
+    """tiktoken with vocab.tiktoken; a text says why it cannot."""
+    if tokenizer.steps is None:
+        return "the tokenizer is not a byte-level BPE"
+    if len(tokenizer.steps) != 1:
+        return f"its split is one regex, this one has {len(tokenizer.steps)} steps"
+    import tiktoken
+
+    from tokenmill.tokenizer.formats.tiktoken_file import read_ranks
+
+    file = directory / "vocab.tiktoken"
+    ranks = read_ranks(read(file), str(file))
+    if len({token for token in ranks if len(token) == 1}) < 256:
+        return "the vocabulary has no token for some bytes"
+    encoding = tiktoken.Encoding(
+        "golden", pat_str=tokenizer.steps[0], mergeable_ranks=ranks, special_tokens=tokenizer.special_tokens
+    )
+    return encoding.encode_ordinary
+
+
+def _read(path: Path) -> Golden:
+    try:
+        return Golden.model_validate_json(read(path))
+    except ValidationError as error:
+        raise TokenizerError(f"{path}: {first_finding(error)}. Fetch or build the tokenizer again.") from None
+
+
+def _release(engine: str) -> str:
+    from importlib import metadata
+
+    return f"tokenmill {tokenmill.__version__}'s core" if engine == "core" else f"{engine} {metadata.version(engine)}"
+
+
+def _ascii(json_text: str) -> str:
+    """The same JSON with every character beyond ASCII escaped."""
+    return "".join(character if character < "\x7f" else _escaped(character) for character in json_text)
+
+
+def _escaped(character: str) -> str:
+    code = character.encode("utf-16-be")
+    return "".join(f"\\u{code[i : i + 2].hex()}" for i in range(0, len(code), 2))

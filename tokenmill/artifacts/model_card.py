@@ -1,0 +1,230 @@
+"""A tokenizer's card: what it was trained on, how, how well it does there, and how to load it; for people and for programs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+import tokenmill
+from tokenmill.artifacts.golden import Golden
+from tokenmill.config.params import TrainVocab
+from tokenmill.corpus.scripts import characters_by_script
+from tokenmill.corpus.shards import Shard
+from tokenmill.errors import TokenizerError, first_finding
+from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+CARD_FILE = "card.json"
+README_FILE = "README.md"
+
+_SLICE_ROWS = 1 << 18
+_N_SHARDS_SHOWN = 20
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class TrainedOn(_Record):
+    """A shard of the corpus that the tokenizer was trained on."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
+class Training(_Record):
+    """What a tokenizer was learned from. `text_bytes` are of UTF-8; `scripts`: the share of characters of each script."""
+
+    pair_count_min: int
+    token_bytes_max: int | None
+    vocab_size_asked: int
+    text_bytes: int
+    n_pretokens: int
+    n_pretokens_distinct: int
+    n_tokens: int
+    bytes_per_token: float
+    scripts: dict[str, float]
+    shards: list[TrainedOn]
+
+
+class Card(_Record):
+    """The card.json of a tokenizer. `training`: null for one that was made elsewhere, which `origin` names."""
+
+    format_version: int = 1
+    made_by: str
+    license: str | None
+    digest: str
+    vocab_size: int
+    n_merges: int | None
+    pattern: list[str] | None
+    pattern_name: str | None
+    special_tokens: dict[str, int]
+    engines: dict[str, str | None]
+    origin: str | None
+    training: Training | None
+
+
+def measure_training(
+    counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Mapping[Shard, str]
+) -> Training:
+    """What the tokenizer was learned from, and how it does there; `bytes_per_token` is exact, from all pre-tokens.
+
+    `shards`: those of the documents, with the sha256 of each.
+    """
+    assert tokenizer.model is not None
+    whole = Tokenizer(replace(tokenizer.model, steps=()))  # a pre-token alone might be split otherwise than in its text
+    text_bytes = n_tokens = n_pretokens = 0
+    scripts: dict[str, int] = {}
+    for start in range(0, counts.num_rows, _SLICE_ROWS):
+        part = counts.slice(start, _SLICE_ROWS)
+        times = _one_chunk(part["count"])
+        pretokens = _one_chunk(part["pretoken"])
+        n_pretokens += pc.sum(times).as_py()
+        text_bytes += pc.sum(pc.multiply_checked(pc.binary_length(pretokens).cast(pa.uint64()), times)).as_py()
+        lengths = pc.list_value_length(whole.encode_batch(pretokens)).cast(pa.uint64())
+        n_tokens += pc.sum(pc.multiply_checked(lengths, times)).as_py()
+        for script, n in characters_by_script(pretokens.cast(pa.large_string()), times).items():
+            scripts[script] = scripts.get(script, 0) + n
+    n_characters = max(sum(scripts.values()), 1)
+    return Training(
+        pair_count_min=params.pair_count_min,
+        token_bytes_max=params.token_bytes_max,
+        vocab_size_asked=params.vocab_size,
+        text_bytes=text_bytes,
+        n_pretokens=n_pretokens,
+        n_pretokens_distinct=counts.num_rows,
+        n_tokens=n_tokens,
+        bytes_per_token=round(text_bytes / max(n_tokens, 1), 4),
+        scripts={script: round(n / n_characters, 6) for script, n in sorted(scripts.items())},
+        shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=sha256) for one, sha256 in shards.items()],
+    )
+
+
+def make_card(
+    tokenizer: Tokenizer, golden: Golden, license: str | None, training: Training | None, origin: str | None = None
+) -> Card:
+    """The card of a tokenizer."""
+    return Card(
+        made_by=f"tokenmill {tokenmill.__version__}",
+        license=license,
+        digest=tokenizer.digest,
+        vocab_size=tokenizer.vocab_size,
+        n_merges=tokenizer.n_merges,
+        pattern=None if tokenizer.steps is None else list(tokenizer.steps),
+        pattern_name=tokenizer.pattern if tokenizer.steps and tokenizer.pattern not in tokenizer.steps else None,
+        special_tokens=tokenizer.special_tokens,
+        engines=golden.engines,
+        origin=origin,
+        training=training,
+    )
+
+
+def write_card(card: Card, directory: Path) -> None:
+    """Writes card.json, and README.md that says the same to people; the same card gives the same bytes."""
+    for name, content in ((CARD_FILE, card.model_dump_json(indent=1) + "\n"), (README_FILE, readme_of(card))):
+        with write_atomic(directory / name) as path:
+            path.write_text(content, encoding="utf-8")
+
+
+def read_card(directory: Path) -> Card:
+    """The card of a published tokenizer. Raises TokenizerError when it is missing or malformed."""
+    path = directory / CARD_FILE
+    try:
+        return Card.model_validate_json(read(path))
+    except FileNotFoundError:
+        raise TokenizerError(f"{path}: missing; the tokenizer was not made or taken by `tokenmill build`.") from None
+    except ValidationError as error:
+        raise TokenizerError(f"{path}: {first_finding(error)}. Fetch or build the tokenizer again.") from None
+
+
+def readme_of(card: Card) -> str:
+    """README.md with the head that model hubs read."""
+    head = ["---", *([f"license: {card.license}"] if card.license else []), "library_name: tokenizers", "tags:"]
+    parts = [
+        "\n".join([*head, "- tokenizer", "- tokenmill", "---"]),
+        "# Tokenizer",
+        f"License: {card.license or 'not stated'}. Made by {card.made_by}. sha256 over vocabulary, merges, pattern and special "
+        f"tokens:\n`{card.digest}`",
+        _numbers(card),
+        *([] if card.origin is None else [f"Taken from {_code(card.origin)}."]),
+        *([] if card.training is None else [_trained_on(card.training)]),
+        _how_to_load(card),
+        "`golden.json` holds texts in many scripts with their ids, which every build with this tokenizer checks; `card.json` "
+        "holds the numbers of this page.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _numbers(card: Card) -> str:
+    rows = [("tokens", f"{card.vocab_size:,}")]
+    if card.n_merges is not None:
+        rows.append(("merges", f"{card.n_merges:,}"))
+    if card.pattern is not None:
+        rows.append(("split", card.pattern_name or f"{len(card.pattern)} regexes, in card.json"))
+    rows.append(
+        ("special tokens", ", ".join(f"{_code(text)} = {id}" for text, id in card.special_tokens.items()) or "none")
+    )
+    if one := card.training:
+        rows += [
+            ("bytes per token of its corpus", f"{one.bytes_per_token:.4f}"),
+            (
+                "text",
+                f"{one.text_bytes:,} bytes, {one.n_pretokens:,} pre-tokens, {one.n_pretokens_distinct:,} distinct",
+            ),
+            ("scripts", ", ".join(f"{script} {share:.2%}" for script, share in _largest(one.scripts)) or "none"),
+            (
+                "vocab_size, pair_count_min, token_bytes_max",
+                f"{one.vocab_size_asked}, {one.pair_count_min}, {one.token_bytes_max}",
+            ),
+        ]
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
+
+
+def _trained_on(training: Training) -> str:
+    shown = training.shards[:_N_SHARDS_SHOWN]
+    lines = [f"- {_code(shard.name)}, {shard.n_bytes:,} bytes, sha256 `{shard.sha256}`" for shard in shown]
+    if len(training.shards) > len(shown):
+        lines.append(f"- and {len(training.shards) - len(shown):,} more, in card.json")
+    return f"## Trained on\n\n{len(training.shards):,} files:\n\n" + "\n".join(lines)
+
+
+def _how_to_load(card: Card) -> str:
+    examples = [
+        'from tokenmill import Tokenizer\ntokenizer = Tokenizer.load("DIRECTORY")',
+        'from tokenizers import Tokenizer\ntokenizer = Tokenizer.from_file("DIRECTORY/tokenizer.json")',
+        'from transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained("DIRECTORY")',
+    ]
+    if card.engines.get("tiktoken", "") is None and card.pattern:
+        examples.append(
+            "import tiktoken\nfrom tiktoken.load import load_tiktoken_bpe\n"
+            f'tokenizer = tiktoken.Encoding(\n    "DIRECTORY",\n    pat_str={card.pattern[0]!r},\n'
+            '    mergeable_ranks=load_tiktoken_bpe("DIRECTORY/vocab.tiktoken"),\n'
+            f"    special_tokens={card.special_tokens!r},\n)"
+        )
+    text = "## How to load it\n\n" + "\n\n".join(f"```python\n{example}\n```" for example in examples)
+    if "load_tiktoken_bpe" in examples[-1]:
+        text += (
+            "\n\ntiktoken keeps files by their path: where another version was at this one, "
+            'set `os.environ["TIKTOKEN_CACHE_DIR"] = ""` before.'
+        )
+    if reason := card.engines.get("tiktoken"):
+        text += f"\n\ntiktoken does not give the same ids: {reason}."
+    return text
+
+
+def _largest(scripts: dict[str, float]) -> list[tuple[str, float]]:
+    return sorted(scripts.items(), key=lambda item: -item[1])[:8]
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    kind = pa.large_binary() if pa.types.is_binary(column.type) else column.type
+    return column.cast(kind).combine_chunks()
+
+
+def _code(text: str) -> str:
+    """The text in Markdown's code marks, on one line whatever is in it."""
+    return f"`{repr(text)[1:-1].replace('`', chr(39))}`"

@@ -1,0 +1,113 @@
+"""The commands of the schedule: refresh, serve."""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tokenmill.cli.versions import find_params
+from tokenmill.console import say
+from tokenmill.errors import BusyError, ParamsError, TokenmillError
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the commands to the parser's."""
+    refresh = commands.add_parser(
+        "refresh",
+        help="bring new data, build, and publish the dataset's next version",
+        description="Updates imports, builds with the pinned tokenizer, measures drift, commits dvc.lock, and publishes the "
+        "dataset's next patch version when it changed. A refresh that finds a build or refresh at work skips.",
+    )
+    refresh.set_defaults(run=_refresh)
+    serve = commands.add_parser(
+        "serve",
+        help="refresh on a schedule, in one process",
+        description="Runs `tokenmill refresh` on a schedule until Ctrl-C; it needs no server, work pool or worker.",
+        epilog='example: tokenmill serve --cron "0 2 * * *" --timezone Europe/Berlin',
+    )
+    serve.add_argument("--cron", required=True, metavar="CRON", help="minute, hour, day of month, month, day of week")
+    serve.add_argument(
+        "--timezone", default="UTC", metavar="ZONE", help="of the schedule, like Europe/Berlin (default: UTC)"
+    )
+    serve.set_defaults(run=_serve)
+
+
+def _refresh(_asked: argparse.Namespace) -> None:
+    from tokenmill.config.params import load_params
+
+    path = find_params()
+    if load_params(path).run.engine == "inline":
+        _refresh_inline(path)
+        return
+    from tokenmill.orchestration import server
+    from tokenmill.orchestration.project_flows import load_flow
+
+    server.begin()
+    flow = load_flow(path.parent, "refresh")
+    server.run(lambda: flow(str(path.parent)))
+
+
+def _refresh_inline(path: Path) -> None:
+    """The same without Prefect, which is imported only to notify."""
+    from tokenmill.config.params import load_params
+    from tokenmill.pipeline.build import alone, start
+    from tokenmill.stages.recipe import run_inline
+    from tokenmill.stages.refresh import refresh
+
+    notified = load_params(path).refresh.notify
+    try:
+        with alone(path.parent, wait=False):
+            done = refresh(start(path, None, False, False), lambda build: build.run(run_inline))
+    except BusyError as busy:
+        say(f"refresh: skipped: {busy.holder}")
+        return
+    except TokenmillError as error:
+        _notify(notified, "tokenmill refresh failed", str(error))
+        raise
+    if done.past:
+        _notify(notified, "tokenmill refresh: drift", "; ".join(done.past))
+    say(f"refresh: {done}")
+
+
+def _notify(block: str | None, subject: str, body: str) -> None:
+    if block is not None:
+        from tokenmill.orchestration.settings import quiet_environment
+
+        quiet_environment()
+        from tokenmill.orchestration.notify import notify
+
+        notify(block, subject, body)
+
+
+def _serve(asked: argparse.Namespace) -> None:
+    """Each run is a process of its own, so what one leaves behind or runs into does not reach the next."""
+    root = find_params().parent
+    times = _times(asked.cron, asked.timezone)
+    for at in times:
+        if (wait_s := (at - datetime.now(at.tzinfo)).total_seconds()) < 0:
+            continue  # the run before took longer than until then
+        say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
+        time.sleep(wait_s)
+        done = subprocess.run([sys.executable, "-m", "tokenmill", "refresh"], cwd=root, check=False)
+        say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if done.returncode == 0 else 'failed'}")
+
+
+def _times(cron: str, zone: str) -> Iterator[datetime]:
+    """The times of a schedule from now on; at a change of the clock none is missed or comes twice. Raises ParamsError."""
+    from cronsim import CronSim, CronSimError
+
+    try:
+        return iter(CronSim(cron, datetime.now(ZoneInfo(zone))))
+    except CronSimError as error:
+        raise ParamsError(
+            f"--cron {cron!r}: {error}. Expected five fields, like 0 2 * * * for every night at two."
+        ) from None
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is that of a folder of zones
+        raise ParamsError(
+            f"--timezone {zone!r}: there is no such time zone; expected one like Europe/Berlin."
+        ) from None

@@ -1,0 +1,185 @@
+"""The commands that have to do with versions: publish, fetch, diff, pin."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.console import say
+from tokenmill.errors import ParamsError
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE
+
+if TYPE_CHECKING:
+    from tokenmill.corpus.reader import Batch
+
+EXIT_DIFFERENT = 1
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the commands to the parser's."""
+    publish = commands.add_parser(
+        "publish",
+        help="give a version to the tokenizer or dataset that was built",
+        description="Checks the build, pushes its data to DVC's remote and registers the version with GTO (a git tag).",
+        epilog="example: tokenmill publish tokenizer@v1.2.0 --stage prod",
+    )
+    publish.add_argument("reference", metavar="NAME@VERSION", help="an artifact of dvc.yaml and its new version")
+    publish.add_argument("--stage", metavar="STAGE", help="assign the version to this stage of GTO, like prod")
+    publish.add_argument("--remote", metavar="NAME", help="DVC's remote (default: its own default)")
+    publish.add_argument("--sign", type=Path, metavar="KEY", help="sign the files with this private key (PEM, P-256)")
+    publish.set_defaults(run=_publish)
+    fetch = commands.add_parser(
+        "fetch",
+        help="bring a published version into a directory",
+        description="Brings the files of a version into a new directory and holds them against what was published.",
+        epilog="example: tokenmill fetch tokenizer@v1.2.0 --from git@example.org:team/tokenizers.git my-tokenizer",
+    )
+    fetch.add_argument(
+        "reference", metavar="NAME@VERSION", help="a version, or NAME@STAGE for the one assigned to a stage"
+    )
+    fetch.add_argument("directory", type=Path, metavar="DIR", help="a directory that is not there yet")
+    fetch.add_argument(
+        "--from", dest="repository", default=".", metavar="URL", help="a git repository (default: this one)"
+    )
+    fetch.add_argument(
+        "--verify", type=Path, metavar="PUBKEY", help="refuse files that the owner of this key did not sign"
+    )
+    fetch.set_defaults(run=_fetch)
+    diff = commands.add_parser(
+        "diff",
+        help="what two tokenizers do differently",
+        description="Compares two tokenizers, on documents if there is a corpus. Exit code: 0 equal ids, 1 other ids, 2 error.",
+        epilog="example: tokenmill diff tokenizer@v1.1.0 tokenizer@v1.2.0 --corpus 'data/raw/**/*'",
+    )
+    diff.add_argument("one", metavar="ONE", help="NAME@VERSION, or a path")
+    diff.add_argument("other", metavar="OTHER", help="the same")
+    diff.add_argument(
+        "--from", dest="repository", default=".", metavar="URL", help="the git repository of the versions"
+    )
+    diff.add_argument("--corpus", metavar="GLOB", help="documents to compare on, read as params.yaml says")
+    diff.add_argument(
+        "--language", metavar="COLUMN", help="the column or key that names a document's language (default: its script)"
+    )
+    diff.add_argument("--json", action="store_true", help="print all of it as JSON")
+    diff.set_defaults(run=_diff)
+    pin = commands.add_parser(
+        "pin",
+        help="look up anew which tokenizer params.yaml asks for",
+        description="Writes the digest of the tokenizer that params.yaml asks for, as it is now, into tokenmill.lock.",
+    )
+    pin.set_defaults(run=_pin)
+
+
+def _publish(asked: argparse.Namespace) -> None:
+    from tokenmill.config.params import load_params
+
+    path = find_params()
+    root = path.parent
+    if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
+        from tokenmill.orchestration.address import check_standing
+        from tokenmill.orchestration.settings import quiet_environment
+
+        quiet_environment()
+        check_standing()
+        from tokenmill.orchestration.project_flows import load_flow
+
+        load_flow(root, "publish")(
+            asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute())
+        )
+        return
+    from tokenmill.stages.publish import publish
+
+    publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
+
+
+def _fetch(asked: argparse.Namespace) -> None:
+    from tokenmill.storage.atomic import write_atomic
+    from tokenmill.versioning.registry import fetch_version, find_version, parse_reference
+
+    version = find_version(asked.repository, parse_reference(asked.reference), Path.cwd())
+    signature = fetch_version(version, asked.directory, asked.verify)
+    if signature is not None:  # beside the directory: inside, it would be a file that was not signed
+        with write_atomic(asked.directory.with_name(f"{asked.directory.name}.sig")) as path:
+            path.write_text(signature, encoding="utf-8")
+    verified = f", signed by the key of {asked.verify}" if asked.verify else ""
+    print(f"{asked.directory}: {version}{verified}")
+
+
+def _diff(asked: argparse.Namespace) -> int:
+    import json
+
+    from tokenmill.analysis.compare import compare, scripts_of, text_of
+    from tokenmill.tokenizer.tokenizer import Tokenizer
+    from tokenmill.versioning.registry import is_reference
+
+    one, other = (
+        Tokenizer.load(name, repo=asked.repository if is_reference(name) and not Path(name).exists() else None)
+        for name in (asked.one, asked.other)
+    )
+    documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
+    found = compare(one, other, documents, _languages_of if asked.language else scripts_of)
+    print(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if asked.json else text_of(found))
+    return EXIT_DIFFERENT if found.ids_differ else 0
+
+
+def _languages_of(batch: "Batch") -> list[str]:
+    assert batch.ids is not None
+    return list(batch.ids.to_pylist())
+
+
+def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]:
+    """The documents that a glob matches, seen from this folder, with the folder each is in; read as params.yaml says, with the
+    column `language` as ids. What cannot be read is left out, and told at the end."""
+    from tokenmill.config.params import load_params
+    from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
+    from tokenmill.errors import CorpusError, DamagedError
+
+    source = load_params(find_params()).source
+    bad: list[BadDocument] = []
+    first, damaged, n_read = "", [], 0
+    for shard in find_shards(Path.cwd(), glob, "--corpus"):
+        if language and shard.name.endswith(".txt"):
+            raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
+        n_bad = len(bad)
+        try:
+            for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
+                n_read += len(batch.texts)
+                yield Path(shard.name).parent.as_posix(), batch
+        except DamagedError as error:
+            damaged.append(str(error))
+        if bad and not n_bad:
+            first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
+    if not n_read and bad and language:
+        raise CorpusError(f"--language {language}, --corpus {glob!r}: no document is good. {first}")
+    if bad:
+        say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
+    if damaged:
+        say(f"diff: left out what could not be read of {len(damaged):,} damaged shards; the first: {damaged[0]}")
+
+
+def _pin(_asked: argparse.Namespace) -> None:
+    from tokenmill.config.lockfile import read_pin
+    from tokenmill.config.params import load_params
+    from tokenmill.versioning.import_tokenizer import pin_anew
+
+    path = find_params()
+    wanted = load_params(path).tokenizer
+    if wanted is None:
+        raise ParamsError(f"{path}: tokenizer: null, so there is none to pin; the README says what to put there.")
+    before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
+    was = "" if before is None else f" (was {before.version or before.asked.from_} {before.digest[:16]})"
+    print(f"{LOCK_FILE}: {now.version or wanted.from_} {now.digest[:16]}{was}")
+
+
+def find_params() -> Path:
+    """The params.yaml of this folder or the nearest one above it."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / PARAMS_FILE).is_file():
+            return folder / PARAMS_FILE
+        if (folder / ".git").exists():  # what is above belongs to others
+            break
+    raise ParamsError(
+        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
+    )

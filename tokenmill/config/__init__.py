@@ -1,0 +1,1 @@
+"""What a project asks for, and what it pins."""

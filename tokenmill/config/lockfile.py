@@ -1,0 +1,83 @@
+"""tokenmill.lock: what very tokenizer and code a project is built with."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.errors import VersionsError, first_finding
+from tokenmill.layout import LOCK_FILE
+from tokenmill.storage.atomic import read, write_atomic
+
+
+class Pin(BaseModel):
+    """What params.yaml asks for in its section tokenizer, and what that was when it was pinned.
+
+    `version` and `commit`: null for a file or a directory. `digest`: of the tokenizer as a build uses it. `files_sha256`: over
+    the files that were taken.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    asked: Asked
+    version: str | None
+    commit: str | None
+    digest: str
+    files_sha256: str
+
+
+class Lock(BaseModel):
+    """The file. `code`: the digest of each stage's code, which a project's dvc.yaml depends on; null where it names the modules
+    themselves. `tokenmill`: the version that this is of, for people."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    tokenizer: Pin | None = Field(default=None)
+    tokenmill: str | None = Field(default=None)
+    code: dict[Literal["count", "train-vocab", "encode", "validate"], str] | None = Field(default=None)
+
+
+def read_lock(root: Path) -> Lock:
+    """What tokenmill.lock holds; nothing when it is not there. Raises VersionsError when the file is malformed."""
+    path = root / LOCK_FILE
+    try:
+        return Lock.model_validate_json(read(path))
+    except FileNotFoundError:
+        return Lock()
+    except ValidationError as error:
+        raise VersionsError(f"{path}: {first_finding(error)}. Restore it from git.") from None
+
+
+def write_lock(root: Path, lock: Lock) -> None:
+    """Writes tokenmill.lock."""
+    unused = {"tokenmill", "code"} if lock.code is None else None
+    with write_atomic(root / LOCK_FILE) as path:
+        path.write_text(lock.model_dump_json(indent=1, by_alias=True, exclude=unused) + "\n", encoding="utf-8")
+
+
+def read_pin(root: Path) -> Pin | None:
+    """The pinned tokenizer; None when there is none. Raises VersionsError when the file is malformed."""
+    return read_lock(root).tokenizer
+
+
+def pinned(root: Path, asked: Asked) -> Pin:
+    """The pin of what params.yaml asks for. Raises VersionsError when tokenmill.lock has none, or that of something else."""
+    pin = read_pin(root)
+    if pin is None or pin.asked != asked:
+        found = "nothing" if pin is None else words_for(pin.asked)
+        raise VersionsError(
+            f"{LOCK_FILE}: params.yaml asks for {words_for(asked)}, {found} is pinned. Run `tokenmill build` or `tokenmill pin`, "
+            f"and commit {LOCK_FILE}."
+        )
+    return pin
+
+
+def write_pin(root: Path, pin: Pin | None) -> None:
+    """Pins a tokenizer in tokenmill.lock, or says there that the project takes none."""
+    write_lock(root, read_lock(root).model_copy(update={"tokenizer": pin}))
+
+
+def words_for(asked: Asked) -> str:
+    """What is asked for, in a message."""
+    return asked.from_ if asked.name is None else f"{asked.name}@{asked.version} from {asked.from_}"

@@ -1,0 +1,312 @@
+"""params.yaml as frozen models: read once, checked whole before any work."""
+
+import difflib
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from tokenmill.counts.weights import weight_of
+from tokenmill.errors import ParamsError
+from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
+
+N_BYTES = 256  # tokens every vocabulary starts from, one a byte
+
+
+def _as_list(value: object) -> object:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        return value
+    raise ValueError(f"found {_shown(value)}; allowed: a glob, or a list of globs")
+
+
+def _share_or_number(value: object) -> object:
+    is_share = isinstance(value, float) and 0 <= value < 1
+    if not is_share and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError(f"found {_shown(value)}; allowed: a share from 0 to below 1, or a whole number")
+    return value
+
+
+def _rational(weights: object) -> object:
+    for glob, weight in weights.items() if isinstance(weights, dict) else ():
+        try:
+            weight_of(weight)
+        except ValueError as error:
+            raise ValueError(f"{glob!r}: {error}") from None
+    return weights or {}
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
+
+
+class Source(_Section):
+    """Which documents: `glob` matches shards, `text_column` and `id_column` name what to read of them; and in what pieces."""
+
+    glob: Globs
+    text_column: str = Field(min_length=1)
+    id_column: str | None = Field(min_length=1)
+    text_separator: str | None = Field(min_length=1)
+    unit_bytes_min: int = Field(ge=0)
+    unit_bytes_max: int = Field(ge=1)
+    on_bad_document: Literal["fail", "quarantine"]
+    bad_documents_max: Annotated[int | float, BeforeValidator(_share_or_number)]
+    on_bad_shard: Literal["fail", "quarantine"]
+
+    def reading(self) -> dict[str, str | None]:
+        """What decides how a document is read once its file is found."""
+        return {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
+
+    @model_validator(mode="after")
+    def _small_is_not_large(self) -> "Source":
+        if self.unit_bytes_min > self.unit_bytes_max:
+            raise ValueError(
+                f"unit_bytes_min: found {self.unit_bytes_min}; allowed: unit_bytes_max ({self.unit_bytes_max}) or less"
+            )
+        return self
+
+
+class Approximate(_Section):
+    """Counting in little memory: a count may be too low by `error` × the pre-tokens of its shard."""
+
+    error: float = Field(gt=0, lt=1)
+
+
+class Count(_Section):
+    """How text is split into pre-tokens, and which of them count how much."""
+
+    pattern: str | None = Field(min_length=1)
+    count_min: int = Field(ge=1, lt=2**64)
+    weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
+    approximate: Approximate | None
+
+
+class Extend(_Section):
+    """The tokenizer to add tokens to: its `digest` is held against the one at `path`, which DVC does not watch. `old_glob`:
+    shards of the text it was made for; how many of their documents get other ids is told."""
+
+    path: str = Field(min_length=1)
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    old_glob: Globs | None
+
+
+class TrainVocab(_Section):
+    """What the vocabulary holds and when learning stops."""
+
+    vocab_size: int = Field(ge=N_BYTES, lt=2**32 - 1)
+    special_tokens: list[Annotated[str, Field(min_length=1)]]
+    pair_count_min: int = Field(ge=1)
+    token_bytes_max: int | None = Field(ge=2)
+    score: Literal["count", "wordpiece", "bytes_saved"]
+    pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
+    vocab_sizes: list[Annotated[int, Field(ge=N_BYTES)]]
+    extend: Extend | None
+
+    @model_validator(mode="after")
+    def _room_for_all(self) -> "TrainVocab":
+        if len(set(self.special_tokens)) < len(self.special_tokens):
+            raise ValueError(f"special_tokens: every token once; found {self.special_tokens}")
+        smallest = N_BYTES + len(self.special_tokens)
+        if self.vocab_size < smallest:
+            raise ValueError(
+                f"vocab_size: found {self.vocab_size}; allowed: {smallest} or more "
+                f"({N_BYTES} bytes + {len(self.special_tokens)} special tokens)"
+            )
+        if wrong := [one for one in self.vocab_sizes if not smallest <= one <= self.vocab_size]:
+            raise ValueError(f"vocab_sizes: found {wrong[0]}; allowed: {smallest} to vocab_size ({self.vocab_size})")
+        if self.extend and self.vocab_sizes:
+            raise ValueError(
+                f"vocab_sizes: found {self.vocab_sizes}; allowed: none with extend, which gives one vocabulary"
+            )
+        return self
+
+
+class Tokenizer(_Section):
+    """A tokenizer that is taken instead of being trained: a published version, or a file or directory."""
+
+    from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
+    name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
+    version: str | None = Field(default=None, min_length=1)
+    pattern: str | None = Field(default=None, min_length=1)
+    special_tokens: dict[str, int] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Tokenizer":
+        if (self.name is None) != (self.version is None):
+            raise ValueError(
+                "name and version: found one of them; allowed: both (a published version), or neither (a file)"
+            )
+        if self.name is not None and (self.pattern is not None or self.special_tokens is not None):
+            raise ValueError("pattern and special_tokens: go with a .tiktoken file; a published version has its own")
+        return self
+
+
+class Publish(_Section):
+    """What the card of a tokenizer says that no file knows."""
+
+    license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+
+
+class Refresh(_Section):
+    """How a scheduled build looks at new documents."""
+
+    drift_max: float = Field(gt=0, allow_inf_nan=False)
+    new_scripts_max: float = Field(ge=0, le=1)
+    quarantine_max: float = Field(ge=0, le=1)
+    on_drift: Literal["fail", "candidate"]
+    publish: str | None = Field(min_length=1)
+    notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
+
+
+class Encode(_Section):
+    """What the token dataset looks like."""
+
+    formats: list[Literal["parquet"]] = Field(min_length=1)
+    end_of_document: str | None
+    special_tokens_in_text: SpecialTokensInText
+
+
+class Validate(_Section):
+    """How much of the dataset is compared with another engine."""
+
+    sample_documents: int = Field(ge=0)
+
+
+class Run(_Section):
+    """How the build runs; nothing here changes a byte of the result."""
+
+    engine: Literal["threads", "inline"]
+    workers: int | None = Field(ge=1)
+    unit_timeout_s: float | None = Field(gt=0, allow_inf_nan=False)
+    checkpoint_every: int | None = Field(ge=1)
+    memory_mb_max: int = Field(ge=16)
+    spill_directory: str | None = Field(min_length=1)
+    cache_mb_max: int = Field(ge=1)
+    store_gb_max: float = Field(ge=0, allow_inf_nan=False)
+
+
+class Params(_Section):
+    """All sections of params.yaml."""
+
+    source: Source
+    count: Count
+    train_vocab: TrainVocab
+    tokenizer: Tokenizer | None
+    encode: Encode
+    validate_: Validate = Field(alias="validate")
+    publish: Publish
+    refresh: Refresh
+    run: Run
+
+    @model_validator(mode="after")
+    def _end_of_document_is_special(self) -> "Params":
+        end = self.encode.end_of_document
+        if self.tokenizer is None and end is not None and end not in self.train_vocab.special_tokens:
+            raise ValueError(
+                f"encode.end_of_document: found {end!r}; "
+                f"allowed: one of train_vocab.special_tokens {self.train_vocab.special_tokens}, or null"
+            )
+        return self
+
+
+def load_params(path: Path) -> Params:
+    """The checked parameters of a params.yaml.
+
+    Raises ParamsError that lists everything wrong: file, section and key, what was found, what is allowed.
+    """
+    try:
+        return Params.model_validate(_read_yaml(path))
+    except ValidationError as error:
+        lines = [_explain(detail) for detail in error.errors(include_url=False)]
+        raise ParamsError("\n".join(f"{path}: {line}" for line in lines)) from None
+
+
+def _read_yaml(path: Path) -> Any:
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = _parsed(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ParamsError(f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.") from None
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+    except YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ParamsError(f"{path}: {place}not valid YAML: {problem or error}.") from None
+    if not isinstance(found, dict):
+        raise ParamsError(f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.")
+    return found
+
+
+@lru_cache(maxsize=1)  # a build looks after each stage whether it changed; 30 ms to parse
+def _parsed(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def _explain(detail: Any) -> str:
+    """One line for one of pydantic's findings."""
+    place, limits = ".".join(str(part) for part in detail["loc"]), detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            allowed = _keys(_section_of(detail["loc"]))
+            close = difflib.get_close_matches(str(detail["loc"][-1]), allowed, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
+        case "missing":
+            return f"{place}: missing; add it (the params.yaml of a new project has it, with its meaning)."
+        case "value_error":
+            message = str(limits["error"])
+            between = (": " if message.startswith("found") else ".") if place else ""
+            return f"{place}{between}{message}."
+        case kind if kind in _ALLOWED:
+            allowed_values = _ALLOWED[kind].format(**limits)
+        case _:
+            allowed_values = detail["msg"].removeprefix("Input should be ")
+    return f"{place}: found {_shown(detail['input'])}; allowed: {allowed_values}."
+
+
+_ALLOWED = {  # by pydantic's type of error
+    "model_type": "a section with keys",
+    "dict_type": "a section with keys",
+    "list_type": "a list, like [a, b]",
+    "string_type": "a text (in quotes where YAML reads another type)",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number, written with digits alone",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "too_short": "{min_length} or more of them",
+    "string_too_short": "a text that is not empty",
+    "string_pattern_mismatch": "what the regex {pattern} matches",
+}
+
+
+def _shown(value: object) -> str:
+    """A value as YAML writes it."""
+    by_identity = {None: "null", True: "true", False: "false"}
+    return by_identity[value] if value is None or isinstance(value, bool) else f"{value!r:.80}"
+
+
+def _section_of(location: tuple[str | int, ...]) -> type[BaseModel]:
+    """The section that a key is in."""
+    section: type[BaseModel] = Params
+    for part in location[:-1]:
+        by_name = {field.alias or name: field.annotation for name, field in section.model_fields.items()}
+        kinds = (by_name[str(part)], *get_args(by_name[str(part)]))  # a section, or a section | None
+        section = next(one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel))
+    return section
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

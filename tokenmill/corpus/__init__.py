@@ -1,0 +1,1 @@
+"""Files of documents to batches of documents."""

@@ -1,0 +1,127 @@
+"""Text and id out of lines of JSON."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tokenmill import _core
+from tokenmill.corpus.shards import Shard
+from tokenmill.errors import CorpusError
+
+LineReader = Callable[[bytes, int], tuple[pa.Array, pa.Array | None, int]]
+OnBadLine = Callable[[int, int, str, bytes], None]
+"""Takes in a line that holds no document: its number, how many documents stand before it, what is wrong, and its bytes."""
+
+_KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
+
+
+def line_reader(
+    shard: Shard, text_column: str, id_column: str | None, on_bad_line: OnBadLine | None = None
+) -> LineReader:
+    """A function from whole lines and the number of the first one, from 1, to their texts and ids (without `id_column`: None),
+    as large_string, and how many line ends there are.
+
+    A blank line holds no document; keys other than the two are skipped; of a key that is there twice, the last counts. For
+    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line` and gives null in its
+    place, or raises CorpusError.
+    """
+    fields: list[tuple[str, Any]] = [("text", str)] if id_column is None else [("text", str), ("id", str | int)]
+    names = {"text": text_column} if id_column is None else {"text": text_column, "id": id_column}
+    try:
+        decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False)).decode
+    except ValueError as error:
+        raise CorpusError(f"source.text_column, source.id_column: {error}. Rename the key in the files.") from None
+
+    def read(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
+        found = _core.json_lines(lines, text_column, id_column)
+        return one_by_one(lines, first_line) if found is None else found
+
+    def one_by_one(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
+        texts: list[str | None] = []
+        ids: list[str | None] = []
+        parts = lines.split(b"\n")
+        for number, line in enumerate(parts, first_line):
+            if not line or line.isspace():
+                continue
+            try:
+                document: Any = decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                reason = _explain(line, error, text_column, id_column)
+                if on_bad_line is None:
+                    raise CorpusError(f"{shard.name}, line {number}: {reason}") from None
+                on_bad_line(number, len(texts), reason, line)
+                texts.append(None)
+                if id_column is not None:
+                    ids.append(None)
+                continue
+            texts.append(document.text)
+            if id_column is not None:
+                ids.append(str(document.id))
+        kind = pa.large_string()
+        return pa.array(texts, kind), None if id_column is None else pa.array(ids, kind), len(parts) - 1
+
+    return read
+
+
+def _explain(line: bytes, error: Exception, text_column: str, id_column: str | None) -> str:
+    if isinstance(error, RecursionError):
+        return "the JSON is nested too deep to be read. Flatten the value, or delete the line."
+    try:
+        line.decode()
+    except UnicodeDecodeError as bad:
+        return (
+            f"expected UTF-8; found {line[bad.start]:#04x} at byte {bad.start} of the line. "
+            "Convert the file to UTF-8, or delete the line."
+        )
+    if isinstance(error, msgspec.ValidationError):
+        return _wrong_value(line, error, text_column, id_column)
+    if _has_lone_surrogate(line):
+        return (
+            "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8. "
+            "Replace it, for instance by \\ufffd, or delete the line."
+        )
+    return f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line; correct the line, or delete it."
+
+
+def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str | None) -> str:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return f"{error}. Correct the line, or delete it."
+    if not isinstance(found, dict):
+        return f"expected an object; found {_kind(found)}. Correct the line, or delete it."
+    for name, param, expected in (
+        (text_column, "text_column", "a string"),
+        (id_column, "id_column", "a string or an integer"),
+    ):
+        if name is None:
+            continue
+        if name not in found:
+            or_null = " or to null" if param == "id_column" else ""
+            return (
+                f"the key {name!r} is missing; found the keys {', '.join(found) or '(none)'}. "
+                f"Set source.{param} in params.yaml to one of them{or_null}, or correct the line."
+            )
+        value = found[name]
+        is_fine = isinstance(value, str) or (param == "id_column" and type(value) is int)
+        if not is_fine:
+            shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
+            return f"key {name!r}: expected {expected}; found {_kind(value)}{shown}. Correct the line, or delete it."
+    return f"{error}. Correct the line, or delete it."
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else _KINDS[type(value)]
+
+
+def _has_lone_surrogate(line: bytes) -> bool:
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False

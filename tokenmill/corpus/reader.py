@@ -1,0 +1,273 @@
+"""Documents out of shards, in batches of bounded memory."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.corpus.formats import Columns, read_columns
+from tokenmill.corpus.jsonl import OnBadLine
+from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
+from tokenmill.corpus.shards import SUFFIXES, Part, Shard, find_shards
+from tokenmill.errors import CorpusError, DamagedError, unreadable
+from tokenmill.storage.atomic import open_regular
+
+__all__ = ["SUFFIXES", "BadDocument", "Batch", "Part", "Shard", "find_shards", "read_batches"]
+
+LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+_BATCH_ROWS_MAX = 1 << 18  # empty documents have no bytes, but each has an offset and an id
+
+
+@dataclass(frozen=True)
+class BadDocument:
+    """What is none, at position `row` of its shard (from 0) and, of a .jsonl, on line `line` (from 1). `raw`: the line's or the
+    text's bytes; None: it is null."""
+
+    row: int
+    line: int | None
+    reason: str
+    raw: bytes | None
+
+
+OnBad = Callable[[BadDocument], None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive documents of a shard.
+
+    `first_row`: position of the first one in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: the
+    same, one each, or None. `file_bytes`: bytes of the file read since the batch before, for a progress bar; over all
+    batches they add up to the file's size. `positions`: of each in the shard, int64, where bad ones among them were left out.
+    """
+
+    first_row: int
+    texts: pa.LargeStringArray
+    ids: pa.LargeStringArray | None
+    file_bytes: int = 0
+    positions: pa.Int64Array | None = None
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of text in UTF-8."""
+        offsets = _offsets(self.texts)
+        return offsets[-1] - offsets[0]
+
+    def slice(self, start: int, n_documents: int | None = None) -> "Batch":
+        """The documents from `start` on, without a copy; its `file_bytes` is 0."""
+        ids = None if self.ids is None else self.ids.slice(start, n_documents)
+        texts = self.texts.slice(start, n_documents)
+        if self.positions is None:
+            return Batch(self.first_row + start, texts, ids)
+        positions = self.positions.slice(start, n_documents)
+        return Batch(positions[0].as_py() if len(positions) else self.first_row, texts, ids, positions=positions)
+
+    def rows(self) -> pa.Int64Array:
+        """The position of each document in the shard, from 0."""
+        if self.positions is not None:
+            return self.positions
+        return pa.array(range(self.first_row, self.first_row + len(self.texts)), pa.int64())
+
+
+def read_batches(
+    shard: Shard,
+    text_column: str,
+    id_column: str | None,
+    separator: str | None,
+    batch_bytes: int = BATCH_BYTES,
+    part: Part | None = None,
+    on_bad: OnBad | None = None,
+    limits: Limits = UNBOUNDED,
+) -> Iterator[Batch]:
+    """The shard's documents, in order: as many to a batch as have `batch_bytes` of text; a larger one is a batch alone.
+
+    `part`: those documents alone; rows are counted from the shard's start all the same. `on_bad` takes in a document that is
+    none (no UTF-8, no text, no JSON), which is left out then; without it, it is an error.
+
+    The file's suffix says its format. `separator` splits a .txt file into documents; with None the file is one document.
+    An empty file has no document. Documents of a .txt file have no ids of their own: where `id_column` is given, they get
+    their row in decimal. Integer ids become decimal text. Memory does not grow with the file, but with its longest
+    document, up to `limits`. Raises CorpusError, which names file and line or row, for whatever cannot be read as documents or is
+    longer than `limits` allow; it is DamagedError when the file is not whole.
+    """
+    assert batch_bytes > 0 and separator != ""
+    if text_column == id_column:
+        raise CorpusError(
+            f"source.text_column and source.id_column: both are {text_column!r}. Set id_column to null (ids are then rows), "
+            "or to the column that holds the ids."
+        )
+    try:
+        # Opened here: errors are then in the words of the system, and what takes the file's place meanwhile is not read.
+        with open(shard.path, "rb", opener=open_regular) as file:
+            held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
+            first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
+            columns = read_columns(held, text_column, id_column, separator, part, _on_bad_line(on_bad), limits)
+            if on_bad and not shard.name.endswith(LINES):
+                columns = _sifted(shard, text_column, id_column, columns, first_row, on_bad)
+            strings = _as_strings(shard, text_column, id_column, columns, first_row, has_nulls=on_bad is not None)
+            yield from _in_batches(strings, batch_bytes, first_row, n_bytes, limits, shard.name)
+    except OSError as error:
+        if error.errno is not None:
+            raise unreadable(f"{shard.name}: {shard.path}", error) from None
+        reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
+        raise DamagedError(f"{shard.name}: {reason}") from None
+    except (pa.ArrowException, NotImplementedError) as error:
+        suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))
+        raise DamagedError(
+            f"{shard.name}: expected a whole {suffix} file; it is damaged, truncated or of another kind: "
+            f"{_first_line(error)}. Copy or make it again."
+        ) from None
+
+
+def _on_bad_line(on_bad: OnBad | None) -> OnBadLine | None:
+    if on_bad is None:
+        return None
+
+    def take(line: int, row: int, reason: str, raw: bytes) -> None:
+        on_bad(BadDocument(row, line, reason, raw))
+
+    return take
+
+
+def _as_strings(
+    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], first_row: int, has_nulls: bool
+) -> Iterator[Columns]:
+    """The columns as large_string, checked. `has_nulls`: for documents that are to be left out."""
+    for texts, ids, position in columns:
+        texts = _strings(shard, text_column, texts, first_row, has_nulls)
+        if id_column is not None:
+            ids = _strings(shard, id_column, ids, first_row, has_nulls)
+        yield Columns(texts, ids, position)
+        first_row += len(texts)
+
+
+def _strings(shard: Shard, column: str, array: pa.Array, first_row: int, has_nulls: bool) -> pa.LargeStringArray:
+    try:
+        array.validate(full=True)
+        strings = array.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+        raise _invalid_utf8(shard, column, array, first_row) from None
+    if strings.null_count and not has_nulls:
+        row = first_row + pc.index(strings.is_null(), True).as_py()
+        raise CorpusError(
+            f"{shard.name}, row {row}: column {column!r}: expected a value; found null. Give it one, or delete the row."
+        )
+    return strings
+
+
+def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) -> CorpusError:
+    what = "the text" if shard.name.endswith(".txt") else f"column {column!r}"
+    for row, value in enumerate(array.cast(pa.large_binary()), first_row):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError as error:
+            return CorpusError(
+                f"{shard.name}, row {row}: {what}: expected UTF-8; found {error.object[error.start]:#04x} at byte "
+                f"{error.start} of the document. Convert the file to UTF-8, or delete the row."
+            )
+    # A dictionary may hold a value that no row uses.
+    return CorpusError(f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.")
+
+
+def _sifted(
+    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], first_row: int, on_bad: OnBad
+) -> Iterator[Columns]:
+    """The columns of a table or .txt with nulls for documents that are none."""
+    for texts, ids, position in columns:
+        bad = dict(_bad_values(shard, text_column, texts))
+        if id_column is not None:
+            bad = dict(_bad_values(shard, id_column, ids)) | bad
+        if bad:
+            raw = texts.cast(pa.large_binary())
+            for i in sorted(bad):
+                on_bad(BadDocument(first_row + i, None, bad[i], raw[i].as_py()))
+            is_good = pa.array([i not in bad for i in range(len(texts))])
+            texts = pc.if_else(is_good, raw, None)
+            ids = None if ids is None else pc.if_else(is_good, _plain(ids), None)
+        yield Columns(texts, ids, position)
+        first_row += len(texts)
+
+
+def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[int, str]]:
+    """Which values are null or no UTF-8, and what to say of them."""
+    try:
+        array.validate(full=True)
+        if not array.cast(pa.large_string()).null_count:
+            return
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+    what = "the text" if shard.name.endswith(".txt") else f"column {column!r}"
+    for i, value in enumerate(_plain(array)):
+        found = value.as_py()
+        if found is None:
+            yield i, f"{what}: expected a value; found null"
+        elif isinstance(found, bytes):
+            try:
+                found.decode()
+            except UnicodeDecodeError as error:
+                yield (
+                    i,
+                    f"{what}: expected UTF-8; found {found[error.start]:#04x} at byte {error.start} of the document",
+                )
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Integers as they are, strings of any kind as large_binary."""
+    return array if pa.types.is_integer(array.type) else array.cast(pa.large_binary())
+
+
+def _in_batches(
+    columns: Iterable[Columns], batch_bytes: int, first_row: int, n_bytes: int, limits: Limits, name: str
+) -> Iterator[Batch]:
+    """Cuts and joins columns, so that batches depend on the documents alone and not on the file's blocks."""
+    held: list[tuple[pa.Array, pa.Array | None]] = []
+    held_rows = held_bytes = position_before = 0
+    for texts, ids, position in columns:
+        offsets = _offsets(texts)
+        start = 0
+        while start < len(texts):
+            bytes_end = bisect_right(offsets, offsets[start] + batch_bytes - held_bytes) - 1
+            end = min(bytes_end, start + _BATCH_ROWS_MAX - held_rows)
+            if end <= start and held:
+                yield _join(first_row, held, position - position_before)
+                first_row, held_rows, held_bytes, position_before = first_row + held_rows, 0, 0, position
+                held = []
+                continue
+            if end <= start:
+                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {first_row}")
+                end = start + 1
+            held.append((texts.slice(start, end - start), None if ids is None else ids.slice(start, end - start)))
+            held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
+            start = end
+    if held:
+        yield _join(first_row, held, n_bytes - position_before)
+
+
+def _join(first_row: int, held: list[tuple[pa.Array, pa.Array | None]], file_bytes: int) -> Batch:
+    texts = pa.concat_arrays([texts for texts, _ in held])
+    some_ids = [ids for _, ids in held if ids is not None]
+    ids = pa.concat_arrays(some_ids) if some_ids else None
+    if not texts.null_count:
+        return Batch(first_row, texts, ids, file_bytes)
+    is_there = texts.is_valid()
+    rows = pa.array(range(first_row, first_row + len(texts)), pa.int64()).filter(is_there)
+    return Batch(first_row, texts.filter(is_there), ids and ids.filter(is_there), file_bytes, rows)
+
+
+def _offsets(texts: pa.LargeStringArray) -> Sequence[int]:
+    """Where each text starts in the array's bytes, and the last one ends; int64."""
+    buffer = texts.buffers()[1]
+    if not len(texts) or buffer is None:
+        return memoryview(bytes(8)).cast("q")
+    return memoryview(buffer).cast("b").cast("q")[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].rstrip(".")

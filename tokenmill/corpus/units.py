@@ -1,0 +1,304 @@
+"""Cuts the corpus into units: by content and parameters alone, never by the number of workers.
+
+A shard larger than `unit_bytes_max` is cut where its format can be read from the middle: .jsonl between lines, .parquet
+between row groups; any other is one unit however large it is. Shards smaller than `unit_bytes_min` share units. Where one
+unit of lines or small shards ends is decided by a checksum of the line or name there, once the unit is half full; so a
+change moves the ends beside it and no others.
+"""
+
+import hashlib
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import PurePosixPath
+
+import msgspec
+
+from tokenmill.corpus.shards import Part, Shard
+from tokenmill.errors import CorpusError, unreadable
+from tokenmill.storage.atomic import open_regular
+from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.retries import with_retries
+
+_RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
+_READ_BYTES = 1 << 20
+_LINE_FEED = 10
+_SHARD_COST_BYTES = 1024  # what a small shard adds to a unit beside its bytes, so that empty ones fill it, too
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Documents of one shard in a unit: all, or those of `part`. `digest`: sha256 of their bytes (of a .parquet: of the whole
+    file)."""
+
+    shard: Shard
+    part: Part | None
+    digest: str
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the file."""
+        return self.part.n_bytes if self.part else self.shard.n_bytes
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one task handles. `output`: the name of its file in the dataset, which follows from the names of its shards."""
+
+    name: str
+    output: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(piece.n_bytes for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The units in the order of their outputs' names, and the sha256 of every shard."""
+
+    units: list[Unit]
+    sha256: dict[Shard, str]
+
+
+class _Cut(msgspec.Struct, frozen=True, array_like=True):
+    """A shard's sha256, and its parts with theirs; none: the shard is not cut."""
+
+    sha256: str
+    parts: list[tuple[Part, str]]
+
+
+class Stopped(Exception):
+    """The build ends while a file is read."""
+
+
+def cut(
+    shards: Sequence[Shard],
+    digests: Digests,
+    unit_bytes_min: int,
+    unit_bytes_max: int,
+    threads: int,
+    leave_off: Callable[[], bool] = lambda: False,
+) -> Corpus:
+    """The units of these shards.
+
+    Files that `digests` does not know are read, until `leave_off` says so. Raises CorpusError for two units of one output
+    name, and for a file that cannot be read or changes meanwhile; Stopped.
+    """
+    stop = threading.Event()
+
+    def stopped() -> bool:
+        return stop.is_set() or leave_off()
+
+    def look(shard: Shard) -> _Cut:
+        word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
+        return with_retries(lambda: digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stopped)))
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
+        try:
+            cuts = list(pool.map(look, shards))
+        finally:
+            stop.set()
+    digests.save()
+    units: list[Unit] = []
+    small: list[Piece] = []
+    for shard, found in zip(shards, cuts, strict=True):
+        if shard.n_bytes < unit_bytes_min:
+            small.append(Piece(shard, None, found.sha256))
+        elif found.parts:
+            units += [_part_unit(shard, i, part, digest) for i, (part, digest) in enumerate(found.parts)]
+        else:
+            units.append(_unit([Piece(shard, None, found.sha256)]))
+    units += [_unit(group) for group in _groups(small, unit_bytes_max)]
+    _refuse_clashes(units)
+    sha256 = {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
+    return Corpus(sorted(units, key=lambda unit: unit.output), sha256)
+
+
+def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:
+    return shard.n_bytes > unit_bytes_max and shard.name.endswith((".jsonl", ".parquet"))
+
+
+def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cut:
+    may_be_cut = _may_be_cut(shard, unit_bytes_max)
+    parts: list[tuple[Part, str]] = []
+    whole = hashlib.sha256()
+    try:
+        with open(shard.path, "rb", opener=open_regular) as file:
+            if (n_bytes := os.fstat(file.fileno()).st_size) != shard.n_bytes:
+                raise CorpusError(
+                    f"{shard.path}: has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began. Run `tokenmill build` "
+                    "again when it is at rest."
+                )
+            if may_be_cut and shard.name.endswith(".jsonl"):
+                parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
+            for block in _blocks(file, None, stopped):
+                whole.update(block)
+        if may_be_cut and shard.name.endswith(".parquet"):
+            parts = [(part, whole.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
+    except OSError as error:
+        raise unreadable(str(shard.path), error) from None
+    return _Cut(whole.hexdigest(), parts if len(parts) > 1 else [])
+
+
+def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    """The next bytes of a file, so many, or all; fewer where it ends."""
+    while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
+        if stopped():
+            raise Stopped
+        yield block
+        n_bytes = None if n_bytes is None else n_bytes - len(block)
+
+
+def _line_parts(
+    file: BufferedReader, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
+) -> Iterator[tuple[Part, str]]:
+    """The parts of a file of lines, which is read to its end; `take` gets its bytes, too."""
+    start = first_row = 0
+    first_line = 1
+    while start < n_bytes:
+        end = _end_of_part(file, start, n_bytes, unit_bytes_max)
+        digest, lines = hashlib.sha256(), _Lines()
+        file.seek(start)
+        for block in _blocks(file, end - start, stopped):
+            digest.update(block)
+            take(block)
+            lines.add(block)
+        lines.end()
+        yield Part(start, end, end - start, first_row, first_line), digest.hexdigest()
+        start, first_row, first_line = end, first_row + lines.n_lines - lines.n_blank, first_line + lines.n_lines
+
+
+class _Lines:
+    """How many lines there are in bytes that come in blocks, and how many of them are white space alone."""
+
+    def __init__(self) -> None:
+        self.n_lines = self.n_blank = 0
+        self._is_open = False  # a line has begun and not ended
+        self._is_blank = True  # so far the open line is white space alone
+
+    def add(self, block: bytes) -> None:
+        """Takes in the next bytes, one or more."""
+        import numpy as np
+
+        text = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(text == _LINE_FEED)
+        head = block[: ends[0] + 1] if len(ends) else block
+        self._is_open, self._is_blank = True, self._is_blank and head.isspace()
+        if not len(ends):
+            return
+        self.end()
+        first, last = int(ends[0]), int(ends[-1])
+        self.n_lines += len(ends) - 1
+        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):  # else none of them is blank
+            self.n_blank += sum(not line.strip() for line in block[first + 1 : last].split(b"\n"))
+        rest = block[last + 1 :]
+        self._is_open, self._is_blank = bool(rest), not rest.strip()
+
+    def end(self) -> None:
+        """Ends the line that is open, if one is."""
+        if self._is_open:
+            self.n_lines, self.n_blank = self.n_lines + 1, self.n_blank + self._is_blank
+        self._is_open, self._is_blank = False, True
+
+
+def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max: int) -> int:
+    """Behind the last line of the part: at most `unit_bytes_max` from its start, where no line is longer than half of that."""
+    if n_bytes - start <= unit_bytes_max:
+        return n_bytes
+    file.seek(start + unit_bytes_max // 2)
+    while (piece := file.readline(_READ_BYTES)) and not piece.endswith(b"\n"):
+        pass
+    end = file.tell()
+    line_bytes = checksum = 0
+    while piece := file.readline(_READ_BYTES):
+        line_bytes, checksum = line_bytes + len(piece), zlib.crc32(piece, checksum)
+        if end + line_bytes - start > unit_bytes_max:
+            break
+        if not piece.endswith(b"\n") and end + line_bytes < n_bytes:
+            continue
+        end += line_bytes
+        if _ends_unit(checksum, line_bytes, unit_bytes_max):
+            break
+        line_bytes = checksum = 0
+    return end
+
+
+def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[Part]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(shard.path)
+    except pa.ArrowException:
+        return  # whoever reads its documents says what is wrong
+    start = first_row = n_bytes = n_rows = 0
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        group_bytes = sum(group.column(j).total_compressed_size for j in range(group.num_columns))
+        if i > start and n_bytes + group_bytes > unit_bytes_max:
+            yield Part(start, i, n_bytes, first_row, 1)
+            start, first_row, n_bytes, n_rows = i, first_row + n_rows, 0, 0
+        n_bytes, n_rows = n_bytes + group_bytes, n_rows + group.num_rows
+    yield Part(start, metadata.num_row_groups, n_bytes, first_row, 1)
+
+
+def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]]:
+    """Small shards side by side, those of one top folder together."""
+    group: list[Piece] = []
+    group_bytes = 0
+    for piece in small:
+        cost = piece.n_bytes + _SHARD_COST_BYTES
+        name = piece.shard.name
+        if group and (_top(name) != _top(group[0].shard.name) or group_bytes + cost > unit_bytes_max):
+            yield group
+            group, group_bytes = [], 0
+        group.append(piece)
+        group_bytes += cost
+        if group_bytes * 2 >= unit_bytes_max and _ends_unit(zlib.crc32(name.encode()), cost, unit_bytes_max):
+            yield group
+            group, group_bytes = [], 0
+    if group:
+        yield group
+
+
+def _ends_unit(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
+    """True once in an eighth of a unit: of the units that are half full, 2 in 100 grow full before one ends so."""
+    return checksum * unit_bytes_max < n_bytes << 35
+
+
+def _top(name: str) -> str:
+    return "/".join(PurePosixPath(name.removeprefix(_RAW_PREFIX)).parts[:-1][:1])
+
+
+def _unit(pieces: Sequence[Piece]) -> Unit:
+    more = f"+{len(pieces) - 1}" if len(pieces) > 1 else ""
+    first = pieces[0].shard.name
+    output = _output(first)
+    return Unit(first + more, f"{output}{more}.parquet", tuple(pieces))
+
+
+def _part_unit(shard: Shard, i: int, part: Part, digest: str) -> Unit:
+    return Unit(f"{shard.name}[{i}]", f"{_output(shard.name)}.{i:05}.parquet", (Piece(shard, part, digest),))
+
+
+def _output(name: str) -> str:
+    parts = [part for part in PurePosixPath(name.removeprefix(_RAW_PREFIX)).parts if part not in ("..", "/")]
+    return "/".join(parts).removesuffix(".parquet")
+
+
+def _refuse_clashes(units: Sequence[Unit]) -> None:
+    by_output: dict[str, Unit] = {}
+    for unit in units:
+        other = by_output.setdefault(unit.output, unit)
+        if other is not unit:
+            raise CorpusError(
+                f"source.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be encoded into "
+                f"{unit.output}. Rename one of them."
+            )

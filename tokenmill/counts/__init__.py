@@ -1,0 +1,1 @@
+"""Pre-tokens counted, spilled to disk and merged."""

@@ -1,0 +1,148 @@
+"""An encoded unit: its facts in the unit store, its entry in the manifest, and the way back from a dataset into the store."""
+
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from tokenmill.console import say
+from tokenmill.corpus.quarantine import (
+    QUARANTINE_FILE,
+    Left,
+    LeftOut,
+    Quarantined,
+    left_out,
+    read_quarantine,
+    write_left,
+)
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest_file
+from tokenmill.errors import ValidationError
+from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.storage.atomic import md5_file, sha256_file
+from tokenmill.storage.links import link
+from tokenmill.storage.unit_store import Done, UnitStore
+
+TOKENS_FILE = "tokens.parquet"  # in a unit's folder
+
+
+class EncodeFacts(msgspec.Struct, frozen=True):
+    """What a unit's file holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
+
+    piece_documents: list[int]
+    piece_bad: list[int | None]
+    left: LeftOut
+    n_tokens: int
+    text_bytes: int
+
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{sum(self.piece_documents):,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens"
+
+
+def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
+    """The manifest's entry for a unit, which is kept under `key`."""
+    facts, file = done.facts, done.files[TOKENS_FILE]
+    return OutputShard(
+        name=unit.output,
+        unit=key,
+        n_bytes=file.n_bytes,
+        sha256=file.sha256,
+        n_documents=sum(facts.piece_documents),
+        n_tokens=facts.n_tokens,
+        text_bytes=facts.text_bytes,
+        rows=[
+            InputRows(
+                name=piece.shard.name,
+                first_row=piece.part.first_row if piece.part else 0,
+                first_line=piece.part.first_line if piece.part else 1,
+                n_documents=n_documents,
+                n_bad=n_bad,
+            )
+            for piece, n_documents, n_bad in zip(unit.pieces, facts.piece_documents, facts.piece_bad, strict=True)
+        ],
+    )
+
+
+def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], workers: int) -> int:
+    """Fills the store with those units of `keys` that an earlier dataset has; what comes back is how many.
+
+    `files`: where DVC's cache has those of the dataset and of its quarantine, by their names seen from the project's folder.
+    Each file is read and held against the manifest; one that DVC's own name for it does not fit either is removed from the
+    cache, where DVC would put it in the place of the right one. Units with a damaged shard are not taken.
+    """
+    try:
+        manifest = read_manifest_file(files[f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"])
+    except (KeyError, ValidationError):  # there is none, or one of an older form
+        return 0
+    left = _left_of(manifest, files.get(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"))
+
+    def take(shard: OutputShard) -> bool:
+        some = _of_unit(shard, left)
+        path = files.get(f"{TOKENS_DIRECTORY}/{shard.name}")
+        if some is None or path is None or not _is_whole(path, shard.sha256):
+            return False
+        facts = EncodeFacts(
+            piece_documents=[rows.n_documents for rows in shard.rows],
+            piece_bad=[rows.n_bad for rows in shard.rows],
+            left=left_out(some),
+            n_tokens=shard.n_tokens,
+            text_bytes=shard.text_bytes,
+        )
+        with store.new(shard.unit) as partial:
+            link(path, partial / TOKENS_FILE)
+            write_left(some, partial)
+            store.keep(shard.unit, partial, facts)
+        return True
+
+    wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
+    with ThreadPoolExecutor(workers, thread_name_prefix="take over") as pool:
+        n_taken = sum(pool.map(take, wanted.values()))
+    store.flush()
+    return n_taken
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    try:
+        if sha256_file(path) == sha256:
+            return True
+        if md5_file(path) == path.parent.name + path.name:
+            return False  # it is the manifest that is not of this file
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    say(
+        f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again where it is needed"
+    )
+    return False
+
+
+def _left_of(manifest: Manifest, quarantine: Path | None) -> dict[str, list[Quarantined]] | None:
+    """What was left out, by the name of its shard; None when that is not known."""
+    if manifest.n_bad == 0:
+        return {}
+    if quarantine is None or not _is_whole(quarantine, manifest.quarantine_sha256):
+        return None
+    found: dict[str, list[Quarantined]] = {}
+    for one in read_quarantine(quarantine):
+        found.setdefault(one.shard, []).append(one)
+    return found
+
+
+def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[Quarantined]] | None) -> list[Left] | None:
+    """What was left out of a unit, seen from its pieces; None when that is not known."""
+    if all(rows.n_bad == 0 for rows in shard.rows):
+        return []
+    if left is None or any(rows.n_bad is None for rows in shard.rows):
+        return None
+    return [
+        Left(i, one.row - rows.first_row, None if one.line is None else one.line - rows.first_line, one.reason, one.raw)
+        for i, rows in enumerate(shard.rows)
+        for one in left.get(rows.name, ())
+        if one.row is not None and rows.first_row <= one.row < rows.first_row + rows.n_documents + (rows.n_bad or 0)
+    ]

@@ -1,0 +1,1 @@
+"""Prefect's server: found, started and watched."""

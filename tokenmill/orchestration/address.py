@@ -1,0 +1,129 @@
+"""Whether the server that Prefect is set to use answers."""
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tokenmill.console import say
+from tokenmill.errors import TokenmillError
+from tokenmill.orchestration.settings import quiet_environment
+
+_SETTINGS_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyproject.toml")  # where a server may be named
+_ANSWER_S_MAX = 10.0
+_SILENCE_S_MAX = 2.0
+_SHOWN_MAX = 40
+_CREDENTIALS = re.compile(r"^(.*?://)?.*@", re.DOTALL)
+
+
+def may_be_set() -> bool:
+    """Whether Prefect may know a server. To ask it for certain is to import it, which takes seconds."""
+    if any(
+        name in os.environ for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+    ):
+        return True
+    places = [Path(name).expanduser() for name in _SETTINGS_FILES]
+    return any(place.is_file() and b"prefect" in place.name.encode() + place.read_bytes().lower() for place in places)
+
+
+def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
+    """The URL of the server that stands by itself, if Prefect is set to use one.
+
+    Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback. So it
+    would for what is no address, or that of something else.
+    """
+    import httpx
+
+    url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment counts before all other settings
+    if not url:
+        return None
+    _refuse_no_address(url)
+    shown = without_password(url)
+    try:
+        with told_if_long(f"waiting for an answer of Prefect's server at {shown}, {answer_s_max:.0f} s"):
+            answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
+            if answer.status_code != httpx.codes.NOT_FOUND:
+                answer.raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise TokenmillError(
+            f"PREFECT_API_URL: no Prefect server answers at {shown} ({type(error).__name__}). Start it (`prefect server start`), "
+            "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
+        ) from None
+    if not _is_healthy(answer):
+        found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
+        meant = (
+            ""
+            if shown.rstrip("/").endswith("/api")
+            else f" A Prefect server's address ends with /api: {shown.rstrip('/')}/api?"
+        )
+        raise TokenmillError(
+            f"PREFECT_API_URL: what answers at {shown} is not the API of a Prefect server: expected true from "
+            f"{without_password(str(answer.url))}, found {found}.{meant} Correct or unset it, or set run.engine: inline in "
+            "params.yaml."
+        )
+    return url
+
+
+def place(url: str) -> str:
+    """What the server at `url` is called: by the page that it shows, where that can be told from the address of its API."""
+    address = without_password(url).rstrip("/")
+    page = address.removesuffix("/api")
+    return f"Prefect's API at {address}" if page == address else f"Prefect at {page}"
+
+
+def without_password(text: str) -> str:
+    """The address of a server, or a text with one, as it may be shown: without user and password."""
+    return _CREDENTIALS.sub(r"\1", text)
+
+
+@contextlib.contextmanager
+def told_if_long(line: str) -> Iterator[None]:
+    """Says what is waited for when the block takes long."""
+    timer = threading.Timer(_SILENCE_S_MAX, say, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _refuse_no_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in url
+    except ValueError:  # of a port or an IPv6 address
+        is_address = False
+    if not is_address:
+        raise TokenmillError(
+            f"PREFECT_API_URL: found {without_password(url)!r}, expected the address of a Prefect server's API, like "
+            "http://127.0.0.1:4200/api. Correct or unset it, or set run.engine: inline in params.yaml."
+        )
+
+
+def _is_healthy(answer: Any) -> bool:
+    """Whether Prefect's API gave this answer to the question for its health; its cloud may word it otherwise."""
+    import httpx
+
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        return False
+    if str(answer.url.host).endswith("prefect.cloud"):
+        return True
+    try:
+        return answer.json() is True
+    except ValueError:
+        return False
+
+
+def _url_of_settings() -> str | None:
+    """What Prefect's own settings say, which takes seconds to import."""
+    quiet_environment()
+    from prefect.settings import PREFECT_API_URL
+
+    url: str | None = PREFECT_API_URL.value()
+    return url

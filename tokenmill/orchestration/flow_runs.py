@@ -1,0 +1,126 @@
+"""What every flow run of a project does around the project's own stages: one build at a time, watched, and shown at its end."""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+from prefect import State, task
+from prefect.artifacts import create_table_artifact
+from prefect.exceptions import PrefectException
+from prefect.futures import PrefectFuture, wait
+from prefect.runtime import flow_run
+from prefect.states import Completed
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from tokenmill.config.params import load_params
+from tokenmill.console import StageSummary, rows, say
+from tokenmill.errors import BusyError
+from tokenmill.layout import PARAMS_FILE
+from tokenmill.orchestration import server
+from tokenmill.orchestration.address import without_password
+from tokenmill.orchestration.notify import notify
+from tokenmill.orchestration.unit_tasks import STAGE_TASK
+from tokenmill.orchestration.watch import end_what_was_cancelled, watched
+from tokenmill.pipeline.build import Build, alone, start
+from tokenmill.pipeline.executor import n_workers
+from tokenmill.stages.refresh import refresh
+
+Stages = Callable[[Build], None]
+"""A project's stages in order: each brings its outputs up to date."""
+
+prepared: ContextVar[Build | None] = ContextVar("prepared", default=None)
+"""The build that the command line has begun, for the flow that it calls; a flow that a server calls begins its own."""
+
+
+def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
+    """Prefect's thread pool, bounded: without a number it starts a thread a task."""
+    return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=workers))
+
+
+def build_name() -> str:
+    """The name of a flow run of a build, with the folder of its project."""
+    asked = flow_run.parameters
+    what = [f"only {asked['only']}"] if asked.get("only") else []
+    what += [word for word in ("force", "rehash") if asked.get(word)]
+    return f"build {Path(asked.get('project', '.')).resolve().name}" + (f" ({', '.join(what)})" if what else "")
+
+
+FLOW: dict[str, Any] = {
+    "task_runner": threads(n_workers(None)),
+    "persist_result": False,
+    "on_cancellation": [end_what_was_cancelled],
+}
+"""Options of every flow of a project."""
+
+
+def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
+    """Prefect calls it when a refresh failed or crashed; whom refresh.notify names is told."""
+    root = Path(flow_run.parameters.get("project", "."))
+    block = load_params(root / PARAMS_FILE).refresh.notify
+    notify(block, f"tokenmill refresh {state.name.lower()}", str(state.message))
+
+
+def run_build(
+    stages: Stages, project: str, only: str | None, force: bool, rehash: bool
+) -> list[StageSummary] | State[None]:
+    """Builds the project in the folder `project`; the result is what each stage did, and the artifact tokenmill-build shows it
+    as a table. The state is Cancelled when the run was cancelled on the server. Raises TokenmillError."""
+    root = Path(project)
+
+    def work() -> list[StageSummary]:
+        with alone(root, wait=False, force=force, rehash=rehash):
+            build = prepared.get() or start(root / PARAMS_FILE, only, force, rehash)
+            summaries = _run_and_note(stages, build)
+        _show(summaries, root)
+        return summaries
+
+    return watched(work)
+
+
+def run_refresh(stages: Stages, project: str) -> State[None]:
+    """Refreshes the project in the folder `project` (see tokenmill.stages.refresh); the state's message says what was done.
+
+    A build or refresh at work is not disturbed: the state is Skipped then.
+    """
+    root = Path(project).absolute()
+
+    def work() -> State[None]:
+        try:
+            with alone(root, wait=False):
+                build = start(root / PARAMS_FILE, None, False, False)
+                done = refresh(build, lambda build: _run_and_note(stages, build))
+        except BusyError as busy:
+            say(f"refresh: skipped: {busy.holder}")
+            return Completed(name="Skipped", message=busy.holder)
+        if done.past:
+            notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
+        say(f"refresh: {done}")
+        return Completed(message=str(done))
+
+    return watched(work)
+
+
+@task(name="skipped", task_run_name="{stage}", **STAGE_TASK)
+def _skipped(stage: str, action: str) -> State[None]:
+    return Completed(name="Skipped", message=f"{stage}: {action}")
+
+
+def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
+    """Runs the stages, with a task run in the state Skipped for each that did not need to run."""
+    summaries = build.run(stages)
+    skipped = [one for one in summaries if one.action != "run"]
+    server.expect(len(skipped))
+    wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
+    return summaries
+
+
+def _show(summaries: Sequence[StageSummary], root: Path) -> None:
+    """The table as an artifact; a server that cannot take it does not fail a build that is done."""
+    if server.give_up_if_gone():
+        return
+    try:
+        create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
+    except (httpx.HTTPError, PrefectException) as error:
+        say(f"Prefect's server did not take the table of the build: {without_password(str(error))}")

@@ -1,0 +1,79 @@
+"""Units of a stage as Prefect tasks: the project's own task is mapped over them, in the threads of the flow's task runner."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prefect import State, Task, task, unmapped
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import wait
+from prefect.states import Completed
+
+from tokenmill import _core
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import PassingError
+from tokenmill.orchestration import server
+from tokenmill.pipeline.executor import F, RunUnits, results
+from tokenmill.storage.retries import DELAYS_S
+from tokenmill.storage.unit_store import Done
+
+Do = Callable[[Unit], Done[Any]]
+"""Does one unit, and gives it back as the unit store has it."""
+
+_CACHED_SHOWN_MAX = 100  # a task run costs some 4 ms
+
+
+def may_pass(_task: object, _run: object, state: State[Any]) -> bool:
+    """Whether a task that failed is to be tried again."""
+    return isinstance(state.result(raise_on_failure=False), PassingError)
+
+
+# Prefect's own cache stays off: it does not notice files that are gone.
+STAGE_TASK: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
+UNIT_TASK: dict[str, Any] = STAGE_TASK | {
+    "retries": len(DELAYS_S),
+    "retry_delay_seconds": list(DELAYS_S),
+    "retry_condition_fn": may_pass,
+}
+"""Options of a task that does one unit: it is tried again when the failure may pass, like a file that cannot be read just now."""
+
+
+def finished(stage: str, unit: Unit, do: Do) -> State[Done[Any]]:
+    """Does the unit. The state is Completed, or Quarantined with something left out; its message says what was done."""
+    start_s = time.monotonic()
+    done = do(unit)
+    left = f", {done.facts.n_left_out:,} left out" if done.facts.n_left_out else ""
+    words = f"{stage} {unit.name}: {done.facts}{left}, {time.monotonic() - start_s:.1f} s"
+    return Completed(name="Quarantined" if left else None, message=words, data=done)
+
+
+def map_units(unit_task: Task[..., Any]) -> RunUnits:
+    """Runs units as task runs of `unit_task(unit, do)` in the current flow run (see tokenmill.pipeline.executor.RunUnits).
+
+    The task runs are named after stage and unit; a finished unit is one in the state Cached.
+    """
+
+    def run(
+        stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
+    ) -> list[Done[F]]:
+        @task(name=stage, task_run_name=f"{stage} {{unit}}", **STAGE_TASK)
+        def cached(unit: str) -> State[None]:
+            return Completed(name="Cached", message=f"{stage} {unit}: finished before, nothing to do")
+
+        names = [unit.name for unit in finished]
+        if len(names) > _CACHED_SHOWN_MAX:
+            names = [f"{len(names):,} units"]
+        server.expect(len(units) + len(names))
+        all_done = False
+        try:
+            wait(cached.map(names))
+            named = unit_task.with_options(name=stage, task_run_name=f"{stage} {{unit.name}}")
+            futures = named.map(list(units), do=unmapped(do))
+            wait(futures)
+            all_done = True
+        finally:
+            if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
+                _core.interrupt(True)
+        return results(stage, units, futures)
+
+    return run

@@ -1,0 +1,1 @@
+"""One build of one project."""

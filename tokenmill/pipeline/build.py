@@ -1,0 +1,379 @@
+"""One build of one project: each stage is skipped, brought back, or run and recorded."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from tokenmill import _core
+from tokenmill.config.params import Params, load_params
+from tokenmill.console import StageSummary, say
+from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
+from tokenmill.pipeline.core_sources import sources_hash
+from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.storage import file_facts, lock
+from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.unit_store import UnitStore
+from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
+from tokenmill.versioning.dvc_files import Known
+
+_N_CHANGED_SHOWN = 5
+
+Signature = tuple[str, int, int, int]
+"""A shard's name, the size it was found with, its time and inode."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a build was asked for, and what its stages did so far. `only`: one stage, or all; `force`: do what is up to date or
+    finished again, too; `rehash`: read files for their digests that seem unchanged, too."""
+
+    root: Path
+    params: Params
+    only: str | None
+    force: bool
+    rehash: bool
+    summaries: list[StageSummary] = field(default_factory=list)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages asked for, in order."""
+        return self.all_stages if self.only is None else (self.only,)
+
+    @property
+    def all_stages(self) -> tuple[str, ...]:
+        """The stages of the project's dvc.yaml, each behind those whose outputs it reads: tokenmill's four and its own."""
+        return tuple(self._before)
+
+    @cached_property
+    def _before(self) -> dict[str, list[str]]:
+        return stages_of(self.root)
+
+    @property
+    def workers(self) -> int:
+        """Units at work at the same time."""
+        return self.memory.workers
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What each of them may hold. Raises ParamsError when it would be too little."""
+        run = self.params.run
+        return divide(run.memory_mb_max, run.engine, n_workers(run.workers))
+
+    @cached_property
+    def runner(self) -> UnitRunner:
+        """Where this build's units are done."""
+        known = Digests(self.root, trust=not self.rehash)
+        store = UnitStore(self.root, trust=not self.rehash)
+        recorded = partial(dvc_stage.recorded_files, self.root)
+        return UnitRunner(
+            self.root,
+            self.params.source,
+            self.shards,
+            self.memory,
+            known,
+            store,
+            recorded,
+            min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers),
+            self.params.run.unit_timeout_s,
+            anew=self.force,
+        )
+
+    @property
+    def shards(self) -> list[Shard]:
+        """Those there are when this is first asked for, which is when the first stage begins. Raises CorpusError."""
+        return self._inputs[0]
+
+    @cached_property
+    def known(self) -> Known:
+        """What DVC found at paths since a stage ran last."""
+        return {}
+
+    @property
+    def spill_directory(self) -> Path | None:
+        """Where counters put what is more than they may hold, if it was said."""
+        asked = self.params.run.spill_directory
+        return None if asked is None else Path(asked)
+
+    def run(self, stages: Callable[["Build"], None]) -> list[StageSummary]:
+        """Runs a project's stages, each a call of `stage`; what comes back is what each did. Raises what `stage` raises."""
+        stages(self)
+        self._settle_passed_over(self.stages)
+        return self.summaries
+
+    def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:
+        """Sees to it that the outputs of a stage of dvc.yaml are those of its inputs: skipped, brought back from DVC's run cache,
+        or run and recorded.
+
+        `run`: makes the outputs. Of a stage of the project's own they are removed first, as DVC does it. Raises
+        VersionsError for a stage that dvc.yaml does not have, ParamsError for one before it there that has to run and did not,
+        and what `run` raises.
+        """
+        if self.only not in (None, name) or self._is_done(name):
+            return
+        if under_dvc():
+            self.summaries.append(self._at_rest(name, run))
+            return
+        if self.only is None:
+            self._settle_passed_over(self._before.get(name, ()))
+        else:
+            self._refuse_what_is_not_made_before(name)
+            self._tell_what_is_stale_before(name)
+        with dvc_stage.opened(self.root, name, self.known) as stage:
+            settled = None if self.force else self._settle(stage, name)
+            if settled is None:
+                if name not in STAGES:
+                    stage.remove_outputs()
+                with stage.recording():
+                    settled = self._at_rest(name, run)
+            self.summaries.append(settled)
+        if name == self.stages[-1] and settled.action == "run":
+            self.runner.store.clean(int(self.params.run.store_gb_max * 1e9))
+
+    def _is_done(self, name: str) -> bool:
+        return any(one.stage == name for one in self.summaries)
+
+    def _settle_passed_over(self, names: Sequence[str]) -> None:
+        """Settles the stages of dvc.yaml that no call ran; one that has to run is an error."""
+        for name in names:
+            if self._is_done(name):
+                continue
+            with dvc_stage.opened(self.root, name, self.known) as stage:
+                settled = self._settle(stage, name)
+            if settled is None:
+                raise ParamsError(
+                    f"dvc.yaml: stage {name} has to run, and nothing ran it in its place. flows/build.py must call a stage behind "
+                    f"those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do "
+                    f"`dvc repro {name}` first."
+                )
+            self.summaries.append(settled)
+
+    def settle_first(self) -> str | None:
+        """Settles the stages before the first that has to run, and names that one; None when none has to."""
+        for name in self.stages:
+            with dvc_stage.opened(self.root, name, self.known) as stage:
+                settled = None if self.force else self._settle(stage, name)
+            if settled is None:
+                return name
+            self.summaries.append(settled)
+        return None
+
+    def _settle(self, stage: dvc_stage.Stage, name: str) -> StageSummary | None:
+        """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run.
+
+        Whoever wrote into an output wrote into the unit store, too, where the two are hard links of one file.
+        """
+        if name in STAGES:
+            _refuse_unseen_shards(self.shards, stage, name)
+        match stage.state():
+            case "current":
+                return StageSummary(name, "up to date")
+            case "frozen":
+                return StageSummary(name, "frozen")
+            case "stale":
+                if name in STAGES:
+                    self.runner.store.remove_damaged(stage.altered())
+                return StageSummary(name, "restored") if stage.restore() else None
+
+    def _refuse_what_is_not_made_before(self, name: str) -> None:
+        """Raises ParamsError when an earlier stage has yet to make what this one reads."""
+        with dvc_stage.opened(self.root, name, self.known) as stage:
+            missing = stage.missing()
+        for earlier in self._before[name] if missing else ():
+            with dvc_stage.opened(self.root, earlier, self.known) as stage:
+                made = [path for path in missing if path in stage.outputs]
+            if made:
+                path = os.path.relpath(made[0], self.root)
+                raise ParamsError(
+                    f"--only {name}: {self.root / path} is not there; stage {earlier} makes it, which must be built first. Run "
+                    f"`tokenmill build`, which builds all that is needed, or `tokenmill build --only {earlier}`."
+                )
+
+    def _tell_what_is_stale_before(self, name: str) -> None:
+        for earlier in self._before[name]:
+            with dvc_stage.opened(self.root, earlier, self.known) as stage:
+                is_stale = stage.state() == "stale"
+            if is_stale:
+                say(
+                    f"--only {name}: {earlier} is not up to date, and {name} goes by what is there. `tokenmill build` brings "
+                    "all stages up to date"
+                )
+                return
+
+    def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
+        """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
+        self._check_params(name)
+        if name not in STAGES:  # it may make the very documents
+            summary = _measured(name, run, self)
+        else:
+            _, signatures = self._inputs
+            summary = _measured(name, run, self)
+            self._check_shards(name, signatures)
+        self._check_params(name)
+        return summary
+
+    def _check_params(self, name: str) -> None:
+        """Raises ParamsError when params.yaml is not what it was when the build began."""
+        how = {"run"}
+        if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
+            raise ParamsError(
+                f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
+                "build` again."
+            )
+
+    def _check_shards(self, name: str, before: list[Signature]) -> None:
+        """Raises CorpusError when the shards are not what they were when the first stage began."""
+        _, now = self._look()
+        if now != before:
+            changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
+            raise CorpusError(
+                f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage {name}. Run "
+                "`tokenmill build` again when the inputs are at rest."
+            )
+
+    @cached_property
+    def _inputs(self) -> tuple[list[Shard], list[Signature]]:
+        return self._look()
+
+    def _look(self) -> tuple[list[Shard], list[Signature]]:
+        shards = find_shards(self.root, self.params.source.glob)
+        return shards, _signatures(shards)
+
+
+def root_of(params_path: Path) -> Path:
+    """The folder of the project whose params.yaml is at `params_path`. Raises ParamsError for a file of another name."""
+    if params_path.name != PARAMS_FILE:
+        raise ParamsError(
+            f"--params: found {params_path}; expected the {PARAMS_FILE} of a project: DVC tracks parameters by that name. "
+            f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`."
+        )
+    load_params(params_path)  # nothing is made where there is no project
+    return params_path.absolute().parent
+
+
+def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Build:
+    """The build of the project whose params.yaml is at `params_path`. Raises ParamsError, TokenmillError."""
+    refuse_stale_core()
+    _core.interrupt(False)  # an earlier build in this process may have been interrupted
+    path = params_path.absolute()
+    build = Build(path.parent, load_params(path), only, force, rehash)
+    if only is not None and only not in build.all_stages:
+        raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(build.all_stages)}.")
+    try:
+        asked = n_workers(build.params.run.workers)
+        if build.workers < asked:
+            say(
+                f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"
+            )
+    except ParamsError as error:
+        raise ParamsError(f"{path}: {error}") from None
+    (refuse_other_code if under_dvc() else pin_code)(build.root)
+    _pin_tokenizer(build)
+    return build
+
+
+@contextmanager
+def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> Iterator[None]:
+    """No other build of the project runs meanwhile; what a killed one left behind is gone. Raises BusyError, VersionsError.
+
+    What files are remembered by is forgotten first, as the build was asked: not only passed over, so that the next build sees
+    what this one would have seen, should it be stopped. A forced build trusts no hash of DVC's, which would link what is made
+    anew to what its cache has under that name.
+    """
+
+    def clean() -> None:
+        leftovers.remove_own(root)
+        if not under_dvc():
+            dvc_repository.mend(root)
+
+    with lock.alone(root, wait, clean) as is_first:
+        if is_first and rehash:
+            file_facts.forget(root)
+            UnitStore(root).remove_all_damaged()
+        if is_first and (rehash or force) and not under_dvc():
+            dvc_repository.forget_hashes(root)
+        yield
+
+
+def _signatures(shards: Sequence[Shard]) -> list[Signature]:
+    return [
+        (shard.name, shard.n_bytes, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
+    ]
+
+
+def _measured(name: str, run: Callable[[Build], StageSummary | None], build: Build) -> StageSummary:
+    """What the stage did, with the memory that it took."""
+    release_unused()
+    reset_peak()
+    start_s = time.monotonic()
+    done = run(build) or StageSummary(name, "run", seconds=time.monotonic() - start_s)
+    return replace(done, peak_mb=peak_mb())
+
+
+def _pin_tokenizer(build: Build) -> None:
+    """Sees to it that tokenmill.lock pins the tokenizer that is asked for, as it is now; under `dvc repro`, which depends on it, it
+    must pin one already.
+
+    Where none is asked for, a file that is missing is written: stages depend on it, and would fail after those that do not.
+    """
+    if build.params.tokenizer is not None:
+        from tokenmill.config.lockfile import pinned
+        from tokenmill.versioning.import_tokenizer import pin_if_new, refuse_changed
+
+        refuse_changed(build.root, (pinned if under_dvc() else pin_if_new)(build.root, build.params.tokenizer))
+    elif not (build.root / LOCK_FILE).exists() and _dvc_yaml_names(build.root, LOCK_FILE):
+        from tokenmill.config.lockfile import write_pin
+
+        write_pin(build.root, None)
+        say(f"{LOCK_FILE}: was missing; written anew, with nothing pinned. Commit it.")
+
+
+def _dvc_yaml_names(root: Path, name: str) -> bool:
+    path = root / "dvc.yaml"
+    return path.exists() and name in path.read_text(encoding="utf-8")
+
+
+def under_dvc() -> bool:
+    """Whether `dvc repro` started this process for one stage; then DVC decides, locks and records."""
+    return "DVC_STAGE" in os.environ
+
+
+def refuse_stale_core() -> None:
+    """Raises TokenmillError when the compiled core is not that of the sources beside it."""
+    hash_now = sources_hash()
+    if hash_now is not None and hash_now != _core.SOURCE_HASH:
+        raise TokenmillError("tokenmill._core was compiled from other sources than those in core/. Run `make core`.")
+
+
+def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
+    """Raises ParamsError for a shard that DVC would not see change."""
+    for shard in shards:
+        path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
+        match stage.sight_of(path):
+            case "outside":
+                folder = Path(shard.name).parent
+                raise ParamsError(
+                    f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
+                    f"not see it change. Put {folder} into the deps of {', '.join(STAGES)}, in the place of the one there."
+                )
+            case "linked":
+                raise ParamsError(
+                    f"{shard.name}: matches source.glob through a link to a folder, which DVC does not follow, so it would not see "
+                    "the file change. Link the files instead, or name the folder itself in source.glob and in dvc.yaml's deps."
+                )
+            case "ignored":
+                raise ParamsError(
+                    f"{shard.name}: matches source.glob, but .dvcignore leaves it out, so DVC would not see it change. Take it out "
+                    "of .dvcignore, or make source.glob narrower."
+                )
+            case "seen":
+                pass

@@ -1,0 +1,51 @@
+"""The stages of a project's dvc.yaml in an order in which they can run."""
+
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tokenmill.layout import STAGES
+
+
+def stages_of(root: Path) -> dict[str, list[str]]:
+    """By the name of each stage, those before it: the stages whose outputs it reads, and those before them. A stage stands
+    behind those before it, else as in dvc.yaml.
+
+    tokenmill's four where there is no such file, or none that can be read: DVC says better what is wrong with it.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        stages = dict(YAML(typ="safe", pure=True).load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"])
+        made = {name: [*_paths(stage, "outs", "metrics", "plots")] for name, stage in stages.items()}
+        read = {name: [*_paths(stage, "deps")] for name, stage in stages.items()}
+        reads = {
+            name: [other for other in stages if other != name and _meet(read[name], made[other])] for name in stages
+        }
+        sorter = TopologicalSorter(reads)
+        sorter.prepare()
+    except (OSError, UnicodeDecodeError, YAMLError, KeyError, TypeError, AttributeError, ValueError, CycleError):
+        return {name: list(STAGES[:i]) for i, name in enumerate(STAGES)}
+    before: dict[str, list[str]] = {}
+    ready: list[str] = []
+    while sorter.is_active():
+        ready = sorted([*ready, *sorter.get_ready()], key=list(stages).index)
+        name = ready.pop(0)
+        above = {name for other in reads[name] for name in (other, *before[other])}
+        before[name] = [other for other in before if other in above]
+        sorter.done(name)
+    return before
+
+
+def _paths(stage: Any, *fields: str) -> Iterator[PurePosixPath]:
+    """The paths in these fields of a stage; one with settings is a mapping with the path as its key."""
+    for field in fields:
+        for one in stage.get(field) or ():
+            yield PurePosixPath(one if isinstance(one, str) else next(iter(one)))
+
+
+def _meet(some: list[PurePosixPath], others: list[PurePosixPath]) -> bool:
+    """Whether a path of the one is, holds, or is inside a path of the other."""
+    return any(one.is_relative_to(other) or other.is_relative_to(one) for one in some for other in others)

@@ -1,0 +1,56 @@
+"""What a build would do now, and why, without doing it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenmill.pipeline.code_pins import stages_of_other_code
+from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.versioning import dvc_stage
+from tokenmill.versioning.dvc_files import Known
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Of one stage. `changes`: what is no longer as when it ran; `after`: the stages before it that are to run, whose
+    outputs it reads."""
+
+    stage: str
+    state: dvc_stage.State
+    changes: list[str]
+    after: list[str]
+
+    @property
+    def would_run(self) -> bool:
+        """Whether a build would restore it or run it, or may have to after the stages before it."""
+        return self.state != "frozen" and bool(self.changes or self.after)
+
+
+def standing_of(root: Path) -> list[Standing]:
+    """How each stage of the project at `root` stands, in order. Raises VersionsError."""
+    found: list[Standing] = []
+    known: Known = {}
+    of_other_code = stages_of_other_code(root)
+    for name, before in stages_of(root).items():
+        with dvc_stage.opened(root, name, known) as opened:
+            state, changes = opened.state(), opened.changes()
+        if name in of_other_code:
+            state = "stale" if state == "current" else state
+            changes.append("its code is another in this tokenmill")
+        found.append(
+            Standing(name, state, changes, [one.stage for one in found if one.would_run and one.stage in before])
+        )
+    return found
+
+
+def as_text(found: list[Standing]) -> str:
+    """A line a stage, for a terminal."""
+    width = max(len(one.stage) for one in found)
+    return "\n".join(f"{one.stage:<{width}}  {_words(one)}" for one in found)
+
+
+def _words(one: Standing) -> str:
+    if one.state == "frozen":
+        return "frozen"
+    if one.changes:
+        return f"to do: {', '.join(one.changes)}"
+    return f"follows {one.after[0]}" if one.after else "up to date"

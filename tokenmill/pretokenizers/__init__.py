@@ -1,0 +1,1 @@
+"""Split patterns and their form in tokenizer.json."""

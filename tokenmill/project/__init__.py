@@ -1,0 +1,1 @@
+"""A project made and examined."""

@@ -1,0 +1,99 @@
+"""What is wrong with this machine or a project, and how to mend it."""
+
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import tokenmill
+from tokenmill.errors import TokenmillError
+from tokenmill.pipeline.build import refuse_stale_core
+from tokenmill.pipeline.core_sources import sources_hash
+from tokenmill.project.finding import Finding
+from tokenmill.versioning import git
+
+_PACKAGE = "tokenmill"
+_ANSWER_S_MAX = 3.0
+
+
+def examine(root: Path | None) -> list[Finding]:
+    """All checks of the machine and of the project at `root`, if there is one, in a few seconds at most."""
+    findings = [python(), libraries(), core(), git_command(root or Path.cwd()), prefect_server()]
+    if root is None:
+        return [*findings, Finding("project", "ok", "none in this folder; `tokenmill init DIR` makes one")]
+    from tokenmill.project.doctor_project import examine_project
+
+    return findings + examine_project(root)
+
+
+def as_text(findings: list[Finding]) -> str:
+    """A line a check, for a terminal."""
+    width = max(len(one.name) for one in findings)
+    lines = (f"{one.state:<7}  {one.name:<{width}}  {' '.join(one.found.split())}" for one in findings)
+    return "\n".join(f"{line}. {one.mend}" if one.mend else line for line, one in zip(lines, findings, strict=True))
+
+
+def python() -> Finding:
+    """The interpreter."""
+    return Finding("Python", "ok", platform.python_version())
+
+
+def libraries() -> Finding:
+    """Whether each library is of a version that tokenmill asks for. The lowest ones are above the known security fixes, such as
+    prefect 3.6.22 (CVE-2026-3514) and pyarrow 24 (CVE-2026-25087)."""
+    from packaging.requirements import Requirement
+
+    try:
+        asked = [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
+    except metadata.PackageNotFoundError:
+        return Finding(
+            "libraries", "warning", "tokenmill is not installed, so what it asks for is unknown", "Install it."
+        )
+    asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
+    others = {}
+    for one in asked:
+        try:
+            if (version := metadata.version(one.name)) not in one.specifier:
+                others[f"{one.name} {version}"] = one
+        except metadata.PackageNotFoundError:
+            others[f"no {one.name}"] = one
+    if not others:
+        return Finding("libraries", "ok", f"tokenmill {tokenmill.__version__} and the {len(asked)} that it asks for")
+    wanted = " ".join(f"'{one}'" for one in others.values())
+    return Finding("libraries", "wrong", f"{', '.join(others)}: not what tokenmill asks for", f"pip install {wanted}")
+
+
+def core() -> Finding:
+    """Whether the compiled core is that of the sources beside it."""
+    try:
+        refuse_stale_core()
+    except TokenmillError as error:
+        return Finding("core", "wrong", str(error))
+    return Finding("core", "ok", "as installed" if sources_hash() is None else "compiled from the sources in core/")
+
+
+def git_command(folder: Path) -> Finding:
+    """Whether git is there and knows who commits."""
+    try:
+        version = git.git(folder, "--version").split()[2]
+    except TokenmillError as error:
+        return Finding("git", "wrong", str(error))
+    try:
+        name, _, address = git.git(folder, "var", "GIT_COMMITTER_IDENT").rpartition(">")[0].partition(" <")
+    except TokenmillError:
+        mend = "git config --global user.name NAME; git config --global user.email ADDRESS"
+        return Finding("git", "warning", f"{version}, does not know who commits", mend)
+    return Finding("git", "ok", f"{version}, commits as {name} <{address}>")
+
+
+def prefect_server() -> Finding:
+    """Whether the server that Prefect is set to use, if it is, answers."""
+    none = Finding("Prefect", "ok", "no server is set; a build starts one for itself, unless run.engine is inline")
+    from tokenmill.orchestration import address
+
+    if not address.may_be_set():
+        return none
+    try:
+        url = address.check_standing(_ANSWER_S_MAX)
+    except TokenmillError as error:
+        return Finding("Prefect", "wrong", str(error))
+    return Finding("Prefect", "ok", f"the server at {address.without_password(url)} answers") if url else none

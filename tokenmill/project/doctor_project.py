@@ -1,0 +1,197 @@
+"""What is wrong with a project, and how to mend it."""
+
+import os
+import shlex
+import shutil
+import socket
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dvc.exceptions import DvcException
+
+from tokenmill.config.lockfile import read_lock
+from tokenmill.config.params import Params, load_params
+from tokenmill.corpus.shards import find_shards
+from tokenmill.errors import TokenmillError
+from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.project.finding import Finding
+from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
+
+_ANSWER_S_MAX = 2.0
+_PORTS = {"http": 80, "https": 443, "ssh": 22, "webdav": 80, "webdavs": 443}
+_PACKED = (".gz", ".zst", ".parquet")
+_PACKED_TIMES = 4  # what compressed text grows to, about
+_BUILD_SHARE = 0.5  # what a build takes beside its documents, about, of the size of their text
+
+
+def examine_project(root: Path) -> list[Finding]:
+    """The checks of the project at `root`. Opening its DVC repository makes the site cache private, if nobody chose another."""
+    return [*_parameters(root), *_repositories(root), left_over(root)]
+
+
+def _parameters(root: Path) -> list[Finding]:
+    try:
+        params = load_params(root / PARAMS_FILE)
+    except TokenmillError as error:
+        return [Finding(PARAMS_FILE, "wrong", "; ".join(str(error).splitlines()))]
+    return [Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"), corpus(root, params)]
+
+
+def corpus(root: Path, params: Params) -> Finding:
+    """Whether there are documents, and room for what becomes of them."""
+    try:
+        shards = find_shards(root, params.source.glob)
+    except TokenmillError as error:
+        return Finding("documents", "warning", str(error))
+    n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.path.suffix in _PACKED else 1) for shard in shards)
+    free_bytes = shutil.disk_usage(root).free
+    said = f"{len(shards):,} files, about {n_bytes / 1e9:,.1f} GB of text; {free_bytes / 1e9:,.1f} GB are free"
+    if free_bytes < n_bytes * _BUILD_SHARE:
+        return Finding("documents", "warning", said, "A build takes about half as much as the text: make room for it.")
+    return Finding("documents", "ok", said)
+
+
+def _repositories(root: Path) -> list[Finding]:
+    try:
+        git.git(root, "rev-parse", "--show-prefix")
+    except TokenmillError as error:
+        return [Finding("git repository", "wrong", str(error), "git init")]
+    try:
+        before = dvc_repository.site_cache(root)
+        was_closed = _is_closed(before)
+        with dvc_repository.repository(root) as repo:
+            return [
+                dvc_stages(repo),
+                site_cache(before, was_closed, dvc_repository.site_cache(root)),
+                remote(repo),
+                committed(root, "dvc.lock"),
+                pins_file(root),
+            ]
+    except TokenmillError as error:
+        return [Finding("DVC", "wrong", str(error))]
+
+
+def dvc_stages(repo: Any) -> Finding:
+    """Whether DVC finds the stages."""
+    import dvc
+
+    try:
+        for name in STAGES:
+            dvc_stage.Stage(repo, name, {})
+    except (TokenmillError, DvcException) as error:
+        return Finding("DVC", "wrong", f"{error}")
+    return Finding("DVC", "ok", f"{dvc.__version__}, with the stages {', '.join(STAGES)}")
+
+
+def site_cache(before: Path, was_closed: bool, now: Path) -> Finding:
+    """Whether DVC's site cache, out of which it unpickles (CVE-2025-69872), is closed to other users of the machine.
+
+    `before`: the one that it had before tokenmill opened its repository, which makes it a private one unless it was chosen.
+    """
+    if not _is_closed(now):
+        mend = f"chmod 700 {shlex.quote(str(now))}, or unset what names it: DVC_SITE_CACHE_DIR, or core.site_cache_dir of DVC"
+        return Finding("site cache", "wrong", f"{now}: other users can put code there that DVC runs", mend)
+    if before != now:
+        return Finding("site cache", "warning", f"was {before}, where other users could put code; is {now} from now on")
+    if not was_closed:
+        mend = "If there are some whom you do not trust, delete it."
+        return Finding("site cache", "warning", f"{now}: was open to other users until now", mend)
+    return Finding("site cache", "ok", f"{now}, closed to other users")
+
+
+def _is_closed(folder: Path) -> bool:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return False
+    return found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+def remote(repo: Any) -> Finding:
+    """Whether DVC has a remote that can be reached."""
+    name = repo.config["core"].get("remote")
+    if not name:
+        return Finding(
+            "DVC remote", "warning", "none is set; to publish or pull, it wants one", "dvc remote add -d NAME URL"
+        )
+    try:
+        settings = repo.config["remote"][name]
+        store, url = repo.cloud.get_remote_odb(name), settings["url"]
+        if store.fs.protocol == "local":
+            return _local_remote(name, Path(url))
+        wrong = _silence(store, settings.get("endpointurl") or url)
+    except (DvcException, KeyError) as error:
+        return Finding("DVC remote", "wrong", f"{name}: {error}", "dvc remote modify")
+    if wrong:
+        return Finding(
+            "DVC remote", "wrong", f"{name}, {url}: {wrong}", "Check the URL, the network and the credentials."
+        )
+    return Finding("DVC remote", "ok", f"{name}, {url}, can be reached")
+
+
+def _local_remote(name: str, path: Path) -> Finding:
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding(
+            "DVC remote", "wrong", f"{name}: {there} cannot be written to", f"dvc remote modify {name} url URL"
+        )
+    return Finding("DVC remote", "ok", f"{name}, {path}" + ("" if there == path else ", which the first push makes"))
+
+
+def _silence(store: Any, url: str) -> str | None:
+    """Why a remote of a network does not answer, or None. A store without a host of its own in its URL is asked for its folder."""
+    parts = urlsplit(url)
+    if parts.hostname and parts.scheme in _PORTS:
+        try:
+            socket.create_connection((parts.hostname, parts.port or _PORTS[parts.scheme]), _ANSWER_S_MAX).close()
+        except OSError as error:
+            return str(error)
+        return None
+    heard: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            store.fs.exists(store.path)
+            heard.append(None)
+        except Exception as error:  # noqa: BLE001 — each kind of store has its own
+            heard.append(str(error))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S_MAX)
+    return heard[0] if heard else f"no answer in {_ANSWER_S_MAX:.0f} s"
+
+
+def committed(root: Path, name: str) -> Finding:
+    """Whether git holds a file that versions of the data are known by."""
+    if not (root / name).exists():
+        return Finding(
+            name, "ok", "not there yet; a build writes it" if name == "dvc.lock" else "not there, not needed"
+        )
+    if git.is_ignored(root, name):
+        return Finding(name, "wrong", "git ignores it, so no commit would know its data", "Take it out of .gitignore.")
+    if not git.git(root, "ls-files", "--", name):
+        return Finding(name, "warning", "not in git yet", f"git add {name}, and commit")
+    return Finding(name, "ok", "in git")
+
+
+def pins_file(root: Path) -> Finding:
+    """Whether tokenmill.lock can be read, and git holds it."""
+    try:
+        read_lock(root)
+    except TokenmillError as error:
+        return Finding(LOCK_FILE, "wrong", str(error))
+    return committed(root, LOCK_FILE)
+
+
+def left_over(root: Path) -> Finding:
+    """Whether a killed build left files behind."""
+    if paths := leftovers.own(root):
+        said = f"{len(paths)} temporary files of builds that were killed, like {paths[0].relative_to(root)}"
+        return Finding(
+            "leftovers", "warning", said, "The next `tokenmill build` that has to do something removes them."
+        )
+    return Finding("leftovers", "ok", "none of killed builds")

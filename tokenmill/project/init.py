@@ -1,0 +1,103 @@
+"""Makes a new data project: a folder under git and DVC with all that a build reads but the documents."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import tokenmill
+from tokenmill.config.lockfile import Lock, write_lock
+from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.layout import (
+    COUNTS_FILE,
+    LOCK_FILE,
+    QUARANTINE_DIRECTORY,
+    RAW_DIRECTORY,
+    REPORT_FILE,
+    SCRATCH_DIRECTORY,
+    STAGES,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.versioning import dvc_repository, git
+
+_TEMPLATE = Path(__file__).parent / "template"
+_README = "README.md"
+_OUTPUTS = (
+    str(Path(COUNTS_FILE).parent),
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+    QUARANTINE_DIRECTORY,
+    str(Path(REPORT_FILE).parent),
+)
+_UNSEEN = (f"/{SCRATCH_DIRECTORY}", "/.venv", "*.partial", "__pycache__")  # by git and by DVC
+_NOT_IN_GIT = (*_UNSEEN, f"/{RAW_DIRECTORY}", *(f"/{output}" for output in _OUTPUTS))
+
+
+def make_project(root: Path) -> list[str]:
+    """Makes the folder `root` a project, in the git repository that it is in or a new one; what comes back are the names of
+    the files that were made or got lines.
+
+    A README.md that is there stays; .gitignore and .dvcignore get the lines that they lack. Raises ParamsError, and writes
+    nothing, when any other file of a project or an output of a build is there. Raises VersionsError, OSError.
+    """
+    root = root.absolute()
+    files = _files()
+    files[_README] = files[_README].replace("{name}", root.name)
+    if (root / _README).exists():
+        del files[_README]
+    _refuse_what_is_there(root, [*files, LOCK_FILE])
+    root.mkdir(parents=True, exist_ok=True)
+    _make_repositories(root)
+    with ExitStack() as all_or_none:
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            all_or_none.enter_context(write_atomic(root / name)).write_text(text, encoding="utf-8")
+        code = {stage: code_digest(stage) for stage in STAGES}
+        write_lock(root, Lock.model_validate({"tokenmill": tokenmill.__version__, "code": code}))
+    (root / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
+    ignored = {".gitignore": _NOT_IN_GIT, ".dvcignore": _UNSEEN}
+    return [*files, LOCK_FILE, *(name for name, lines in ignored.items() if _add_lines(root / name, lines))]
+
+
+def _files() -> dict[str, str]:
+    """The text of each file of the template, by its name seen from the project's folder."""
+    return {
+        path.relative_to(_TEMPLATE).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(_TEMPLATE.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def _refuse_what_is_there(root: Path, files: list[str]) -> None:
+    if root.exists() and not root.is_dir():
+        raise ParamsError(f"{root}: a file; expected a folder, or nothing yet.")
+    if found := [name for name in (*files, *_OUTPUTS) if (root / name).exists()]:
+        raise ParamsError(
+            f"{root}: holds {', '.join(found)} already; nothing was written. Move that away, or name another folder, like one "
+            "inside."
+        )
+
+
+def _make_repositories(root: Path) -> None:
+    try:
+        if git.git(root, "rev-parse", "--is-inside-work-tree").strip() != "true":
+            raise ParamsError(f"{root}: in a git repository, but not in its working tree. Name a folder of a clone.")
+    except VersionsError as error:
+        if "not a git repository" not in str(error):
+            raise
+        git.git(root, "init", "--quiet")
+    if not (root / ".dvc").is_dir():
+        dvc_repository.initialize(root, is_inside=bool(git.git(root, "rev-parse", "--show-prefix").strip()))
+    dvc_repository.keep_site_cache_private(root)
+
+
+def _add_lines(path: Path, lines: tuple[str, ...]) -> bool:
+    """Adds the lines that a file lacks at its end; whether it lacked any."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    lacking = [line for line in lines if line not in before.splitlines()]
+    if lacking:
+        with write_atomic(path) as partial:
+            end = "" if before.endswith("\n") or not before else "\n"
+            partial.write_text(before + end + "".join(f"{line}\n" for line in lacking), encoding="utf-8")
+    return bool(lacking)

@@ -1,0 +1,30 @@
+"""The build of this project: count → train-vocab → encode → validate. Change it as your data needs."""
+
+from prefect import State, flow
+
+from tasks.count import count
+from tasks.encode import encode
+from tasks.train_vocab import train_vocab
+from tasks.validate import validate
+from tokenmill.console import StageSummary
+from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build
+from tokenmill.pipeline.build import Build
+
+
+def stages(build: Build) -> None:
+    """Brings every stage up to date, in this order. A stage of your own stands here and in dvc.yaml."""
+    count(build)
+    train_vocab(build)
+    encode(build)
+    validate(build)
+
+
+@flow(name="tokenmill-build", flow_run_name=build_name, **FLOW)
+def build(
+    project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False
+) -> list[StageSummary] | State[None]:
+    """Builds the project in the folder `project`; the result is what each stage did.
+
+    `only`: one stage; `force`: also what is up to date or finished; `rehash`: read files again that seem unchanged.
+    """
+    return run_build(stages, project, only, force, rehash)

@@ -1,0 +1,24 @@
+"""The publication of a version of this project: check, push the data, set the tags."""
+
+from pathlib import Path
+
+from prefect import flow
+
+from tasks.publish import check, push_data, set_tags
+from tokenmill.pipeline.build import alone
+
+
+@flow(name="tokenmill-publish", flow_run_name="publish {reference}", persist_result=False)
+def publish(
+    reference: str, project: str = ".", stage: str | None = None, remote: str | None = None, key: str | None = None
+) -> list[str]:
+    """Publishes NAME@VERSION of the project in the folder `project`; what comes back are the tags that were set.
+
+    `stage`: GTO's stage to assign; `remote`: DVC's, None for its default; `key`: the file of a private key to sign with.
+    """
+    root = Path(project).absolute()
+    with alone(root, wait=False):
+        publication = check(root, reference, stage)
+        push_data(publication, remote)
+        tags: list[str] = set_tags(publication, None if key is None else Path(key))
+    return tags

@@ -1,0 +1,31 @@
+"""train-vocab: counts of pre-tokens → tokenizer, as one task; a published tokenizer that is taken needs none."""
+
+from typing import Any
+
+from prefect import State, task
+from prefect.states import Completed
+
+from tokenmill.console import StageSummary
+from tokenmill.orchestration.server import expect
+from tokenmill.orchestration.unit_tasks import STAGE_TASK
+from tokenmill.pipeline.build import Build
+from tokenmill.stages import recipe
+
+
+def train_vocab(build: Build) -> None:
+    """Trains the tokenizer in data/tokenizer, where it is not up to date."""
+    build.stage("train-vocab", _train if build.params.tokenizer is None else recipe.train_vocab)
+
+
+def _train(build: Build) -> StageSummary:
+    n_tokens = build.params.train_vocab.vocab_size
+
+    @task(name="train-vocab", task_run_name=f"train-vocab {n_tokens:,} tokens", **STAGE_TASK)
+    def learn() -> State[Any]:
+        done = recipe.train_vocab(build)
+        n_tokens, text_mb, seconds = done.n_tokens or 0, done.text_mb or 0, done.seconds or 0
+        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s", data=done)
+
+    expect(1)
+    summary: StageSummary = learn().result()  # a task that is called gives its state back
+    return summary

@@ -1,0 +1,1 @@
+"""What each stage does; the orchestrator is unknown here."""

@@ -1,0 +1,300 @@
+"""count: documents → exact counts of pre-tokens."""
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tokenmill.config.params import Count, Source
+from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out, sifted
+from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.units import Unit
+from tokenmill.counts.counter import Counter
+from tokenmill.counts.spill import Run, Sum, sum_of_runs
+from tokenmill.counts.table import merge, write_batches, write_counts
+from tokenmill.counts.weights import weight_of
+from tokenmill.errors import ParamsError, PatternError
+from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, SCRATCH_DIRECTORY
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.memory import Memory
+from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
+from tokenmill.storage.atomic import write_atomic, write_directory
+from tokenmill.storage.scratch import scratch_directory
+from tokenmill.storage.unit_store import unit_key
+
+_ONE = Fraction(1)
+_SUM_STAGE = "count-sum"
+_SUMMED_AT_ONCE_MAX = 64
+
+
+class CountFacts(msgspec.Struct, frozen=True):
+    """What a unit holds, by how much the counts of each group may be too low, and what was left out of it."""
+
+    n_documents: int
+    text_bytes: int
+    missed_max: list[int]
+    left: LeftOut
+
+    @property
+    def n_left_out(self) -> int:
+        """Documents and pieces that were left out."""
+        return self.left.n
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB"
+
+
+def count(
+    source: Source,
+    params: Count,
+    spill_directory: Path | None,
+    runner: UnitRunner,
+    run_units: RunUnits,
+    output: Path,
+) -> StageSummary:
+    """Counts the pre-tokens of all documents into counts.parquet in `output`, and says in report.json beside it of what.
+
+    `spill_directory`: where there is room for what the counters may not hold in memory (None: .tokenmill).
+    Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
+    """
+    start_s = time.monotonic()
+    try:
+        pre_tokenizer_of(
+            steps_of(params.pattern)
+        )  # a regex that other libraries read otherwise is refused before any work
+    except PatternError as error:
+        raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
+    root = runner.root
+    units = runner.corpus.units
+    weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
+    by_weight = {unit.name: groups_of(unit, weights) for unit in units}
+    decides = {
+        "code": code_digest("count"),
+        "pattern": params.pattern,
+        "approximate": params.approximate and params.approximate.error,
+        "source": source.reading(),
+    }
+    keys = {
+        unit.name: unit_key(
+            stage="count", content=content(unit, with_rows=False), groups=list(by_weight[unit.name].values()), **decides
+        )
+        for unit in units
+    }
+    with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
+        with progress("count", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+
+            def do(unit: Unit, directory: Path) -> CountFacts:
+                groups = list(by_weight[unit.name].values())
+                return count_unit(unit, directory, source, params, groups, runner.memory, scratch, advance)
+
+            done = runner.finish("count", do, units, keys, CountFacts, run_units, lambda facts: facts.left.fits(source))
+        facts = [one.facts for one in done]
+        n_documents = sum(one.n_documents for one in facts)
+        check_limit(units, [one.left for one in facts], n_documents, source)
+        parts = [
+            Part(keys[unit.name], one.folder / part_name(i), weight, keys[unit.name])
+            for unit, one in zip(units, done, strict=True)
+            for i, weight in enumerate(by_weight[unit.name])
+            if weight
+        ]
+        runs = [Run.of_parquet(part.path, part.weight) for part in sums_of(parts, runner, run_units, scratch)]
+        total = sum_of_runs(runs, scratch, runner.memory.kept_mib << 20, params.count_min)
+        with write_directory(output) as directory:
+            with write_atomic(directory / Path(COUNTS_FILE).name) as path:
+                write_batches(total, path)
+            missed_max = sum(
+                (
+                    weight * n
+                    for unit, one in zip(units, facts, strict=True)
+                    for weight, n in zip(by_weight[unit.name], one.missed_max, strict=True)
+                ),
+                Fraction(),
+            )
+            report = report_of(params, facts, total, math.ceil(missed_max))
+            with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
+                path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    if total.dropped.n_distinct:
+        say(
+            f"count: {total.dropped.n_distinct:,} of {total.kept.n_distinct + total.dropped.n_distinct:,} distinct pre-tokens "
+            f"counted less than {params.count_min}: {report['dropped']['text_share']:.2%} of the text."
+        )
+    return StageSummary(
+        "count",
+        "run",
+        n_units=len(units),
+        n_documents=n_documents,
+        text_mb=report["text_bytes"] / 1e6,
+        seconds=time.monotonic() - start_s,
+    )
+
+
+class Part(NamedTuple):
+    """Counts in a file, what decides them, what they are multiplied by, and by the beginning of what they are grouped."""
+
+    key: str
+    path: Path
+    weight: Fraction
+    place: str
+
+
+class SumFacts(msgspec.Struct, frozen=True):
+    """What is known of counts that were added up."""
+
+    n_parts: int
+    n_left_out: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.n_parts:,} files of counts"
+
+
+def sums_of(parts: Sequence[Part], runner: UnitRunner, run_units: RunUnits, scratch: Path) -> Sequence[Part]:
+    """Parts with the same sum, of each weight 16 at most where there were many.
+
+    They are added up in groups by the beginning of their keys, those groups by one digit less, and so on, and the unit store
+    keeps each sum: a part that changes then costs the sums of two groups a level, instead of reading all parts again.
+    """
+    n_digits = 0
+    while len(parts) > _SUMMED_AT_ONCE_MAX * 16**n_digits:
+        n_digits += 1
+    for n in range(n_digits, 0, -1):
+        parts = _sums_of_groups(parts, n, runner, run_units, scratch)
+    return parts
+
+
+def _sums_of_groups(
+    parts: Sequence[Part], n_digits: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
+) -> list[Part]:
+    groups: dict[tuple[Fraction, str], list[Part]] = {}
+    for part in sorted(parts):
+        groups.setdefault((part.weight, part.place[:n_digits]), []).append(part)
+    summed = {f"{place} × {weight}": group for (weight, place), group in groups.items() if len(group) > 1}
+    keys = {
+        name: unit_key(stage=_SUM_STAGE, parts=[(part.key, part.path.name) for part in group])
+        for name, group in summed.items()
+    }
+
+    def do(unit: Unit, directory: Path) -> SumFacts:
+        runs = [Run.of_parquet(part.path) for part in summed[unit.name]]
+        with tempfile.TemporaryDirectory(dir=scratch) as own:
+            write_batches(sum_of_runs(runs, Path(own), runner.memory.kept_mib << 20), directory / part_name(0))
+        return SumFacts(len(runs))
+
+    units = [Unit(name, "", ()) for name in summed]
+    done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units)
+    alone = [group[0] for group in groups.values() if len(group) == 1]
+    return alone + [
+        Part(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
+        for unit, group, one in zip(units, summed.values(), done, strict=True)
+    ]
+
+
+def count_nothing(root: Path) -> StageSummary:
+    """Writes an empty table of counts: with a tokenizer that is taken, nothing is learned from counts."""
+    with write_directory((root / COUNTS_FILE).parent) as directory:
+        write_counts(merge([]), directory / Path(COUNTS_FILE).name)
+    return StageSummary("count", "not needed")
+
+
+def count_unit(
+    unit: Unit,
+    directory: Path,
+    source: Source,
+    params: Count,
+    groups: Sequence[Sequence[int]],
+    memory: Memory,
+    scratch: Path,
+    advance: Advance,
+) -> CountFacts:
+    """Counts one unit into files in `directory`, one for each group of its pieces."""
+    error = params.approximate.error if params.approximate else None
+    group_of = {piece: i for i, pieces in enumerate(groups) for piece in pieces}
+    new = partial(
+        Counter,
+        params.pattern,
+        max(1, memory.kept_mib // len(groups)),
+        threads=1,
+        spill_directory=scratch,
+        approximate_error=error,
+    )
+
+    def counted(documents: Iterator[Documents]) -> tuple[int, int, list[int]]:
+        n_documents = text_bytes = 0
+        counters = [new() for _ in groups]
+        for piece, batch in documents:
+            counters[group_of[piece]].update(batch.texts)
+            n_documents += len(batch.texts)
+            text_bytes += batch.text_bytes
+            advance(batch.file_bytes / 1e6)
+        missed_max = [counter.missed_max for counter in counters]
+        for i, counter in enumerate(counters):
+            write_batches(counter.batches(), directory / part_name(i))
+        return n_documents, text_bytes, missed_max
+
+    (n_documents, text_bytes, missed_max), left = sifted(unit, source, memory.limits, counted)
+    return CountFacts(n_documents, text_bytes, missed_max, left_out(left))
+
+
+def part_name(group: int) -> str:
+    """The file of one group of a unit's pieces."""
+    return f"counts.{group}.parquet"
+
+
+def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, list[int]]:
+    """The pieces of a unit by the weight of their shards."""
+    groups: dict[Fraction, list[int]] = {}
+    for i, piece in enumerate(unit.pieces):
+        groups.setdefault(weights.get(piece.shard.name, _ONE), []).append(i)
+    return groups
+
+
+def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, Fraction]:
+    """By the name of a shard, what its counts are multiplied by, where a glob matches it.
+
+    Raises ParamsError for a shard that two globs match, CorpusError for a glob that matches nothing.
+    """
+    glob_of: dict[str, str] = {}
+    for glob in weights:
+        for shard in find_shards(root, glob, "count.weights"):
+            if shard.name in glob_of:
+                raise ParamsError(
+                    f"count.weights: {shard.name} is matched by {glob_of[shard.name]!r} and by {glob!r}; "
+                    "allowed: one glob for a shard."
+                )
+            glob_of[shard.name] = glob
+    return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}
+
+
+def report_of(params: Count, facts: Sequence[CountFacts], total: Sum, missed_max: int) -> dict[str, Any]:
+    """What was counted; the same for the same input, whatever the machine.
+
+    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them. `count_missed_max`: by how much an
+    approximate count may be too low.
+    """
+    kept, dropped = total.kept, total.dropped
+    return {
+        "documents": sum(one.n_documents for one in facts),
+        "text_bytes": sum(one.text_bytes for one in facts),
+        "pretokens": kept.n_pretokens,
+        "pretokens_distinct": kept.n_distinct,
+        "text_bytes_counted": kept.n_bytes,
+        "dropped": {
+            "count_min": params.count_min,
+            "pretokens": dropped.n_pretokens,
+            "pretokens_distinct": dropped.n_distinct,
+            "text_bytes": dropped.n_bytes,
+            "text_share": round(dropped.n_bytes / max(kept.n_bytes + dropped.n_bytes, 1), 6),
+        },
+        "weights": {glob: str(weight_of(weight)) for glob, weight in sorted(params.weights.items())},
+        "approximate": params.approximate and {"error": params.approximate.error, "count_missed_max": missed_max},
+    }

@@ -1,0 +1,241 @@
+"""encode: documents and tokenizer → token dataset."""
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence, Set
+from functools import cache, partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from tokenmill.artifacts.golden import checked_tokenizer
+from tokenmill.config.lockfile import Pin, pinned
+from tokenmill.config.params import Encode, Source
+from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.quarantine import (
+    QUARANTINE_FILE,
+    Documents,
+    check_limit,
+    left_out,
+    piece_bad,
+    sifted,
+    write_left,
+    write_quarantine,
+)
+from tokenmill.corpus.units import Unit
+from tokenmill.counts.table import most_frequent
+from tokenmill.dataset.manifest import InputShard, Manifest, Origin, engine_version, write_manifest
+from tokenmill.dataset.tokens import id_type, rows, schema, write_tokens
+from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard, take_over
+from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
+from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.storage.atomic import sha256_file, write_directory
+from tokenmill.storage.links import link
+from tokenmill.storage.unit_store import unit_key
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
+_GROUP_ROWS_MAX = 1 << 14
+_N_WARM = 1 << 16  # pre-tokens, nearly all of a text
+_WARM_BYTES_MIN = 1 << 24  # of files to be encoded; the most frequent pre-tokens are found while some 10 MB are
+
+
+def encode(
+    source: Source, asked: Asked | None, params: Encode, runner: UnitRunner, run_units: RunUnits
+) -> StageSummary:
+    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
+    are let through, go to data/quarantine.
+
+    `asked`: the tokenizer that is taken instead of being trained, if one is. The directory appears whole, when the last unit
+    is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
+    """
+    start_s = time.monotonic()
+    corpus = runner.corpus
+    units = corpus.units
+    tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
+    end_id = _end_id(tokenizer, params.end_of_document)
+    keys = _keys(units, source, params, tokenizer, end_id)
+    if not runner.anew:
+        _take_over(set(keys.values()) - runner.store.keys(), runner)
+    there = set() if runner.anew else runner.store.keys()
+    n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
+    warm = cache(partial(_warm, tokenizer, runner.root / COUNTS_FILE, params.special_tokens_in_text))
+    with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+
+        def do(unit: Unit, directory: Path) -> EncodeFacts:
+            if n_bytes_todo >= _WARM_BYTES_MIN:
+                warm()
+            special = params.special_tokens_in_text
+            return encode_unit(unit, directory, source, tokenizer, end_id, special, runner.memory.limits, advance)
+
+        done = runner.finish("encode", do, units, keys, EncodeFacts, run_units, lambda facts: facts.left.fits(source))
+    tokenizer.forget()  # validate has the same one
+    shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
+    n_documents = sum(shard.n_documents for shard in shards)
+    n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
+    folders = [one.folder for one in done]
+    with (
+        write_directory(runner.root / TOKENS_DIRECTORY) as directory,
+        write_directory(runner.root / QUARANTINE_DIRECTORY) as quarantine,
+    ):
+        for shard, folder in zip(shards, folders, strict=True):
+            link(folder / TOKENS_FILE, directory / shard.name)
+        left_out = quarantine / QUARANTINE_FILE
+        write_quarantine(left_out, zip(units, folders, strict=True))
+        manifest = Manifest(
+            engine=engine_version(),
+            tokenizer_digest=tokenizer.digest,
+            tokenizer_origin=None if asked is None else _origin(pinned(runner.root, asked)),
+            params_digest=_digest(source, params),
+            id_type=str(id_type(tokenizer.id_max)),
+            id_max=tokenizer.id_max,
+            end_of_document_id=end_id,
+            special_tokens_in_text=params.special_tokens_in_text,
+            n_documents=n_documents,
+            n_tokens=sum(shard.n_tokens for shard in shards),
+            text_bytes=sum(shard.text_bytes for shard in shards),
+            n_bad=n_bad,
+            quarantine_sha256=sha256_file(left_out),
+            inputs=[
+                InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256)
+                for shard, sha256 in corpus.sha256.items()
+            ],
+            shards=shards,
+        )
+        write_manifest(manifest, directory)
+    for shard in shards:
+        runner.digests.remember(runner.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)
+    runner.digests.save()
+    n_damaged = sum(one.facts.left.n_pieces for one in done)
+    if n_bad or n_damaged:
+        say(
+            f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"
+        )
+    return StageSummary(
+        "encode",
+        "run",
+        n_units=len(units),
+        n_documents=manifest.n_documents,
+        text_mb=manifest.text_bytes / 1e6,
+        n_tokens=manifest.n_tokens,
+        seconds=time.monotonic() - start_s,
+    )
+
+
+def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
+    """Takes from the dataset that dvc.lock records what the store lacks: after `dvc pull` in a new clone, that is all of it."""
+    files = runner.recorded("encode") if lacking else {}
+    if n := take_over(runner.store, lacking, files, runner.memory.workers):
+        say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
+
+
+def _warm(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> None:
+    """Has the most frequent pre-tokens of the counts encoded once for all threads. Counts that are not there, or that are of
+    other text, cost speed alone; so do damaged ones, which `count` sees to."""
+    if tokenizer.engine != "core":
+        return
+    try:
+        tokenizer.warm(most_frequent(path, _N_WARM), _N_WARM, special)
+    except CountsError:
+        return
+
+
+def encode_unit(
+    unit: Unit,
+    directory: Path,
+    source: Source,
+    tokenizer: Tokenizer,
+    end_id: int | None,
+    special: SpecialTokensInText,
+    limits: Limits,
+    advance: Advance,
+) -> EncodeFacts:
+    """Encodes one unit into a file in `directory`."""
+    shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
+
+    def encoded(documents: Iterator[Documents]) -> tuple[list[int], int, int]:
+        piece_documents = [0] * len(unit.pieces)
+        n_tokens = text_bytes = 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal n_tokens, text_bytes
+            for piece, batch in documents:
+                try:
+                    input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)
+                except SpecialTokenError as error:
+                    name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+                    raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
+                piece_documents[piece] += len(input_ids)
+                n_tokens += len(input_ids.values)
+                text_bytes += batch.text_bytes
+                yield rows(batch, input_ids, shape)
+                advance(batch.file_bytes / 1e6)
+
+        write_tokens(directory / TOKENS_FILE, shape, _row_groups(batches()))
+        return piece_documents, n_tokens, text_bytes
+
+    (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, limits, encoded)
+    write_left(left, directory)
+    return EncodeFacts(
+        piece_documents=piece_documents,
+        piece_bad=piece_bad(unit, left),
+        left=left_out(left),
+        n_tokens=n_tokens,
+        text_bytes=text_bytes,
+    )
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Joins the batches of small pieces, so that the file does not get a row group for each."""
+    held: list[pa.RecordBatch] = []
+    n_rows = n_bytes = 0
+    for batch in batches:
+        if held and (n_rows + batch.num_rows > _GROUP_ROWS_MAX or n_bytes + batch.nbytes > _GROUP_BYTES_MAX):
+            yield pa.concat_batches(held)
+            held, n_rows, n_bytes = [], 0, 0
+        held.append(batch)
+        n_rows += batch.num_rows
+        n_bytes += batch.nbytes
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _keys(
+    units: Sequence[Unit], source: Source, params: Encode, tokenizer: Tokenizer, end_id: int | None
+) -> dict[str, str]:
+    decides = {
+        "code": code_digest("encode"),
+        "tokenizer": tokenizer.digest,
+        "engine": tokenizer.engine,
+        "end_id": end_id,
+        "special": params.special_tokens_in_text,
+        "formats": params.formats,
+        "source": source.reading(),
+    }
+    with_rows = source.id_column is None  # a document's row is its id then
+    return {unit.name: unit_key(stage="encode", content=content(unit, with_rows), **decides) for unit in units}
+
+
+def _origin(pin: Pin) -> Origin:
+    return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
+
+
+def _end_id(tokenizer: Tokenizer, text: str | None) -> int | None:
+    if text is None or text in tokenizer.special_tokens:
+        return None if text is None else tokenizer.special_tokens[text]
+    raise ParamsError(
+        f"encode.end_of_document: found {text!r}; allowed: one of the tokenizer's special tokens "
+        f"{list(tokenizer.special_tokens)}, or null."
+    )
+
+
+def _digest(source: Source, params: Encode) -> str:
+    """Over the parameters that decide bytes of the dataset; which shards there are stands in the manifest itself."""
+    deciding = source.model_dump_json(exclude={"glob"}) + params.model_dump_json()
+    return hashlib.sha256(deciding.encode()).hexdigest()

@@ -1,0 +1,73 @@
+"""The four stages of a build in order, with what each takes of it; the orchestrator is unknown here."""
+
+from functools import partial
+from importlib import import_module
+
+from tokenmill.console import StageSummary
+from tokenmill.layout import COUNTS_FILE, STAGES, TOKENIZER_DIRECTORY
+from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.executor import RunUnits, run_in_threads
+
+
+def run_inline(build: Build) -> None:
+    """count → train-vocab → encode → validate in this process, units in threads."""
+    run_units = run_in_threads(build.workers)
+    build.stage("count", partial(count, run_units=run_units))
+    build.stage("train-vocab", train_vocab)
+    build.stage("encode", partial(encode, run_units=run_units))
+    build.stage("validate", partial(validate, run_units=run_units))
+
+
+def import_stages() -> None:
+    """Imports the code of all stages, and with it the libraries that read the data; else a stage does when it runs."""
+    for stage in STAGES:
+        import_module(f"tokenmill.stages.{stage.replace('-', '_')}")
+
+
+def count(build: Build, run_units: RunUnits) -> StageSummary:
+    """Documents → exact counts of pre-tokens."""
+    from tokenmill.stages.count import count, count_nothing
+
+    params = build.params
+    if params.tokenizer is not None:
+        return count_nothing(build.root)
+    output = (build.root / COUNTS_FILE).parent
+    return count(params.source, params.count, build.spill_directory, build.runner, run_units, output)
+
+
+def train_vocab(build: Build) -> StageSummary:
+    """Counts of pre-tokens → tokenizer, or a published tokenizer in its place."""
+    from tokenmill.stages.train_vocab import take_tokenizer, train_vocab
+
+    params = build.params
+    if params.tokenizer is not None:
+        return take_tokenizer(build.root, params.tokenizer)
+    return train_vocab(
+        build.root,
+        params.source,
+        build.runner.corpus.sha256,
+        params.count.pattern,
+        params.train_vocab,
+        params.encode.end_of_document,
+        params.publish.license,
+        build.memory,
+        params.run.checkpoint_every,
+        build.root / COUNTS_FILE,
+        build.root / TOKENIZER_DIRECTORY,
+    )
+
+
+def encode(build: Build, run_units: RunUnits) -> StageSummary:
+    """Documents and tokenizer → token dataset."""
+    from tokenmill.stages.encode import encode
+
+    params = build.params
+    return encode(params.source, params.tokenizer, params.encode, build.runner, run_units)
+
+
+def validate(build: Build, run_units: RunUnits) -> StageSummary:
+    """Token dataset → report."""
+    from tokenmill.stages.validate import validate
+
+    params = build.params
+    return validate(params.source, params.validate_.sample_documents, build.runner, run_units)

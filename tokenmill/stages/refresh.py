@@ -1,0 +1,219 @@
+"""refresh: new data → a dataset that is built, judged and published, with the tokenizer that is pinned."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenmill.analysis.compare import compare, text_of
+from tokenmill.analysis.drift import Drift, measure, new_shards
+from tokenmill.artifacts.model_card import read_card
+from tokenmill.console import StageSummary, say
+from tokenmill.corpus.quarantine import good_batches
+from tokenmill.corpus.shards import find_shards
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
+from tokenmill.errors import ParamsError, ValidationError, VersionsError
+from tokenmill.layout import COUNTS_FILE, LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.executor import run_in_threads
+from tokenmill.stages.count import count
+from tokenmill.stages.publish import publish
+from tokenmill.stages.train_vocab import train_vocab
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.scratch import scratch_directory
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.versioning import dvc_repository, git
+from tokenmill.versioning.registry import order_of, read_at, versions_in
+
+CANDIDATE_DIRECTORY = f"{SCRATCH_DIRECTORY}/candidate"
+
+_SCRIPT_SHARDS_MAX = 256  # new shards whose first documents are looked at for their scripts
+_FIRST_VERSION = "v0.1.0"
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh did. `published`: the version, if one was; `past`: what was past the limits of drift, in words."""
+
+    summaries: list[StageSummary]
+    drift: Drift
+    past: list[str]
+    published: str | None
+
+    def __str__(self) -> str:
+        if self.published:
+            return f"published {self.published}"
+        changed = any(one.action != "up to date" for one in self.summaries)
+        return "built; nothing to publish" if changed else "nothing new"
+
+
+def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> Refreshed:
+    """Brings new data, builds, measures drift, commits and publishes the dataset's next patch version if it changed.
+
+    Raises ValidationError for drift past its limits (with refresh.on_drift: fail), and whatever a build or publishing raises;
+    then nothing is committed, and the next refresh looks at the same new documents again.
+    """
+    root, limits = build.root, build.params.refresh
+    if build.params.tokenizer is None:
+        raise ParamsError(
+            "tokenizer: null: a refresh would train another tokenizer with every new file. Publish one, and name it in "
+            "params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}."
+        )
+    _refuse_foreign_changes(root)
+    _refuse_what_is_behind(root)
+    before = _manifest_before(root, limits.publish)
+    bring(root)
+    summaries = run_stages(build)
+    manifest = read_manifest(root / TOKENS_DIRECTORY)
+    drift = _drift(build, manifest, before)
+    past = drift.past(limits)
+    if past and limits.on_drift == "fail":
+        raise ValidationError(
+            f"refresh: the new documents drift: {'; '.join(past)}. Nothing was committed or published."
+        )
+    if past:
+        say(f"refresh: the new documents drift: {'; '.join(past)}")
+        say(train_candidate(build))
+    _commit(root, manifest)
+    published = None if limits.publish is None else _publish(root, limits.publish)
+    return Refreshed(summaries, drift, past, published)
+
+
+def bring(root: Path) -> None:
+    """Updates what was imported with DVC, and records what changed in folders that DVC tracks.
+
+    A failed update leaves the data as it was. Raises VersionsError.
+    """
+    from dvc.exceptions import DvcException
+
+    with dvc_repository.repository(root) as repo:
+        for stage in list(repo.index.stages):
+            if stage.is_import:
+                try:
+                    repo.update([stage.path])
+                except (DvcException, OSError) as error:
+                    repo.checkout([stage.path], force=True)  # an update that fails has deleted the old data by then
+                    raise VersionsError(
+                        f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."
+                    ) from error
+            elif stage.is_data_source and _changed(repo, stage):
+                repo.commit(stage.path, force=True)
+
+
+def _changed(repo: Any, stage: Any) -> bool:
+    with repo.lock:
+        return bool(stage.status())
+
+
+def train_candidate(build: Build) -> str:
+    """Trains a tokenizer on all documents as params.yaml says, beside the one in use, and compares them; the comparison."""
+    params, root = build.params, build.root
+    with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
+        counted = scratch / "counts"
+        count(params.source, params.count, build.spill_directory, build.runner, run_in_threads(build.workers), counted)
+        train_vocab(
+            root,
+            params.source,
+            build.runner.corpus.sha256,
+            params.count.pattern,
+            params.train_vocab,
+            end if (end := params.encode.end_of_document) in params.train_vocab.special_tokens else None,
+            params.publish.license,
+            build.memory,
+            params.run.checkpoint_every,
+            counted / Path(COUNTS_FILE).name,
+            root / CANDIDATE_DIRECTORY,
+        )
+    documents = (
+        (Path(shard.name).parent.as_posix(), batch)
+        for shard in find_shards(root, params.source.glob)
+        for batch in good_batches(shard, params.source)
+    )
+    found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
+    with write_atomic(root / CANDIDATE_DIRECTORY / "comparison.json") as path:
+        path.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
+    return (
+        f"refresh: a candidate trained on all documents is in {CANDIDATE_DIRECTORY}; the tokenizer in use stays.\n"
+        f"the tokenizer in use beside the candidate:\n{text_of(found)}"
+    )
+
+
+def _refuse_foreign_changes(root: Path) -> None:
+    """What a refresh commits must be its own: the files that it and a build write."""
+    foreign = [name for name in git.changed_files(root) if not _is_own(name)]
+    if foreign:
+        raise VersionsError(f"{root}: not committed: {', '.join(foreign[:5])}. Commit them, and refresh again.")
+
+
+def _refuse_what_is_behind(root: Path) -> None:
+    """What a refresh commits must be what its branch's upstream can take."""
+    if git.has_upstream(root):
+        git.git(root, "fetch", "--quiet")
+        if n := int(git.git(root, "rev-list", "--count", "HEAD..@{upstream}")):
+            raise VersionsError(
+                f"{root}: its branch is behind its upstream (commits: {n}), so what a refresh commits could not be pushed. Run "
+                "`git pull`, and refresh again."
+            )
+
+
+def _is_own(name: str) -> bool:
+    return name in ("dvc.lock", LOCK_FILE) or name.endswith(".dvc")
+
+
+def _manifest_before(root: Path, name: str | None) -> Manifest | None:
+    """The manifest of the last version that was published, or where there is none, of the last commit; None where that has none
+    that can be read. What someone committed by hand in between is new, too: it was not judged yet."""
+    last = None if name is None else _last_version(root, name)
+    revision = last[1] if last and git.commit_of(root, last[1]) else "HEAD"
+    content = read_at(root, revision, f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+    if content is None:
+        return None
+    try:
+        return parse_manifest(content, f"{revision}:{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
+    except ValidationError as error:
+        say(f"refresh: all documents count as new: {error}")
+        return None
+
+
+def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift:
+    source, added = build.params.source, new_shards(manifest, before)
+    shards = [shard for shard in find_shards(build.root, source.glob) if shard.name in added][:_SCRIPT_SHARDS_MAX]
+    firsts = (next(good_batches(one, source), None) for one in shards)
+    texts = (batch.texts for batch in firsts if batch is not None)
+    return measure(read_card(build.root / TOKENIZER_DIRECTORY), build.root / TOKENS_DIRECTORY, manifest, added, texts)
+
+
+def _commit(root: Path, manifest: Manifest) -> None:
+    own = [name for name in git.changed_files(root) if _is_own(name)]
+    if own:
+        git.git(root, "add", "--", *own)
+        words = f"Refresh the dataset: {manifest.n_documents:,} documents, {manifest.n_tokens:,} tokens"
+        git.git(root, "commit", "--quiet", "--message", words)
+    if git.has_upstream(root):
+        git.git(root, "push", "--quiet")
+
+
+def _publish(root: Path, name: str) -> str | None:
+    """Publishes the artifact's next patch version, if its last one is not of the same data."""
+    version = _FIRST_VERSION
+    if last := _last_version(root, name):
+        if _same_data(root, last[1]):
+            return None
+        major, minor, patch = order_of(last[0])
+        version = f"v{major}.{minor}.{patch + 1}"
+    publish(root, f"{name}@{version}", None, None, None)
+    return f"{name}@{version}"
+
+
+def _last_version(root: Path, name: str) -> tuple[str, str] | None:
+    """The highest version of an artifact, here or in the git remote, and its commit."""
+    remote = git.remote_of(root)
+    known = versions_in(git.tags_of(root, ".") | ({} if remote is None else git.tags_of(root, remote)), name)
+    return max(known.items(), key=lambda one: order_of(one[0]), default=None)
+
+
+def _same_data(root: Path, commit: str) -> bool:
+    """Whether a commit's dataset is that of the last one: their manifests name every file by its digest."""
+    place = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
+    return read_at(root, commit, place) == (root / place).read_bytes()

@@ -1,0 +1,192 @@
+"""train-vocab: counts of pre-tokens → tokenizer, or a published tokenizer taken in its place."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.artifacts.golden import check_golden, write_golden
+from tokenmill.artifacts.golden_making import make_golden, sample_texts
+from tokenmill.artifacts.model_card import make_card, measure_training, write_card
+from tokenmill.config.lockfile import pinned
+from tokenmill.config.params import Extend, Source, TrainVocab
+from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.console import StageSummary, progress, say
+from tokenmill.corpus.reader import find_shards, read_batches
+from tokenmill.corpus.shards import Shard
+from tokenmill.counts.spill import open_parquet
+from tokenmill.counts.table import read_counts
+from tokenmill.errors import CountsError, ParamsError
+from tokenmill.layout import CHECKPOINT_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.pipeline.memory import Memory
+from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.storage.atomic import write_atomic, write_directory
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, learn
+from tokenmill.training.checkpoint import Checkpoint
+from tokenmill.versioning.import_tokenizer import take_pinned
+
+_LENGTH_BYTES = 4  # before each value of a plain column of a .parquet file
+# Measured: 25 bytes for each of a million pre-tokens' of Zipf's law, 31 for those of words of 100 bytes, of 10,000 and of 100 MB.
+_HELD_FOR_A_BYTE = 31
+
+
+def train_vocab(
+    root: Path,
+    source: Source,
+    shards: Mapping[Shard, str],
+    pattern: str | None,
+    params: TrainVocab,
+    end_of_document: str | None,
+    license: str | None,
+    memory: Memory,
+    checkpoint_every: int | None,
+    counted: Path,
+    output: Path,
+) -> StageSummary:
+    """Learns the vocabulary from the table `counted` and writes the directory `output`, with golden vectors and a card.
+
+    The card is part of the stage's output, not of its publication: so a version is the very directory that was built.
+
+    `shards`: those of the documents, with the sha256 of each. A corpus too small for the size asked gives a smaller
+    vocabulary, and a line that says how many tokens it has.
+    Raises CountsError, ParamsError, TokenizerError, CorpusError.
+    """
+    start_s = time.monotonic()
+    base = _base(root, params, pattern) if params.extend else None
+    _check_fits(counted, memory)
+    counts = read_counts(counted)
+    goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
+    checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
+    n_done = 0
+    with progress("train-vocab", params.vocab_size, "tokens") as advance:
+
+        def show(n_tokens: int, _n_merges: int) -> None:
+            nonlocal n_done
+            advance(n_tokens - n_done)
+            n_done = n_tokens
+
+        sizes = [params.vocab_size, *params.vocab_sizes]
+        learned = (
+            extend(base, counts, params.vocab_size, goal, memory.workers, show, checkpoint)
+            if base
+            else learn(counts, sizes, pattern, params.special_tokens, goal, memory.workers, show, checkpoint)
+        )
+    tokenizer = learned.tokenizers[0]
+    report = _report(counts, learned)
+    if base and params.extend:
+        report["extended"] = _changes(root, source, base, tokenizer, counts, params.extend, memory)
+    with write_directory(output) as directory:
+        tokenizer.save(directory, end_of_document=end_of_document)
+        for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
+            smaller.save(directory / str(size), end_of_document=end_of_document)
+        with write_atomic(directory / TRAINING_FILE) as path:
+            path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        golden = make_golden(directory, tokenizer, sample_texts(list(shards), source, memory.limits))
+        write_golden(golden, directory)
+        write_card(
+            make_card(tokenizer, golden, license, measure_training(counts, tokenizer, params, shards)), directory
+        )
+    if tokenizer.vocab_size < params.vocab_size:
+        say(
+            f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "
+            f"occurs {params.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
+        )
+    return StageSummary(
+        "train-vocab",
+        "run",
+        text_mb=report["text_bytes"] / 1e6,
+        n_tokens=tokenizer.vocab_size,
+        seconds=time.monotonic() - start_s,
+    )
+
+
+def take_tokenizer(root: Path, asked: Asked) -> StageSummary:
+    """Brings the tokenizer that tokenmill.lock pins into data/tokenizer, in the place of training one.
+
+    Raises VersionsError when what is there now is another.
+    """
+    start_s = time.monotonic()
+    tokenizer = take_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
+    return StageSummary("train-vocab", "taken", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
+
+
+def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
+    """The tokenizer to extend, when it is the one that was pinned, gives the ids that it gave, and fits the other parameters."""
+    assert params.extend
+    base = Tokenizer.load(root / params.extend.path)
+    if base.digest != params.extend.digest:
+        raise ParamsError(
+            f"train_vocab.extend.digest: found {base.digest} at {params.extend.path}, expected {params.extend.digest}. "
+            "Restore that tokenizer, or put the digest found into params.yaml."
+        )
+    check_golden(root / params.extend.path, base)
+    if base.steps != steps_of(pattern):
+        raise ParamsError(
+            f"count.pattern: found {pattern!r}, expected that of the tokenizer to extend, {base.pattern or base.steps!r}."
+        )
+    if missing := [token for token in params.special_tokens if token not in base.special_tokens]:
+        raise ParamsError(
+            f"train_vocab.special_tokens: {missing[0]!r} is not one of {params.extend.path}; expected some of "
+            f"{list(base.special_tokens)}. An extended tokenizer keeps the special tokens that it has."
+        )
+    return base
+
+
+def _check_fits(path: Path, memory: Memory) -> None:
+    """Raises CountsError, before they are read, when learning from these counts would take more than a build may hold."""
+    metadata = open_parquet(path).metadata
+    pretokens = [metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups)]
+    n_bytes = sum(pretokens) - _LENGTH_BYTES * metadata.num_rows
+    needed_mb = memory.base_mb + int(n_bytes * _HELD_FOR_A_BYTE / 1e6)
+    if needed_mb > memory.mb_max:
+        raise CountsError(
+            f"{path}: to learn from {metadata.num_rows:,} distinct pre-tokens of {n_bytes / 1e6:,.0f} MB together takes about "
+            f"{needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}. Raise it, or raise count.count_min, which leaves rare "
+            "pre-tokens out."
+        )
+
+
+def _report(counts: pa.Table, learned: Learned) -> dict[str, Any]:
+    n_bytes = pc.binary_length(counts["pretoken"]).cast("uint64")
+    text_bytes = pc.sum(pc.multiply_checked(n_bytes, counts["count"])).as_py() or 0
+    return {
+        "n_distinct_pretokens": counts.num_rows,
+        "n_pretokens": pc.sum(counts["count"]).as_py() or 0,
+        "text_bytes": text_bytes,
+        "vocab_size": learned.tokenizers[0].vocab_size,
+        "n_merges": learned.n_merges,
+        "last_merge_count": learned.last_count,
+        "n_text_tokens": learned.n_text_tokens,
+        "bytes_per_token": round(text_bytes / max(learned.n_text_tokens, 1), 6),
+    }
+
+
+def _changes(
+    root: Path,
+    source: Source,
+    old: Tokenizer,
+    new: Tokenizer,
+    counts: pa.Table,
+    extended: Extend,
+    memory: Memory,
+) -> dict[str, Any]:
+    """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids."""
+    n_documents = n_changed = 0
+    for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
+        columns = (source.text_column, source.id_column, source.text_separator)
+        for batch in read_batches(shard, *columns, limits=memory.limits):
+            n_documents += len(batch.texts)
+            n_changed += changed_documents(old, new, batch.texts)
+    if extended.old_glob:
+        say(f"train-vocab: {n_changed:,} of {n_documents:,} documents of the old text get other ids.")
+    return {
+        "digest": extended.digest,
+        "n_tokens_added": new.vocab_size - old.vocab_size,
+        "n_old_documents": n_documents,
+        "n_old_documents_changed": n_changed,
+    }

@@ -1,0 +1,184 @@
+"""The core as an engine, with what text needs before: normalizing, and cutting at added tokens beyond plain text."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from tokenmill import _core
+from tokenmill.errors import PatternError, TokenizerError
+from tokenmill.tokenizer.added_tokens import Finder, is_plain, normalized
+from tokenmill.tokenizer.model import Model, encoder_of
+
+
+def engine_of(model: Model, allow_special: bool, cache_bytes_max: int) -> "_core.Encoder | PreparedCore":
+    """The core's encoder itself wherever it does all that the model says, else behind a `PreparedCore`.
+
+    Like `tokenizers` it looks for added tokens twice: before normalizing for those that are not `normalized`, then, in what
+    is left, for those that are. With `allow_special` special tokens are found as well. Raises TokenizerError, PatternError.
+    """
+    early, late = (_Phase(model, normal, allow_special) for normal in (False, True))
+    in_core = late if late.shown or (not early.shown) else early
+    native = not model.add_prefix_space and is_plain(in_core.shown, in_core.hidden)
+    native &= not (in_core is late and model.nfc and any(normalized(one.text) != one.text for one in late.all))
+    core = _limited(encoder_of(model, {one.id for one in in_core.shown} if native else ()), cache_bytes_max)
+    needed = [phase for phase in (early, late) if phase.shown and not (native and phase is in_core)]
+    if not needed and not model.nfc and not model.add_prefix_space:
+        return core
+    again = native and in_core is early and bool(early.shown)  # in a text that normalizing changes
+    return PreparedCore(
+        core,
+        make_bare=lambda: _limited(encoder_of(model, ()), cache_bytes_max),
+        early=early.finder() if early in needed or again else None,
+        early_in_core=again,
+        late=late.finder(model.nfc) if late in needed else None,
+        nfc=model.nfc,
+        add_prefix_space=model.add_prefix_space,
+    )
+
+
+def _limited(encoder: _core.Encoder, cache_bytes_max: int) -> _core.Encoder:
+    encoder.limit_cache(cache_bytes_max)
+    return encoder
+
+
+class _Phase:
+    """The added tokens that are looked for at the same time: those that become ids, and those that stay text."""
+
+    def __init__(self, model: Model, normal: bool, allow_special: bool) -> None:
+        self.all = [one for one in model.added if one.normalized is normal]
+        self.shown = [one for one in self.all if allow_special or not one.special]
+        self.hidden = [one for one in self.all if one not in self.shown]
+
+    def finder(self, nfc: bool = False) -> Finder:
+        return Finder(self.shown, self.hidden, nfc)
+
+
+class PreparedCore:
+    """Encodes with the core what is left of a text when it is prepared; a text that needs nothing goes there as it is.
+
+    `whole` encodes both. `early`, `late`: what cuts before and after normalizing. `early_in_core`: `whole` does the work of
+    `early`, so only a text that normalizing changes is cut here; its pieces go to a core that finds no added token where
+    normalizing made the text of one.
+    """
+
+    def __init__(
+        self,
+        whole: _core.Encoder,
+        make_bare: Callable[[], _core.Encoder],
+        early: Finder | None,
+        early_in_core: bool,
+        late: Finder | None,
+        nfc: bool,
+        add_prefix_space: bool,
+    ) -> None:
+        self._whole, self._make_bare = whole, make_bare
+        self._early, self._early_in_core, self._late = early, early_in_core, late
+        self._nfc, self._add_prefix_space = nfc, add_prefix_space
+        self.decode, self.decode_bytes, self.decode_batch = whole.decode, whole.decode_bytes, whole.decode_batch
+        self.warm = whole.warm
+
+    @cached_property
+    def _bare(self) -> _core.Encoder:
+        return self._make_bare()
+
+    def forget(self) -> None:
+        """Forgets all pre-tokens that were met."""
+        self._whole.forget()
+        if "_bare" in self.__dict__:
+            self._bare.forget()
+
+    def _encoder(self, pieces: list[str]) -> _core.Encoder:
+        made = self._early_in_core and self._early and any(map(self._early.is_in, pieces))
+        return self._bare if made else self._whole
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text. Raises UnicodeEncodeError, TokenizerError, PatternError."""
+        text.encode()
+        prepared = self._prepared(text)
+        if prepared is None:
+            return self._whole.encode(text)
+        encoder = self._encoder([one for one in prepared if isinstance(one, str)])
+        return [id for one in prepared for id in ([one] if isinstance(one, int) else encoder.encode(one))]
+
+    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
+        """An array large_list<uint32>, a list a text, each ended by `end_id` if given."""
+        try:
+            strings = texts.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            return self._whole.encode_batch(texts, threads, end_id)  # says which text is no UTF-8
+        if strings.null_count:
+            return self._whole.encode_batch(texts, threads, end_id)  # says which text is null
+        prepared = {i: parts for i in self._rows(strings) if (parts := self._prepared(strings[i].as_py())) is not None}
+        if not prepared:
+            return self._whole.encode_batch(strings, threads, end_id)
+        import numpy as np
+
+        is_whole = np.ones(len(strings), bool)
+        is_whole[list(prepared)] = False
+        pieces = [piece for parts in prepared.values() for piece in parts if isinstance(piece, str)]
+        try:
+            whole = self._whole.encode_batch(strings.filter(pa.array(is_whole)), threads, end_id)
+            cut = _runs(self._encoder(pieces).encode_batch(pa.array(pieces, pa.large_string()), threads))
+        except (TokenizerError, PatternError):
+            self._name_text(strings)
+            raise
+        end = [] if end_id is None else [pa.array([end_id], pa.uint32())]
+        lengths, whole_ends = np.empty(len(strings), np.int64), whole.offsets.to_numpy()
+        lengths[is_whole] = whole.value_lengths().to_numpy()
+        values, done = [], 0
+        for n_before, (i, parts) in enumerate(prepared.items()):
+            arrays = [pa.array([one], pa.uint32()) if isinstance(one, int) else next(cut) for one in parts] + end
+            start, done = done, whole_ends[i - n_before]
+            values += [whole.values.slice(start, done - start), *arrays]
+            lengths[i] = sum(map(len, arrays))
+        offsets = np.concatenate([[0], lengths.cumsum()])
+        return pa.LargeListArray.from_arrays(
+            pa.array(offsets, pa.int64()), pa.concat_arrays([*values, whole.values.slice(done)])
+        )
+
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """An array uint64, the number of ids of each text."""
+        return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
+    def _rows(self, strings: pa.LargeStringArray) -> list[int]:
+        """The texts that may have to be prepared: where only normalizing can change one, those that are not ASCII."""
+        if self._late or self._add_prefix_space or (self._early and not self._early_in_core):
+            return list(range(len(strings)))
+        import pyarrow.compute as pc
+
+        rows: list[int] = pc.indices_nonzero(pc.invert(pc.string_is_ascii(strings))).to_pylist()
+        return rows
+
+    def _prepared(self, text: str) -> list[str | int] | None:
+        """Text to encode and ids in turn; None when it is the text itself."""
+        whole = normalized(text) if self._early_in_core else None
+        if whole == text:
+            return None
+        found: list[str | int] = []
+        for part in self._early.cut(text) if self._early else [text]:
+            if isinstance(part, int):
+                found.append(part)
+                continue
+            if self._nfc:
+                part = whole if whole is not None and part == text else normalized(part)
+            for piece in self._late.cut(part) if self._late else [part]:
+                spaced = self._add_prefix_space and isinstance(piece, str) and piece and not piece.startswith(" ")
+                found.append(f" {piece}" if spaced else piece)
+        return None if found == [text] or not text else found
+
+    def _name_text(self, strings: pa.LargeStringArray) -> None:
+        """Encodes text by text to raise the first one's error with its number; the core's own counts pieces."""
+        for i, text in enumerate(strings.to_pylist()):
+            try:
+                self.encode(text)
+            except (TokenizerError, PatternError) as error:
+                raise type(error)(f"text {i}: {error}") from None
+
+
+def _runs(lists: Any) -> Iterator[Any]:
+    """The values of each list, in order."""
+    offsets: Sequence[int] = lists.offsets.to_pylist()
+    return (lists.values.slice(start, end - start) for start, end in pairwise(offsets))

@@ -1,0 +1,62 @@
+"""The file of a tokenizer, and what lies beside it."""
+
+import difflib
+import os
+from pathlib import Path
+
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.formats.strict_json import parse
+
+FILE_BYTES_MAX = 2**29
+"""Real ones have up to 40 MB."""
+
+_CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
+_CONFIG = "tokenizer_config.json"
+
+
+def file_of(path: Path) -> Path:
+    """The file of a tokenizer that is named by it, or by its directory."""
+    return path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for what is no path
+
+
+def read_tokenizer_file(file: Path) -> bytes:
+    """Its bytes. Raises TokenizerError for no file, one too large, and one that has code beside it to run instead."""
+    try:
+        if file.exists() and not file.is_file():
+            raise TokenizerError(f"{file.absolute()}: expected a file; found something else.")
+        if (n_bytes := file.stat().st_size) > FILE_BYTES_MAX:
+            raise TokenizerError(
+                f"{file.absolute()}: has {n_bytes:,} bytes; expected a tokenizer, of {FILE_BYTES_MAX:,} bytes at most."
+            )
+        content = file.read_bytes()
+    except FileNotFoundError:
+        place = file.absolute()
+        parent = next((parent for parent in place.parents if parent.is_dir()), place.parent)
+        names = sorted(entry.name for entry in parent.iterdir()) if parent.is_dir() else []
+        near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
+        hint = f" Nearest there: {', '.join(near)}." if near else ""
+        if "@" in place.name:
+            hint += " A published version is loaded with repo=, the git repository that it is in."
+        raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
+    except OSError as error:
+        raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
+    except ValueError as error:  # a NUL, or a lone surrogate
+        raise TokenizerError(f"{str(file)!r:.200}: no path of a file: {error}.") from None
+    _check_beside(file)
+    return content
+
+
+def _check_beside(file: Path) -> None:
+    """Code beside a tokenizer decides its ids where that code is run; the file alone may then say something else."""
+    hint = f"tokenmill runs no code of a tokenizer. If {file.name} alone is what you want, copy it into a folder of its own."
+    for pattern in _CODE:
+        for code in sorted(file.parent.glob(pattern)):
+            raise TokenizerError(f"{code}: code beside the tokenizer; {hint}")
+    config = file.parent / _CONFIG
+    if config.is_file():
+        try:
+            content = config.read_bytes()
+        except OSError as error:
+            raise TokenizerError(f"{config}: cannot be read: {error.strerror}.") from None
+        if "auto_map" in parse(content, str(config)):
+            raise TokenizerError(f"{config}: auto_map: names code to run; {hint}")

@@ -1,0 +1,247 @@
+"""Whether a tokenizer.json is well formed: every field of its type, every token and id once, every merge in the vocabulary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tokenmill.errors import TokenizerError, shown
+from tokenmill.tokenizer.formats.strict_json import Each, check, parse, wrong
+from tokenmill.tokenizer.model import bytes_of, check_id, is_text
+
+ID_GAP_MAX = 2**24
+"""An id may be larger than the number of tokens by so much."""
+
+_FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
+_ADDED = {"id", "content", *_FLAGS}
+
+_DIRECTION = ("Left", "Right")
+_TRUNCATION = {"direction?": _DIRECTION, "max_length": int, "strategy": str, "stride": int}
+_PADDING = {
+    "strategy": ("BatchLongest", {"Fixed": int}),
+    "direction": _DIRECTION,
+    "pad_to_multiple_of?": (None, int),
+    "pad_id": int,
+    "pad_type_id": int,
+    "pad_token": str,
+}
+_BYTE_LEVEL = {"add_prefix_space": bool, "trim_offsets": bool, "use_regex?": bool}
+_PAIR = [str, int]
+_PIECE = ({"SpecialToken": {"id": str, "type_id": int}}, {"Sequence": {"id": ("A", "B"), "type_id": int}})
+_TEMPLATE_TOKEN = {"id": str, "ids": Each([int]), "tokens": Each([str])}
+_BEHAVIORS = ("Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext")
+_PATTERN = ({"Regex": str}, {"String": str})
+_SHAPES: dict[str, dict[str, Any]] = {
+    "ByteLevel": _BYTE_LEVEL,
+    "Digits": {"individual_digits": bool},
+    "Split": {"behavior": _BEHAVIORS, "invert": bool},
+    "RobertaProcessing": {"sep": _PAIR, "cls": _PAIR, "trim_offsets?": bool, "add_prefix_space?": bool},
+    "BertProcessing": {"sep": _PAIR, "cls": _PAIR},
+}
+_INNER = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+    "decoder": "decoders",
+}
+_SECTIONS = {"version", "truncation", "padding", "added_tokens", *_INNER, "model"}
+_MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+_BPE = {
+    "dropout?": (None, float, int),
+    "unk_token?": (None, str),
+    "continuing_subword_prefix?": (None, str),
+    "end_of_word_suffix?": (None, str),
+    "fuse_unk?": bool,
+    "byte_fallback?": bool,
+    "ignore_merges?": bool,
+}
+
+
+def read_document(content: bytes, place: str) -> dict[str, Any]:
+    """The JSON object of a tokenizer.json whose parts are well formed; merges are lists of two, whichever way the file has
+    them. Raises TokenizerError, which names file and field."""
+    document = parse(content, place, unchecked=("model.vocab", "model.merges"))
+    if "auto_map" in document:
+        raise TokenizerError(f"{place}: auto_map: names code to run; tokenmill runs none. Remove the entry.")
+    _check_sections(document, f"{place}: ")
+    model = document.get("model")
+    if not isinstance(model, dict):
+        wrong(f"{place}: model", "an object", model)
+    if model.setdefault("type", "BPE") not in _MODELS:
+        wrong(f"{place}: model.type", f"one of {', '.join(_MODELS)}", model["type"])
+    vocab = model.get("vocab")
+    if not isinstance(vocab, dict | list):
+        wrong(f"{place}: model.vocab", "an object, or a list for Unigram", vocab)
+    if isinstance(vocab, dict):
+        _check_vocab(vocab, f"{place}: model.vocab")
+    else:
+        _check_scored(vocab, f"{place}: model.vocab")
+    added = document.setdefault("added_tokens", [])
+    if not isinstance(added, list):
+        wrong(f"{place}: added_tokens", "a list", added)
+    _check_added(added, vocab if isinstance(vocab, dict) else {}, place)
+    if isinstance(vocab, dict):
+        check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
+    if model["type"] == "BPE":
+        _check_bpe(model, {one["content"] for one in added if one["special"]}, place)
+    return document
+
+
+def _check_sections(document: dict[str, Any], place: str) -> None:
+    check(document, {"version?": "1.0"}, place)
+    if unknown := sorted(document.keys() - _SECTIONS):
+        raise TokenizerError(f"{place}{unknown[0]:.60}: an unknown field, as to the tokenizers library. Remove it.")
+    for name, shape in (("truncation", _TRUNCATION), ("padding", _PADDING)):
+        if document.get(name) is not None:
+            check(document[name], shape, f"{place}{name}.")
+    for name in _INNER:
+        if document.get(name) is not None:
+            _check_part(document[name], name, f"{place}{name}")
+
+
+def unread_fields(document: dict[str, Any]) -> list[str]:
+    """Fields of a well-formed document that neither `tokenizers` nor the core looks at, such as one with a letter wrong.
+
+    >>> unread_fields({"added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": [], "ignore_merge": True}})
+    ['model.ignore_merge']
+    """
+    known = [(f"added_tokens[{i}]", one, _ADDED) for i, one in enumerate(document["added_tokens"])]
+    if document["model"]["type"] == "BPE":
+        known.append(("model", document["model"], {"type", "vocab", "merges", *_BPE}))
+    waiting = [(name, name, document.get(name) or {}) for name in _INNER if name != "normalizer"]
+    while waiting:
+        where, section, part = waiting.pop()
+        kind = part.get("type")
+        if kind == "Sequence":
+            inner = _INNER[section]
+            waiting += [(f"{where}.{inner}[{i}]", section, one) for i, one in enumerate(part[inner])]
+        if kind in _SHAPES:
+            known.append((where, part, {"type", "pattern", *_SHAPES[kind]}))
+    return sorted(
+        f"{where}.{field}" for where, part, fields in known for field in part if not {field, f"{field}?"} & fields
+    )
+
+
+def _check_part(part: Any, section: str, where: str) -> None:
+    """Of a normalizer, pre_tokenizer, post_processor or decoder; what has no shape here is left to `tokenizers` to judge."""
+    if not isinstance(part, dict):
+        wrong(where, "an object or null", part)
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        wrong(f"{where}.type", "a text", kind)
+    if kind == "Sequence":
+        inner = part.get(_INNER[section])
+        if not isinstance(inner, list):
+            wrong(f"{where}.{_INNER[section]}", "a list", inner)
+        for i, one in enumerate(inner):
+            _check_part(one, section, f"{where}.{_INNER[section]}[{i}]")
+    if kind == "Split":
+        check(part.get("pattern"), _PATTERN, f"{where}.pattern.")
+    if kind == "TemplateProcessing":
+        for field in ("single", "pair"):
+            if not isinstance(part.get(field), str):
+                check(part.get(field), Each([_PIECE]), f"{where}.{field}")
+        check(part.get("special_tokens"), Each([_TEMPLATE_TOKEN]), f"{where}.special_tokens.")
+    if section != "normalizer":  # whose ByteLevel has no fields
+        check(part, _SHAPES.get(kind, {}), f"{where}.")
+
+
+def _check_vocab(vocab: dict[str, Any], place: str) -> None:
+    seen: dict[int, str] = {}
+    for token, id in vocab.items():
+        check_id(id, f"{place}: token {token!r:.60}")
+        if id in seen:
+            raise TokenizerError(
+                f"{place}: the tokens {seen[id]!r:.60} and {token!r:.60} both have id {id}; expected one each."
+            )
+        seen[id] = token
+
+
+def _check_scored(vocab: list[Any], place: str) -> None:
+    """Of Unigram: tokens with their scores, whose ids are their places."""
+    seen: set[str] = set()
+    for i, one in enumerate(vocab):
+        if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is str and type(one[1]) in (int, float)):
+            wrong(f"{place}[{i}]", "a token and its score", one)
+        if one[0] in seen:
+            raise TokenizerError(f"{place}[{i}]: {one[0]!r:.60} is there twice; expected every token once.")
+        seen.add(one[0])
+
+
+def _check_added(added: list[Any], vocab: dict[str, int], place: str) -> None:
+    """Contents and ids are well formed, each once, and the ids are those that `tokenizers` gives."""
+    by_id: dict[int, str] = {id: token for token, id in vocab.items()}
+    texts: set[str] = set()
+    last = -1
+    for i, one in enumerate(added):
+        where = f"{place}: added_tokens[{i}]"
+        if not isinstance(one, dict):
+            wrong(where, "an object", one)
+        id, text = check_id(one.get("id"), where), one.get("content")
+        if not is_text(text):
+            wrong(f"{where}.content", "a text that is not empty", text)
+        for flag in _FLAGS:
+            if not isinstance(one.get(flag), bool):
+                wrong(f"{where}.{flag}", "true or false", one.get(flag))
+        if text in texts:
+            raise TokenizerError(f"{where}: {text!r:.60} is there twice; expected every added token once.")
+        if vocab and id != (expected := vocab.get(text, max(last + 1, len(vocab)))):
+            raise TokenizerError(
+                f"{where}: {text!r:.60} has id {id}, but the tokenizers library gives it {expected}. Mend the id."
+            )
+        if by_id.setdefault(id, text) != text:
+            raise TokenizerError(f"{where}: {text!r:.60} and {by_id[id]!r:.60} both have id {id}; expected one each.")
+        texts.add(text)
+        last = max(last, id)
+
+
+def check_range(ids: Mapping[Any, int], place: str) -> None:
+    """Raises TokenizerError for an id far beyond the number of tokens."""
+    token, id = max(ids.items(), key=lambda item: item[1], default=("", 0))
+    if id > len(ids) + ID_GAP_MAX:
+        raise TokenizerError(
+            f"{place}: token {token!r:.60} has id {id}, but there are {len(ids)} tokens; expected ids up to "
+            f"{ID_GAP_MAX:,} more than that."
+        )
+
+
+def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
+    check(model, _BPE, f"{place}: model.")
+    if model.get("dropout"):
+        raise TokenizerError(
+            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would be another each time. Set it to null."
+        )
+    vocab, merges = model["vocab"], model.get("merges")
+    if not isinstance(vocab, dict):
+        wrong(f"{place}: model.vocab", "an object", vocab)
+    if not isinstance(merges, list):
+        wrong(f"{place}: model.merges", "a list", merges)
+    unk = model.get("unk_token")
+    if unk is not None and unk not in vocab:
+        raise TokenizerError(f"{place}: model.unk_token: {unk!r:.60} is not in model.vocab. Add it, or set it to null.")
+    for text in specials & vocab.keys():
+        if len(text) == 1 and bytes_of(text) is not None and text != unk:
+            raise TokenizerError(
+                f"{place}: model.vocab: the special token {text!r} is a byte's token. Remove its mark."
+            )
+    n_prefix = len(model.get("continuing_subword_prefix") or "")
+    merges[:] = [merge for merge in merges if not (type(merge) is str and merge.startswith("#version"))]
+    kind = type(merges[0]) if merges else list
+    for rank, merge in enumerate(merges):
+        pair = merge.split(" ") if type(merge) is str else merge
+        if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not str:
+            raise TokenizerError(f"{place}: model.merges[{rank}]: expected two tokens; found {shown(merge)}.")
+        if type(merge) is not kind:
+            raise TokenizerError(
+                f"{place}: model.merges[{rank}]: expected all merges as strings or all as lists; found {shown(merge)}."
+            )
+        merges[rank] = pair
+        left, right = pair
+        token = left + right[n_prefix:]
+        if left not in vocab or right not in vocab or token not in vocab:
+            missing = next(text for text in (left, right, token) if text not in vocab)
+            raise TokenizerError(
+                f"{place}: model.merges[{rank}]: {missing!r:.60} is not in model.vocab; expected both parts and the result there."
+            )
+        if token in specials:
+            raise TokenizerError(
+                f"{place}: model.merges[{rank}]: it makes the special token {token!r:.60} out of plain text. Remove it."
+            )

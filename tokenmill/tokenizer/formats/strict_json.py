@@ -1,0 +1,154 @@
+"""JSON that says one thing only: no key twice, no NaN, no depth without end; and whether its values have expected shapes."""
+
+import json
+import re
+from typing import Any, NoReturn
+
+from tokenmill.errors import TokenizerError, shown
+
+_DEPTH_MAX = 64
+
+
+def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The JSON object in a file. Raises TokenizerError, which names `place` and the field.
+
+    The depth below the fields `unchecked` (as "model.vocab") is not looked at, because they are long and have checks of
+    their own.
+    """
+    try:
+        document = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise TokenizerError(f"{place}: no UTF-8 at byte {error.start}. Fetch or make the file again.") from None
+    except RecursionError:
+        raise TokenizerError(f"{place}: nested too deep; at most {_DEPTH_MAX} levels. Fetch the file again.") from None
+    except ValueError as error:
+        raise TokenizerError(f"{place}: no valid JSON: {error}. Fetch or make the file again.") from None
+    if not isinstance(document, dict):
+        wrong(place, "an object", document)
+    _check_depth(document, place, unchecked)
+    return document
+
+
+class _Twice(dict[str, Any]):
+    """An object with a key that is there twice."""
+
+    key = ""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    seen: set[str] = set()
+    twice = _Twice(found)
+    for key, _ in pairs:
+        if key in seen:
+            twice.key = key
+            break
+        seen.add(key)
+    return twice
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...]) -> None:
+    waiting: list[tuple[Any, str, int]] = [(document, "", 1)]
+    while waiting:
+        value, path, depth = waiting.pop()
+        where = f"{place}: {path}" if path else place
+        if isinstance(value, _Twice):
+            raise TokenizerError(f"{where}: the key {value.key!r:.60} is there twice; expected every key once.")
+        if depth > _DEPTH_MAX:
+            first = re.split(r"[.[]", path)[0]  # the whole path is as long as it is deep
+            raise TokenizerError(f"{place}: {first:.60}: nested too deep; at most {_DEPTH_MAX} levels.")
+        if path in unchecked:
+            continue
+        if isinstance(value, dict):
+            waiting += [(one, f"{path}.{key}" if path else key, depth + 1) for key, one in value.items()]
+        elif isinstance(value, list):
+            waiting += [(one, f"{path}[{i}]", depth + 1) for i, one in enumerate(value) if isinstance(one, dict | list)]
+
+
+class Each(tuple[Any, ...]):
+    """The shape of a list or an object whose values all have one of these shapes."""
+
+
+def check(value: Any, shape: Any, place: str) -> None:
+    """Raises TokenizerError, naming the field, unless the value has the shape.
+
+    Shapes: bool, int, str; None for null; a text or an integer that the value must be; a tuple of such, any of which will do;
+    an object of shapes by key, a key that ends with ? may be missing; a list of shapes, one each; Each(shape) for lists and
+    objects of any length.
+
+    >>> check({"a": [1]}, {"a": Each([int]), "b?": bool}, "x.json: ")
+    >>> check({"a": ["1"]}, {"a": Each([int])}, "x.json: ")
+    Traceback (most recent call last):
+    tokenmill.errors.TokenizerError: x.json: a[0]: expected an integer; found '1'.
+    """
+    _check(value, shape, place, "")
+
+
+def _check(value: Any, shape: Any, place: str, path: str) -> None:
+    options = shape if type(shape) is tuple else (shape,)
+    if any(not isinstance(one, dict | list | Each) and _is(value, one) for one in options):
+        return
+    fitting = [one for one in options if _may_fit(value, one)]
+    if not fitting:
+        wrong(f"{place}{path}".rstrip("."), _said(shape), value)
+    one = fitting[0]
+    if isinstance(one, Each):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            _check(part, one[0], place, _inside(path, key))
+    elif isinstance(one, list):
+        for key, (part, inner) in enumerate(zip(value, one, strict=True)):
+            _check(part, inner, place, _inside(path, key))
+    else:
+        for key, inner in one.items():
+            name = key.removesuffix("?")
+            if name in value:
+                _check(value[name], inner, place, _inside(path, name))
+            elif name == key:
+                wrong(f"{place}{_inside(path, name)}", _said(inner), None)
+
+
+def _may_fit(value: Any, one: Any) -> bool:
+    """Whether a list or an object is to be looked into; of several shapes of an object, the one whose first key is there."""
+    if isinstance(one, Each):
+        return isinstance(value, dict | list)
+    if isinstance(one, list):
+        return isinstance(value, list) and len(value) == len(one)
+    return (
+        isinstance(one, dict)
+        and isinstance(value, dict)
+        and (not one or next(iter(one)).endswith("?") or any(key in value for key in one))
+    )
+
+
+def _inside(path: str, key: str | int) -> str:
+    return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else key
+
+
+def _is(value: Any, one: Any) -> bool:
+    return type(value) is one if isinstance(one, type) else type(value) is type(one) and value == one
+
+
+def _said(shape: Any) -> str:
+    if type(shape) is tuple:
+        return " or ".join(_said(one) for one in shape)
+    names = {bool: "true or false", int: "an integer", str: "a text", float: "a fraction"}
+    if isinstance(shape, type):
+        return names[shape]
+    if isinstance(shape, Each):
+        return "a list or an object"
+    if isinstance(shape, list):
+        return f"a list of {len(shape)}"
+    if isinstance(shape, dict):
+        needed = [key for key in shape if not key.endswith("?")]
+        return f"an object with {', '.join(needed)}" if needed else "an object"
+    return json.dumps(shape)
+
+
+def wrong(place: str, expected: str, found: object) -> NoReturn:
+    raise TokenizerError(f"{place}: expected {expected}; found {shown(found)}.")

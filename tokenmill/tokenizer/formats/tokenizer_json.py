@@ -1,0 +1,154 @@
+"""Hugging Face's tokenizer.json: into the core's terms and out of them."""
+
+from typing import Any
+
+from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, pre_tokenizer_of, steps_from
+from tokenmill.tokenizer.added_tokens import is_plain
+from tokenmill.tokenizer.model import AddedToken, Merge, Model, bytes_of, characters_of
+
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_PLAIN_BPE = ("continuing_subword_prefix", "end_of_word_suffix")
+_UNREACHED = {"unk_token": None, "fuse_unk": False, "byte_fallback": False}
+"""Settings for a character that is not in the vocabulary; of no effect where all 256 bytes are."""
+_NOT_APPLIED = ("truncation", "padding", "post_processor")
+_N_BYTES = 256
+
+
+def model_of(document: dict[str, Any]) -> Model:
+    """What the core can run of a document that was read, exactly as `tokenizers` runs it, but that text never becomes a
+    special token.
+
+    `truncation`, `padding` and the special tokens of `post_processor` do not matter: encoding applies none of them. Raises
+    BeyondCore for what the core cannot.
+    """
+    model = document["model"]
+    if model["type"] != "BPE":
+        raise BeyondCore(f"model.type is {model['type']!r:.40}")
+    for field in _PLAIN_BPE:
+        if model.get(field):
+            raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
+    nfc = _is_nfc(document.get("normalizer"))
+    steps, add_prefix_space = steps_from(document.get("pre_tokenizer"))
+    if _kind(document.get("decoder")) != "ByteLevel":
+        raise BeyondCore(f"decoder is {_kind(document.get('decoder'))}")
+    _check_post_processor(document.get("post_processor"))
+    vocab = model["vocab"]
+    ignore_merges = model.get("ignore_merges", False)
+    added = _added_tokens(document["added_tokens"], vocab, ignore_merges)
+    tokens = _tokens(vocab, {one.id for one in added})
+    not_applied = {field: document[field] for field in _NOT_APPLIED if document.get(field) is not None}
+    unreached = {field: model[field] for field, plain in _UNREACHED.items() if model.get(field, plain) != plain}
+    if model.get("unk_token") is not None or model.get("byte_fallback"):
+        n_bytes = sum(len(token) == 1 for token in tokens.values())
+        if n_bytes < _N_BYTES:
+            which = "unk_token" if model.get("unk_token") is not None else "byte_fallback"
+            raise BeyondCore(f"model.{which} is {model[which]!r:.40}, and {_N_BYTES - n_bytes} bytes have no token")
+    return Model(
+        tokens=tokens,
+        merges=_merges(model["merges"], vocab),
+        steps=steps,
+        added=added,
+        ignore_merges=ignore_merges,
+        nfc=nfc,
+        add_prefix_space=add_prefix_space,
+        not_applied=not_applied | ({"model": unreached} if unreached else {}),
+    )
+
+
+def document_of(model: Model) -> dict[str, Any]:
+    """The tokenizer.json of a model whose merges all have ranks of their own."""
+    text = {id: characters_of(token) for id, token in model.tokens.items()}
+    text |= {one.id: one.text for one in model.added}
+    listed = [*model.tokens, *(one.id for one in model.added if one.in_vocab)]
+    around = {field: model.not_applied.get(field) for field in _NOT_APPLIED}
+    return {
+        "version": "1.0",
+        "truncation": around["truncation"],
+        "padding": around["padding"],
+        "added_tokens": [
+            {
+                "id": one.id,
+                "content": one.text,
+                "single_word": one.single_word,
+                "lstrip": one.lstrip,
+                "rstrip": one.rstrip,
+                "normalized": one.normalized,
+                "special": one.special,
+            }
+            for one in model.added
+        ],
+        "normalizer": {"type": "NFC"} if model.nfc else None,
+        "pre_tokenizer": pre_tokenizer_of(model.steps, model.add_prefix_space),
+        "post_processor": around["post_processor"],
+        "decoder": _BYTE_LEVEL,
+        "model": {
+            "type": "BPE",
+            **dict.fromkeys(("dropout", *_PLAIN_BPE)),
+            **_UNREACHED,
+            **model.not_applied.get("model", {}),
+            "ignore_merges": model.ignore_merges,
+            "vocab": {text[id]: id for id in sorted(listed)},
+            "merges": [[text[one.left], text[one.right]] for one in sorted(model.merges, key=lambda one: one.rank)],
+        },
+    }
+
+
+def _is_nfc(normalizer: Any) -> bool:
+    """Whether text is normalized to NFC; raises BeyondCore for any other normalizer."""
+    kinds = {_kind(part) for part in parts_of(normalizer, "normalizers")}
+    if kinds - {"NFC"}:
+        raise BeyondCore(f"normalizer is {_kind(normalizer)}")
+    return bool(kinds)
+
+
+def _added_tokens(added: list[dict[str, Any]], vocab: dict[str, int], ignore_merges: bool) -> tuple[AddedToken, ...]:
+    flags = ("special", "single_word", "lstrip", "rstrip", "normalized")
+    tokens = tuple(
+        AddedToken(one["id"], one["content"], in_vocab=one["content"] in vocab, **{flag: one[flag] for flag in flags})
+        for one in added
+    )
+    for i, one in enumerate(tokens):
+        if not one.in_vocab or one.special:
+            continue
+        if not one.text.isascii() and bytes_of(one.text) is not None:
+            raise BeyondCore(f"added_tokens[{i}] {one.text!r:.40} stands for other bytes in model.vocab")
+        if len(one.text) == 1:
+            raise BeyondCore(f"added_tokens[{i}] {one.text!r} is a byte's token")
+        if ignore_merges and not is_plain([one], [other for other in tokens if other.special]):
+            raise BeyondCore(f"added_tokens[{i}] {one.text!r:.40} is found in some places, and a pre-token in others")
+    return tokens
+
+
+def _tokens(vocab: dict[str, int], added: set[int]) -> dict[int, bytes]:
+    tokens = {}
+    for text, id in sorted(vocab.items(), key=lambda item: item[1]):
+        if id in added:
+            continue
+        token = bytes_of(text)
+        if token is None:
+            raise BeyondCore(f"model.vocab: token {text!r:.60} has characters outside the byte-level alphabet")
+        tokens[id] = token
+    return tokens
+
+
+def _merges(merges: list[list[str]], vocab: dict[str, int]) -> list[Merge]:
+    found: dict[tuple[int, int], Merge] = {}
+    for rank, (first, second) in enumerate(merges):
+        left, right = vocab[first], vocab[second]
+        # As in tokenizers, the last of equal ones counts.
+        found[left, right] = Merge(left, right, rank, vocab[first + second])
+    return list(found.values())
+
+
+def _check_post_processor(found: Any) -> None:
+    """Nothing but special tokens, which encoding leaves out, and offsets may come of it."""
+    for part in parts_of(found, "processors"):
+        single = part.get("single")
+        if isinstance(single, list) and sum("Sequence" in piece for piece in single) == 1:
+            continue
+        if _kind(part) not in ("ByteLevel", "BertProcessing", "RobertaProcessing"):
+            raise BeyondCore(f"post_processor is {_kind(part)}")
+
+
+def _kind(part: Any) -> str:
+    return str(part["type"]) if part else "null"

@@ -1,0 +1,453 @@
+"""The tokenizer: text to ids and back, whichever engine and file it comes from."""
+
+from __future__ import annotations
+
+import json
+import operator
+import reprlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from tokenmill import _core
+from tokenmill.arguments import at_least, threads_or_all
+from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
+from tokenmill.pretokenizers import patterns
+from tokenmill.pretokenizers.tokenizer_json import BeyondCore
+from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
+from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
+from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
+from tokenmill.tokenizer.formats.schema import read_document
+from tokenmill.tokenizer.ids import Ids, plain_ids, plain_lists, refusal
+from tokenmill.tokenizer.model import Model, digest_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenmill.arrow_texts import Texts
+
+CACHE_MB_MAX = 256
+_UNLIMITED = 1000000000000000019884624838656  # transformers' model_max_length for a tokenizer without one
+
+
+_T = TypeVar("_T")
+
+
+class _Engine(Protocol):
+    def encode(self, text: str) -> list[int]: ...
+    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any: ...
+    def count_tokens(self, texts: Any, threads: int) -> Any: ...
+    def decode(self, ids: Any) -> str: ...
+    def decode_bytes(self, ids: Any) -> bytes: ...
+    def decode_batch(self, ids: Any, threads: int) -> Any: ...
+
+
+class Tokenizer:
+    """Text to ids and back. Text never becomes a special token unless a call allows it: those are ids that a program adds.
+
+    `train_vocab` and `Tokenizer.load` make one. `engine` is "core", or "tokenizers" where the core would not give the very
+    ids of that library; `engine_reason` says what the core cannot do.
+    """
+
+    engine: str
+    engine_reason: str | None
+    steps: tuple[str, ...] | None
+    """The split pattern as regexes, one applied after another; None with the engine tokenizers."""
+    special_tokens: dict[str, int]
+    n_merges: int | None
+    _document: dict[str, Any]
+    _digest_of: Callable[[], str]
+
+    def __init__(self, model: Model, place: str | None = None, cache_mb_max: int = CACHE_MB_MAX) -> None:
+        """Of a model for the core; raises TokenizerError, beginning with the `place` it is from, when it contradicts itself.
+
+        One that was just learned has no place, and does not: its engine is made when it is needed.
+        """
+        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, allow, cache_mb_max)
+        if place is not None:
+            try:
+                _ = self._engine
+            except TokenizerError as error:
+                raise TokenizerError(f"{place}: {error}") from None
+        self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
+        self._model: Model | None = model
+        self._content = b""
+        self._tokens = model.token_bytes()
+        self.engine, self.engine_reason = "core", None
+        self._digest_of = lambda: digest_of(self._saved_model)
+        self.steps = model.steps
+        self.special_tokens = {one.text: one.id for one in model.added if one.special}
+        self.n_merges = len(model.merges)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+        cache_mb_max: int = CACHE_MB_MAX,
+        repo: str | Path | None = None,
+        public_key: str | Path | None = None,
+    ) -> Tokenizer:
+        """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file; with `repo`, a version.
+
+        `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
+        `cache_mb_max`: what may be remembered of pre-tokens that were met, for all threads, in MB; it changes no id.
+        `repo`: the git repository (URL or path) in which `path` is a published version, like "tokenizer@v1.2.0", which is
+        fetched through DVC; `public_key`: who must have signed it. Raises TokenizerError, PatternError, VersionsError.
+        """
+        if repo is not None:
+            return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
+        cache_mb_max = at_least(0, cache_mb_max, "cache_mb_max")
+        file = file_of(Path(path))
+        content = read_tokenizer_file(file)
+        if file.suffix != ".tiktoken":
+            if pattern is not None or special_tokens is not None:
+                raise TokenizerError(
+                    f"{file}: pattern= and special_tokens= go with a .tiktoken file; tokenizer.json has its own."
+                )
+            return cls._from_json(content, str(file), cache_mb_max)
+        if pattern is None:
+            names = ", ".join(patterns.names())
+            raise TokenizerError(
+                f"{file}: a .tiktoken file does not say how text is split. Give pattern= (--pattern): {names}, or a regex."
+            )
+        steps = patterns.steps_of(pattern)
+        ranks = tiktoken_file.read_ranks(content, str(file))
+        return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file), cache_mb_max)
+
+    @classmethod
+    def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> Tokenizer:
+        from tempfile import TemporaryDirectory
+
+        from tokenmill.versioning.registry import fetch_tokenizer, find_version, parse_reference
+
+        version = find_version(repo, parse_reference(reference), Path.cwd())
+        with TemporaryDirectory(prefix="tokenmill-") as folder:
+            fetch_tokenizer(version, Path(folder) / "tokenizer", None if public_key is None else Path(public_key))
+            return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
+
+    @classmethod
+    def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> Tokenizer:
+        document = read_document(content, place)
+        if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
+            from tokenmill.tokenizer.tokenizers_engine import check_distinct
+
+            check_distinct(document, place)
+        try:
+            return cls(tokenizer_json.model_of(document), place, cache_mb_max)
+        except BeyondCore as beyond:
+            return cls._from_tokenizers(document, content, place, str(beyond))
+
+    @classmethod
+    def _from_tokenizers(cls, document: dict[str, Any], content: bytes, place: str, reason: str) -> Tokenizer:
+        from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
+
+        engine = TokenizersEngine(document, content, place)
+        self = cls.__new__(cls)
+        self._model, self._content, self._tokens = None, content, engine.tokens
+        self._document = document
+        self._make_engine = lambda allow: (
+            TokenizersEngine(document, content, place, allow_special=True) if allow else engine
+        )
+        self._hides_special = document.get("normalizer") is not None and any(
+            one["special"] and one["normalized"] for one in document["added_tokens"]
+        )
+        self.engine, self.engine_reason = "tokenizers", reason
+        self._digest_of = lambda: engine.digest
+        self.steps, self.n_merges = None, None
+        self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
+        return self
+
+    def save(self, directory: str | Path, end_of_document: str | None = None) -> None:
+        """Writes tokenizer.json, tokenizer_config.json and, for the engine core, vocab.tiktoken, each in one step.
+
+        The ids are the same in tokenizers, transformers and tiktoken; but where `ignore_merges` is set, as for a tokenizer from
+        a .tiktoken file, tokenizers takes a pre-token that reads as a special token for it. `end_of_document`: the special
+        token that tokenizer_config.json is to name as eos_token. Loaded again, the digest is the same. Raises ParamsError for
+        an `end_of_document` that is no special token, PatternError for a regex that tokenizers would read otherwise.
+        """
+        from tokenmill.storage.atomic import write_atomic
+
+        if end_of_document is not None and end_of_document not in self.special_tokens:
+            known = ", ".join(self.special_tokens) or "none"
+            raise ParamsError(
+                f"end_of_document: {end_of_document!r} is no special token of this tokenizer; it has: {known}."
+            )
+        config: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": _UNLIMITED,
+            "clean_up_tokenization_spaces": False,
+        }
+        if end_of_document is not None:
+            config["eos_token"] = end_of_document
+        files = {"tokenizer.json": self._content, "tokenizer_config.json": _json(config)}
+        if self._model is not None:
+            files["tokenizer.json"] = _json(self.document)
+            files["vocab.tiktoken"] = tiktoken_file.write_ranks(self._model)
+        for name, content in files.items():
+            with write_atomic(Path(directory) / name) as partial:
+                partial.write_bytes(content)
+
+    def encode(self, text: str, special: SpecialTokensInText = "as_text") -> list[int]:
+        """The ids of one text. `special`: what becomes of the texts of special tokens in it.
+
+        Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text, SpecialTokenError.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text: expected a str; found {type(text).__name__}.")
+        try:
+            self._check_special(special, [text])
+            return self._engine_for(special).encode(text)
+        except UnicodeEncodeError as error:
+            raise CorpusError(
+                f"the text has a lone surrogate at character {error.start}. Decode it with errors='replace'."
+            ) from None
+
+    def encode_batch(
+        self,
+        texts: Texts,
+        threads: int | None = None,
+        end_id: int | None = None,
+        special: SpecialTokensInText = "as_text",
+    ) -> pa.LargeListArray:
+        """An array large_list<uint32>, a list a text, each ended by `end_id` if given; not copied from the core.
+
+        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None takes all cores. `special`: what
+        becomes of the texts of special tokens: as_text, allow (their ids), or reject. Raises CorpusError for a text that is
+        null or no UTF-8, SpecialTokenError for one to be rejected, TokenizerError for a byte that no token stands for, and
+        for an unknown `end_id`.
+        """
+        end_id = None if end_id is None else self._known(end_id, "end_id")
+        return self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special)
+
+    def encode_batch_with_starts(
+        self,
+        texts: Texts,
+        threads: int | None = None,
+        end_id: int | None = None,
+        special: SpecialTokensInText = "as_text",
+    ) -> tuple[pa.LargeListArray, pa.LargeListArray]:
+        """The ids as `encode_batch` gives them, and for each the byte of its text (in UTF-8) at which its token begins.
+
+        The starts are an array large_list<uint64>, a list a text. A token ends where the next one begins, the last one with
+        the text; an added token that is found in a text stands for its bytes like any other. `end_id` stands for none: it
+        begins where the text ends. Raises what `encode_batch` raises, and TokenizerError with a tokenizer whose tokens do
+        not add up to the text, or need not: with the engine tokenizers, and where text is normalized, gets a space in
+        front, or has added tokens beyond plain text.
+        """
+        end_id = None if end_id is None else self._known(end_id, "end_id")
+        if not isinstance(self._engine_for(special), _core.Encoder):
+            reason = (
+                self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
+            )
+            raise TokenizerError(
+                f"starts of tokens: known where tokens add up to the text as it is, here not: {reason}"
+            )
+
+        def run(engine: Any, *rest: Any) -> Any:
+            return engine.encode_batch_with_starts(*rest, end_id)
+
+        found: tuple[pa.LargeListArray, pa.LargeListArray] = self._run(run, texts, threads, special)
+        return found
+
+    def count_tokens(
+        self, texts: Texts, threads: int | None = None, special: SpecialTokensInText = "as_text"
+    ) -> pa.UInt64Array:
+        """An array uint64, the number of ids of each text. Raises what `encode_batch` raises."""
+        return self._run(lambda engine, *rest: engine.count_tokens(*rest), texts, threads, special)
+
+    def _run(self, run: Callable[..., Any], texts: Texts, threads: int | None, special: SpecialTokensInText) -> Any:
+        """What `run` gives of the engine for the policy, the texts as it takes them, and the number of threads."""
+        import pyarrow as pa
+
+        from tokenmill.arrow_texts import one_array
+
+        engine = self._engine_for(special)
+        if special == "reject":
+            texts = one_array(texts)
+        found = run(engine, _for(engine, texts), threads_or_all(threads))
+        if special == "reject":  # after the engine, which has seen to it that these are texts
+            self._check_special(special, texts.cast(pa.large_string()).to_pylist())  # type: ignore[union-attr]
+        return found
+
+    def warm(self, counts: pa.Table, pretokens_max: int = 2**20, special: SpecialTokensInText = "as_text") -> None:
+        """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
+
+        `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens `pretokens_max` are kept, in
+        about 64 bytes each, for encoding with this `special`. With the engine tokenizers it does nothing.
+        """
+        from tokenmill.tokenizer.core_engine import PreparedCore
+
+        engine = self._engine_for(special)
+        if isinstance(engine, _core.Encoder | PreparedCore):
+            import pyarrow.compute as pc
+
+            frequent = pc.select_k_unstable(counts, min(pretokens_max, counts.num_rows), [("count", "descending")])
+            engine.warm(counts["pretoken"].take(frequent))
+
+    def forget(self) -> None:
+        """Gives back the memory for what encoding remembers of pre-tokens (up to `cache_mb_max`); no id changes."""
+        for made in ("_engine", "_allowing"):
+            if self.engine == "core" and made in self.__dict__:
+                self.__dict__[made].forget()
+
+    def _engine_for(self, special: SpecialTokensInText) -> _Engine:
+        check_policy(special)
+        return self._allowing if special == "allow" else self._engine
+
+    def _check_special(self, special: SpecialTokensInText, texts: Sequence[str]) -> None:
+        if special != "reject":
+            return
+        for i, text in enumerate(texts):
+            self._refusal.check(text, i)
+            if self._hides_special:
+                made = set(self._allowing.encode(text)) - set(self._engine.encode(text))
+                for token, id in self.special_tokens.items():
+                    if id in made:
+                        raise SpecialTokenError(i, None, token)
+
+    @cached_property
+    def _engine(self) -> _Engine:
+        return self._make_engine(False)
+
+    @cached_property
+    def _allowing(self) -> _Engine:
+        return self._make_engine(True)
+
+    @cached_property
+    def _refusal(self) -> Refusal:
+        return Refusal(self.special_tokens)
+
+    def decode(self, ids: Ids) -> str:
+        """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises what `decode_bytes` raises."""
+        return self._decoded(ids, self._engine.decode)
+
+    def decode_bytes(self, ids: Ids) -> bytes:
+        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary or that no
+        id can be, TypeError for what are no integers.
+
+        An Arrow or numpy array of unsigned integers is more than twice as fast as a list.
+        """
+        return self._decoded(ids, self._engine.decode_bytes)
+
+    def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
+        """An array large_binary, the bytes of each list of ids.
+
+        `ids`: an Arrow array of lists of integers, which is not copied if they are uint16 or uint32, or lists, each of a kind
+        that `decode` takes. Raises TokenizerError with the number of the list.
+        """
+        return self._engine.decode_batch(plain_lists(ids, self.id_max), threads_or_all(threads))
+
+    def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
+        is_core = self._model is not None
+        if is_core:
+            try:
+                return decode(ids)  # most are plain as they are
+            except (TypeError, OverflowError):
+                pass
+        plain = plain_ids(ids, self.id_max)
+        try:
+            if not is_core:  # its engine looks ids up as they are
+                plain = [operator.index(id) for id in (plain if isinstance(plain, list) else plain.to_pylist())]
+            return decode(plain)
+        except (TypeError, OverflowError) as error:
+            raise refusal(plain, self.id_max, error) from None
+
+    def token_bytes(self, id: int) -> bytes:
+        """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id, TypeError for
+        no integer."""
+        return self._tokens[self._known(id, "id")]
+
+    def _known(self, id: Any, name: str) -> int:
+        """What stands for an id, as one. Raises TokenizerError for an unknown one, TypeError for no integer."""
+        try:
+            found = operator.index(id)
+        except TypeError:
+            raise TypeError(
+                f"{name}: expected an integer; found {reprlib.repr(id):.60} ({type(id).__name__})."
+            ) from None
+        if found not in self._tokens:
+            raise TokenizerError(f"{name} {found} is not in the vocabulary; its largest id is {self.id_max}.")
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256, in hex, over vocabulary, merges, pattern and added tokens."""
+        return self._digest_of()
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens, special ones included."""
+        return len(self._tokens)
+
+    @cached_property
+    def id_max(self) -> int:
+        """The largest id; larger than vocab_size - 1 where ids have holes."""
+        return max(self._tokens)
+
+    @property
+    def pattern(self) -> str | None:
+        """The name of the split pattern, or its regex; None without a split, and for several steps without a name."""
+        if not self.steps:
+            return None
+        return patterns.name_of(self.steps) or (self.steps[0] if len(self.steps) == 1 else None)
+
+    @cached_property
+    def splitter(self) -> Literal["scanner", "regex"] | None:
+        """What splits text in the core: a scanner made by hand for the known patterns, recognised by their text, or the regex
+        itself by fancy-regex, many times as slow; None without a split, and with the engine tokenizers."""
+        return _core.splitter(self.steps) if self.steps else None
+
+    @property
+    def ids(self) -> list[int]:
+        """Every id that a token has, in order."""
+        return sorted(self._tokens)
+
+    @property
+    def model(self) -> Model | None:
+        """What the core runs, as plain data; None with the engine tokenizers."""
+        return self._model
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The tokenizer.json of this tokenizer, as `save` writes it, but for a file that is written as it was."""
+        return self._document if self._model is None else tokenizer_json.document_of(self._saved_model)
+
+    @cached_property
+    def _saved_model(self) -> Model:
+        """The model as tokenizer.json can say it."""
+        assert self._model is not None
+        return tiktoken_file.with_own_ranks(self._model)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Tokenizer is neither pickled nor copied: threads may use the same one, a process loads its own."
+        )
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
+
+
+def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:
+    from tokenmill.tokenizer.core_engine import engine_of
+
+    return engine_of(model, allow_special, min(cache_mb_max * 2**20, sys.maxsize))
+
+
+def _for(engine: _Engine, texts: Texts) -> Any:
+    """The texts as the engine takes them; only the core alone takes them uncopied."""
+    from tokenmill.arrow_texts import for_core, one_array
+
+    return for_core(texts) if isinstance(engine, _core.Encoder) else one_array(texts)
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    import msgspec
+
+    try:
+        return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    except OverflowError:  # a number of more than 64 bits; with an indent json takes ten times as long
+        return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()

@@ -1,0 +1,241 @@
+"""The second engine: the `tokenizers` library, for tokenizers that the core cannot run, behind the core's interface."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from tokenmill.errors import CorpusError, TokenizerError
+from tokenmill.pretokenizers.patterns import hard_text
+from tokenmill.pretokenizers.tokenizer_json import parts_of
+from tokenmill.tokenizer.formats.schema import check_range
+from tokenmill.tokenizer.model import CHARACTERS, bytes_of, sha256_of
+
+
+class TokenizersEngine:
+    """A tokenizer.json run by `tokenizers`: nothing is added, cut or padded, no character is left out in silence, and text of
+    special tokens stays text unless `allow_special`."""
+
+    def __init__(self, document: dict[str, Any], content: bytes, place: str, allow_special: bool = False) -> None:
+        import tokenizers
+
+        self._tokenizer = _read(document, content, place)
+        with as_tokenizer_error(place), _without_panic_messages():
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+            self._tokenizer.encode_special_tokens = not allow_special
+            vocab: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+            check_range(vocab, "model.vocab")
+            if _may_leave_out(document):
+                self._tokenizer.model = tokenizers.Tokenizer.from_str(
+                    _watched(document["model"], max(vocab.values()))
+                ).model
+            if regexes := _regexes(document):
+                _try(self._tokenizer, hard_text(regexes), regexes)
+        self._missing_id = max(vocab.values()) + 1
+        unk = document["model"].get("unk_token")
+        self._control = (
+            {}
+            if allow_special
+            else {
+                one["id"]: one["content"]
+                for one in document["added_tokens"]
+                if one["special"] and one["content"] != unk
+            }
+        )
+        if isinstance(unk_id := document["model"].get("unk_id"), int):
+            self._control.pop(unk_id, None)
+        self._is_byte_level = (document.get("decoder") or {}).get("type") == "ByteLevel"
+        added = {one["content"] for one in document["added_tokens"]}
+        self.tokens = {
+            id: self._bytes(text, text in added) for text, id in sorted(vocab.items(), key=lambda item: item[1])
+        }
+        self.digest = sha256_of(document)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token
+        and for text that the model itself makes a special token of."""
+        text.encode()
+        with as_tokenizer_error("the text"):
+            found = self._tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = found.ids
+        if self._missing_id in ids:
+            start, end = found.offsets[ids.index(self._missing_id)]
+            raise TokenizerError(
+                f"the vocabulary has no token for {text[start:end]!r:.40}, or a byte of it, at character {start}; the "
+                "tokenizers library would leave it out. Use a tokenizer with an unknown token or all 256 bytes."
+            )
+        if self._control and (control := next((id for id in ids if id in self._control), None)) is not None:
+            start, _ = found.offsets[ids.index(control)]
+            raise TokenizerError(
+                f"the tokenizer's own vocabulary makes the special token {self._control[control]!r:.60} of text at character "
+                f"{start}. Remove that text, or allow special tokens in text."
+            )
+        return ids
+
+    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
+        """An array large_list<uint32>, in the calling thread whatever `threads` is."""
+        end = [] if end_id is None else [end_id]
+        offsets, values = [0], []
+        for i, text in enumerate(_strings(texts)):
+            try:
+                ids = self.encode(text) + end
+            except TokenizerError as error:
+                raise TokenizerError(f"text {i}: {error}") from None
+            offsets.append(offsets[-1] + len(ids))
+            values.append(pa.array(ids, pa.uint32()))
+        flat = pa.concat_arrays(values) if values else pa.array([], pa.uint32())
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), flat)
+
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """An array uint64, the number of ids of each text."""
+        return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the tokens; bytes that are no UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids).decode(errors="replace")
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The bytes of the tokens, joined; for a tokenizer that is not byte-level, its text in UTF-8."""
+        if unknown := [id for id in ids if id not in self.tokens]:
+            raise TokenizerError(f"id {unknown[0]} is not in the vocabulary; its largest id is {max(self.tokens)}.")
+        if self._is_byte_level:
+            return b"".join(self.tokens[id] for id in ids)
+        with as_tokenizer_error("the ids"):
+            text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text.encode()
+
+    def decode_batch(self, ids: Any, threads: int) -> Any:
+        """list or large_list of ids → an array large_binary."""
+        found = []
+        for i, one in enumerate(ids):
+            try:
+                found.append(self.decode_bytes(one.as_py()))
+            except TokenizerError as error:
+                raise TokenizerError(f"list {i}: {error}") from None
+        return pa.array(found, pa.large_binary())
+
+    def _bytes(self, text: str, added: bool) -> bytes:
+        token = bytes_of(text) if self._is_byte_level and not added else None
+        return text.encode() if token is None else token
+
+
+def _read(document: dict[str, Any], content: bytes, place: str) -> Any:
+    """Raises TokenizerError with the section that `tokenizers` cannot read, which says itself at which column it gave up."""
+    from tokenizers import Tokenizer
+
+    try:
+        with as_tokenizer_error(place), _without_panic_messages():
+            return Tokenizer.from_str(content.decode())
+    except TokenizerError:
+        for section in ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"):
+            alone = {"model": {"type": "BPE", "vocab": {}, "merges": []}, section: document.get(section)}
+            with as_tokenizer_error(f"{place}: {section}"), _without_panic_messages():
+                Tokenizer.from_str(json.dumps(alone))
+        raise
+
+
+def check_distinct(document: dict[str, Any], place: str) -> None:
+    """Raises TokenizerError for two added tokens that the normalizer makes one text: `tokenizers` then finds either, another
+    each time the file is loaded."""
+    import tokenizers
+
+    only_normalizer = {"normalizer": document["normalizer"], "model": {"type": "BPE", "vocab": {}, "merges": []}}
+    with as_tokenizer_error(place), _without_panic_messages():
+        normalizer = tokenizers.Tokenizer.from_str(json.dumps(only_normalizer)).normalizer
+        seen: dict[str, str] = {}
+        for i, one in enumerate(document["added_tokens"]):
+            text = one["content"]
+            if one["normalized"] and (other := seen.setdefault(normalizer.normalize_str(text), text)) != text:
+                raise TokenizerError(
+                    f"added_tokens[{i}]: {text!r:.60} and {other!r:.60} are the same text after normalizing. Remove "
+                    "one, or set its normalized to false."
+                )
+
+
+def _regexes(document: dict[str, Any]) -> list[str]:
+    """Every regex in the normalizer and the pre_tokenizer."""
+    found, waiting = [], [document.get("normalizer"), document.get("pre_tokenizer")]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if isinstance(part.get("Regex"), str):
+                found.append(part["Regex"])
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return found
+
+
+def _try(tokenizer: Any, text: str, regexes: list[str]) -> None:
+    """Raises TokenizerError when a regex gives up, which it would do on a document, too."""
+    shown = ", ".join(repr(regex)[:60] for regex in regexes)
+    with as_tokenizer_error(f"a regex of the pre_tokenizer or normalizer ({shown}) backtracks without end, or fails"):
+        if tokenizer.normalizer is not None:
+            text = tokenizer.normalizer.normalize_str(text)
+        if tokenizer.pre_tokenizer is not None:
+            tokenizer.pre_tokenizer.pre_tokenize_str(text)
+
+
+def _may_leave_out(document: dict[str, Any]) -> bool:
+    """Whether `tokenizers` would leave out a character without a word: one of no token, in a BPE without an unknown token."""
+    model = document["model"]
+    if model["type"] != "BPE" or model.get("unk_token") is not None:
+        return False
+    kinds = {part["type"] for part in parts_of(document.get("pre_tokenizer"), "pretokenizers")}
+    affixes = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    return bool(affixes) or "ByteLevel" not in kinds or not model["vocab"].keys() >= set(CHARACTERS)
+
+
+def _watched(model: dict[str, Any], id_max: int) -> str:
+    """A tokenizer.json of the model that has a token for what it would leave out, with an id that no other token has."""
+    missing = "no token for this"
+    watched = {**model, "vocab": {**model["vocab"], missing: id_max + 1}, "unk_token": missing, "fuse_unk": False}
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": watched})
+
+
+def _strings(texts: pa.Array) -> Iterator[str]:
+    for i, one in enumerate(texts):
+        try:
+            text = one.as_py()
+            text = text.decode() if isinstance(text, bytes) else text
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"text {i} is not UTF-8 at byte {error.start}; expected UTF-8.") from None
+        if text is None:
+            raise CorpusError(f"text {i} is null; expected a string.")
+        yield text
+
+
+@contextmanager
+def _without_panic_messages() -> Iterator[None]:
+    """Holds back what is written to the process's standard error, and drops it when an exception comes: a panic of
+    `tokenizers` prints a backtrace there before it becomes one."""
+    with tempfile.TemporaryFile() as held:
+        standard_error = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+            held.seek(0)
+            os.write(standard_error, held.read())
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+
+
+@contextmanager
+def as_tokenizer_error(place: str) -> Iterator[None]:
+    """Turns what `tokenizers` raises into a TokenizerError: Exception itself, and pyo3's PanicException, which is none."""
+    try:
+        yield
+    except TokenizerError as error:
+        raise TokenizerError(f"{place}: {error}") from None
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = re.sub(r" at line \d+ column \d+$", "", str(error))
+        raise TokenizerError(f"{place}: the tokenizers library cannot handle it: {said}") from None

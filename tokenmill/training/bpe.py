@@ -1,0 +1,351 @@
+"""Learns a vocabulary from counts of pre-tokens: byte-level BPE, merge for merge that of `tokenizers`' BpeTrainer."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, get_args
+
+from tokenmill import _core
+from tokenmill.arguments import threads_or_all
+from tokenmill.counts.counter import Counter
+from tokenmill.errors import ParamsError
+from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
+from tokenmill.special_tokens import RESERVED_MAX
+from tokenmill.tokenizer.model import (
+    CHARACTERS,
+    ID_MAX,
+    AddedToken,
+    Merges,
+    Model,
+    bytes_of,
+    encoder_of,
+    is_text,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenmill.arrow_texts import Texts
+    from tokenmill.tokenizer.tokenizer import Tokenizer
+    from tokenmill.training.checkpoint import Checkpoint
+
+Score = Literal["count", "wordpiece", "bytes_saved"]
+Progress = Callable[[int, int], None]
+
+_N_BYTES = 256
+_RESERVED = re.compile(r"<\|reserved_(0|[1-9][0-9]*)\|>")
+_LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, token, count
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When learning stops and what it goes by; see `train_vocab`."""
+
+    pair_count_min: int = 2
+    token_bytes_max: int | None = None
+    score: Score = "count"
+    pad_vocab_to: int = 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a training gave: a tokenizer for each size asked for, in that order, and the run's numbers.
+
+    `last_count`: what the last merge counted. `n_text_tokens`: the tokens of the text counted, with the largest of them.
+    """
+
+    tokenizers: list[Tokenizer]
+    n_merges: int
+    last_count: int | None
+    n_text_tokens: int
+
+
+def train_vocab(
+    counts: pa.Table | Counter,
+    vocab_size: int,
+    pattern: str | None,
+    special_tokens: Sequence[str] = (),
+    pair_count_min: int = 2,
+    token_bytes_max: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    score: Score = "count",
+    pad_vocab_to: int = 1,
+) -> Tokenizer:
+    """A tokenizer of at most `vocab_size` tokens: the special ones, the 256 bytes, then the learned ones, in this order of ids.
+
+    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself: then no table is made but of what was
+    spilled, which saves its memory, and the counter is empty from when learning begins, whether it ends well or not.
+    `pattern`: the one they were counted with. `pair_count_min`: a pair that occurs less often is not merged; when none is
+    left, learning stops, and `vocab_size` of the tokenizer is smaller. `token_bytes_max`: tokens of more than two bytes
+    stay shorter than that, as with `max_token_length` of BpeTrainer. `progress(n_tokens, n_merges)`, learned so far, is
+    called now and then. A pair whose text is a special token's is not merged. `score`: which pair comes first, by "count"
+    (BPE), "wordpiece" (count / (left's count × right's count)) or "bytes_saved" (count × (bytes - 1)); equal ones by the
+    smaller left id, then the smaller right id. `pad_vocab_to`: special tokens `<|reserved_0|>` … are added at the end until
+    the size is a multiple of it.
+    Raises ParamsError, PatternError, CountsError.
+
+    >>> from tokenmill import Counter
+    >>> counter = Counter(pattern="gpt2")
+    >>> counter.update(["low low lower lowest"])
+    >>> tokenizer = train_vocab(counter, vocab_size=300, pattern="gpt2")
+    >>> tokenizer.vocab_size, tokenizer.token_bytes(257)
+    (260, b'low')
+    """
+    goal = Goal(pair_count_min, token_bytes_max, score, pad_vocab_to)
+    return learn(counts, [vocab_size], pattern, special_tokens, goal, threads, progress).tokenizers[0]
+
+
+def learn(
+    counts: pa.Table | Counter,
+    vocab_sizes: Sequence[int],
+    pattern: str | None,
+    special_tokens: Sequence[str],
+    goal: Goal,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Learned:
+    """One training for several sizes: a smaller vocabulary is the beginning of a larger. See `train_vocab`.
+
+    `checkpoint`: the state is kept there now and then, and a training that was killed goes on from it, with the same result.
+    """
+    steps = steps_of(pattern)
+    pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
+    _check_special_tokens(special_tokens)
+    _check_reserved(special_tokens, goal.pad_vocab_to)
+    added = [AddedToken(id, text, special=True, in_vocab=True) for id, text in enumerate(special_tokens)]
+    tokens = {len(added) + symbol: bytes([byte]) for symbol, byte in enumerate(_core.byte_order())}
+    start = Model(tokens, (), steps, tuple(added), ignore_merges=False)
+    forbidden = [token for text in special_tokens if (token := bytes_of(text)) is not None]
+    if isinstance(counts, Counter):
+        if counts.steps != steps:
+            raise ParamsError(f"pattern: found {pattern!r}; the counter counted with another. Give both the same.")
+    else:
+        from tokenmill.counts.table import check_schema
+
+        check_schema(counts, "counts")
+    return _learn(start, counts, None, forbidden, vocab_sizes, goal, threads, progress, checkpoint)
+
+
+def extend(
+    tokenizer: Tokenizer,
+    counts: pa.Table,
+    vocab_size: int,
+    goal: Goal,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Learned:
+    """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
+
+    Old ids and merges are kept; new ones follow the largest id, new merges come after all old ones. The counts are to be
+    made with the tokenizer's own pattern, of text in NFC where it normalizes. Raises ParamsError for a tokenizer that the core
+    cannot run, CountsError.
+
+    >>> from tokenmill import Counter
+    >>> counter = Counter(pattern="gpt2")
+    >>> counter.update(["low low lower lowest"])
+    >>> tokenizer = train_vocab(counter, vocab_size=258, pattern="gpt2")
+    >>> counter.update(["new newer newest"])
+    >>> longer = extend(tokenizer, counter.finish(), vocab_size=260, goal=Goal()).tokenizers[0]
+    >>> [longer.token_bytes(id) for id in range(256, 260)]
+    [b'lo', b'low', b'ew', b'new']
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from tokenmill.counts.table import check_schema
+
+    check_schema(counts, "counts")
+    model = tokenizer.model
+    if model is None:
+        raise ParamsError(
+            f"a tokenizer of the engine {tokenizer.engine!r} cannot be extended; expected byte-level BPE."
+        )
+    place_of = np.zeros(max(model.tokens) + 1, np.uint32)
+    place_of[sorted(model.tokens)] = np.arange(len(model.tokens))
+    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges), ())
+    chunks = []
+    for chunk in counts["pretoken"].chunks:
+        lists = whole.encode_batch(chunk, threads_or_all(threads))
+        places = pa.array(place_of[lists.values.to_numpy()], pa.uint32())
+        chunks.append(pa.LargeListArray.from_arrays(lists.offsets, places))
+    words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
+    # A token made twice would have its old merges applied before the new one's turn: no new pair makes an old token.
+    forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
+    return _learn(model, counts, words, forbidden, [vocab_size], goal, threads, progress, checkpoint)
+
+
+def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
+    """How many of the texts have other ids with the new tokenizer than with the old."""
+    import numpy as np
+
+    before, after = old.encode_batch(texts), new.encode_batch(texts)
+    one_ends, other_ends = before.offsets.to_numpy(), after.offsets.to_numpy()
+    one, other = before.values.to_numpy(), after.values.to_numpy()
+    same_length = np.diff(one_ends) == np.diff(other_ends)
+    return sum(
+        not same or not np.array_equal(one[one_ends[i] : one_ends[i + 1]], other[other_ends[i] : other_ends[i + 1]])
+        for i, same in enumerate(same_length)
+    )
+
+
+def _learn(
+    start: Model,
+    counts: pa.Table | Counter,
+    words: pa.ChunkedArray | None,
+    forbidden: Sequence[bytes],
+    vocab_sizes: Sequence[int],
+    goal: Goal,
+    threads: int | None,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
+) -> Learned:
+    """`words`: the pre-tokens as places of tokens; None: those of `counts`, as bytes."""
+    n_start = len(start.tokens) + len(start.added)
+    _check_goal(vocab_sizes, goal, start)
+    n_threads = threads_or_all(threads)
+    first = [start.tokens[id] for id in sorted(start.tokens)]
+    n_tokens_max = max(vocab_sizes) - n_start
+    settings = (n_tokens_max, goal.score, goal.pair_count_min, goal.token_bytes_max)
+    key, kept, earlier = "", None, b""
+    if checkpoint:
+        from tokenmill.training.checkpoint import key_of
+
+        counts = counts.finish() if isinstance(counts, Counter) else counts
+        key = key_of(counts, _core.SOURCE_HASH, start, *settings)
+        kept = checkpoint.load(key)
+    source: tuple[Any, Any | None]
+    if kept:
+        table, earlier = kept
+        source = table["ids"], table["count"]
+    elif isinstance(counts, Counter):
+        source = counts.source()
+    else:
+        source = (counts["pretoken"] if words is None else words), counts["count"]
+    tokens = _tokens_after(first, earlier)
+
+    def keep(words_now: pa.Table, merges_now: bytes) -> None:
+        assert checkpoint
+        checkpoint.save(key, words_now, earlier + merges_now)
+
+    def show(n_tokens: int, n_merges: int) -> None:
+        if progress:
+            progress(n_tokens + len(tokens) - len(first), n_merges + len(earlier) // _LEARNED.size)
+
+    learned, n_text_tokens, new_tokens = _core.train(
+        *source,
+        tokens,
+        len(first),
+        n_tokens_max - (len(tokens) - len(first)),
+        goal.score,
+        goal.pair_count_min,
+        goal.token_bytes_max,
+        forbidden,
+        n_threads,
+        show,
+        checkpoint.every if checkpoint else None,
+        keep if checkpoint else None,
+    )
+    from tokenmill.tokenizer.tokenizer import Tokenizer  # only now: learning is what takes the most memory
+
+    merges = earlier + learned
+    tokens += new_tokens
+    n_added = len(start.added)
+    tokenizers = [Tokenizer(_model(start, merges, tokens, size - n_added, goal.pad_vocab_to)) for size in vocab_sizes]
+    if checkpoint:
+        checkpoint.remove()
+    last_count = _LEARNED.unpack(merges[-_LEARNED.size :])[-1] if merges else None
+    return Learned(tokenizers, len(merges) // _LEARNED.size, last_count, n_text_tokens)
+
+
+def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
+    """The bytes of all tokens, those made by merges behind the first ones."""
+    tokens = list(first)
+    for left, right, token, _ in _LEARNED.iter_unpack(merges):
+        if token == len(tokens):
+            tokens.append(tokens[left] + tokens[right])
+    return tokens
+
+
+def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: int, pad_vocab_to: int) -> Model:
+    """`start` with the first of `tokens`, which are in the order in which they were made, and the merges up to the last one."""
+    ids = sorted(start.tokens)
+    tokens = tokens[:n_tokens_max]
+    next_id = max([*ids, *(one.id for one in start.added)]) + 1
+    rank = max((merge.rank for merge in start.merges), default=-1) + 1
+    n_new = len(tokens) - len(ids)
+    ids += range(next_id, next_id + n_new)
+    next_id += n_new
+    if len(tokens) == n_tokens_max:
+        merges = merges[: _n_until(merges, len(tokens) - 1) * _LEARNED.size if n_new else 0]
+    padding = [
+        AddedToken(next_id + i, f"<|reserved_{i}|>", special=True, in_vocab=True)
+        for i in range(-next_id % pad_vocab_to)
+    ]
+    if taken := {one.text for one in start.added} & {one.text for one in padding}:
+        raise _taken(min(taken))
+    return replace(
+        start,
+        tokens=dict(zip(ids, tokens, strict=True)),
+        merges=Merges(Merges.of(start.merges).rows + _core.merge_rows(merges, ids, rank)),
+        added=(*start.added, *padding),
+    )
+
+
+def _n_until(merges: bytes, token: int) -> int:
+    """How many merges there are up to the first one that makes a token."""
+    return next(n for n, merge in enumerate(_LEARNED.iter_unpack(merges), 1) if merge[2] == token)
+
+
+def _check_reserved(special_tokens: Sequence[str], pad_vocab_to: int) -> None:
+    for text in special_tokens:
+        if (found := _RESERVED.fullmatch(text)) and int(found[1]) < pad_vocab_to - 1:
+            raise _taken(text)
+
+
+def _taken(text: str) -> ParamsError:
+    return ParamsError(f"pad_vocab_to: {text} is a special token already. Give that one another name.")
+
+
+def _check_special_tokens(special_tokens: Sequence[str]) -> None:
+    if isinstance(special_tokens, str):
+        raise ParamsError(
+            f"special_tokens: expected a list of texts; found the text {special_tokens!r}. Put it into a list."
+        )
+    for text in special_tokens:
+        if not is_text(text):
+            raise ParamsError(f"special_tokens: found {text!r:.60}; expected a text that is not empty.")
+        if text in CHARACTERS:
+            raise ParamsError(f"special_tokens: {text!r} is how tokenizer.json writes a byte. Choose a longer text.")
+    if len(set(special_tokens)) < len(special_tokens):
+        raise ParamsError(f"special_tokens: expected every token once; found {list(special_tokens)}.")
+
+
+def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:
+    smallest = len(start.tokens) + len(start.added)
+    what = "bytes" if len(start.tokens) == _N_BYTES else "old tokens"
+    for vocab_size in vocab_sizes:
+        if not hasattr(vocab_size, "__index__") or not smallest <= vocab_size <= ID_MAX:
+            raise ParamsError(
+                f"vocab_size: found {vocab_size!r}; allowed: a whole number, {smallest} ({len(start.tokens)} {what} + "
+                f"{len(start.added)} special tokens) to {ID_MAX}."
+            )
+    if goal.score not in get_args(Score):
+        raise ParamsError(f"score: found {goal.score!r}; allowed: {', '.join(get_args(Score))}.")
+    _check_whole("pair_count_min", goal.pair_count_min, 1)
+    if goal.token_bytes_max is not None:
+        _check_whole("token_bytes_max", goal.token_bytes_max, 2)
+    _check_whole("pad_vocab_to", goal.pad_vocab_to, 1, RESERVED_MAX)
+
+
+def _check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
+    if isinstance(value, SupportsIndex) and low <= value.__index__() and (high is None or value.__index__() <= high):
+        return
+    allowed = f"{low} or more" if high is None else f"{low} to {high}"
+    raise ParamsError(f"{name}: found {value!r}; allowed: a whole number, {allowed}.")

@@ -1,0 +1,69 @@
+"""The state of a long training on disk, to go on from after the process was killed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenmill.storage.atomic import naming, read, remove_tree, write_atomic, write_directory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WORDS, _MERGES, _KEY = "words.arrow", "merges", "key"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training keeps its state, in a directory of its own, and after how many merges it does so again."""
+
+    directory: Path
+    every: int
+
+    def save(self, key: str, words: pa.Table, merges: bytes) -> None:
+        """Replaces what was kept: the pre-tokens as ids with their counts, and all merges so far as the core gives them."""
+        import pyarrow as pa
+
+        with write_directory(self.directory) as directory:
+            with write_atomic(directory / _WORDS) as path, pa.ipc.new_file(path, words.schema) as writer:
+                writer.write_table(words)
+            with write_atomic(directory / _MERGES) as path:
+                path.write_bytes(merges)
+            with write_atomic(directory / _KEY) as path:
+                path.write_text(key, encoding="ascii")
+
+    def load(self, key: str) -> tuple[pa.Table, bytes] | None:
+        """What `save` kept under this key; None when there is nothing, or something of another training."""
+        path = self.directory / _KEY
+        if not path.is_file() or read(path).decode("ascii") != key:
+            return None
+        import pyarrow as pa
+
+        with naming(self.directory):
+            return pa.ipc.open_file(self.directory / _WORDS).read_all(), read(self.directory / _MERGES)
+
+    def remove(self) -> None:
+        """Forgets what was kept."""
+        remove_tree(self.directory)
+
+
+def key_of(counts: pa.Table, *settings: object) -> str:
+    """The sha256, in hex, of counts (their rows, however chunked) and of what else decides the merges."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digest = hashlib.sha256(repr(settings).encode())
+    for chunk in counts["pretoken"].chunks:
+        lengths = pc.binary_length(chunk).cast(pa.uint32())
+        digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
+    for chunk in counts["pretoken"].cast(pa.large_binary()).chunks:
+        offsets = chunk.buffers()[1]
+        start, end = (
+            int.from_bytes(offsets[8 * i : 8 * i + 8], "little") for i in (chunk.offset, chunk.offset + len(chunk))
+        )
+        digest.update(chunk.buffers()[2][start:end] if end > start else b"")
+    for chunk in counts["count"].chunks:
+        digest.update(chunk.to_numpy(zero_copy_only=False).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""DVC, git, and the registry of published versions."""

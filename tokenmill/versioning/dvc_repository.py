@@ -1,0 +1,286 @@
+"""The project's DVC repository: made, opened, and mended after a killed build; what DVC says of errors, in one line.
+
+DVC runs in this process: a status is 0.1 s, `dvc repro` with a subprocess a stage costs 3 s a stage.
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+
+from tokenmill.console import say
+from tokenmill.errors import VersionsError, room
+from tokenmill.storage.atomic import naming, read
+from tokenmill.storage.links import has_clones
+from tokenmill.versioning import leftovers
+from tokenmill.versioning.dvc_files import make_fast, make_strict
+
+_SITE_CACHE = Path(".dvc/tmp/site-cache")
+_RWLOCK = "rwlock"
+_SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
+
+
+def quiet_environment() -> None:
+    """Turns telemetry and update checks of DVC and Prefect off; only works before they are imported."""
+    os.environ.setdefault("DVC_NO_ANALYTICS", "1")
+    os.environ.setdefault("DO_NOT_TRACK", "1")
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+
+def initialize(root: Path, is_inside: bool) -> None:
+    """Makes the folder `root` a DVC repository; `is_inside`: git's is above it. Raises VersionsError."""
+    quiet_environment()
+    from dvc.config import Config
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    _quiet_logs()
+    chosen = os.environ.get(_SITE_CACHE_VARIABLE)
+    with TemporaryDirectory(
+        prefix="tokenmill-"
+    ) as private:  # for DVC writes into its site cache now, before it can be told
+        os.environ[_SITE_CACHE_VARIABLE] = chosen or private
+        try:
+            Repo.init(str(root), subdir=is_inside).close()
+        except (DvcException, OSError) as error:
+            shutil.rmtree(root / ".dvc", ignore_errors=True)  # another run would take half of one for somebody's own
+            raise VersionsError(f"DVC: {_innermost(error)}") from error
+        finally:
+            os.environ.pop(_SITE_CACHE_VARIABLE)
+            if chosen:
+                os.environ[_SITE_CACHE_VARIABLE] = chosen
+    with Config(str(root / ".dvc")).edit("repo") as config:
+        config["core"] |= {"analytics": False, "check_update": False}
+        config["cache"]["type"] = "reflink,hardlink,copy"
+
+
+def site_cache(root: Path) -> Path:
+    """The folder out of which DVC, in the project's folder, would unpickle now. Raises VersionsError."""
+    from dvc.config import Config, ConfigError
+    from dvc.dirs import site_cache_dir
+
+    try:
+        chosen = Config(str(root / ".dvc")).get("core", {}).get("site_cache_dir")
+    except ConfigError as error:
+        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
+    return Path(root, site_cache_dir(chosen))
+
+
+@contextmanager
+def repository(root: Path) -> Iterator[Any]:
+    """DVC's repository at `root`; its errors as VersionsError with the innermost reason."""
+    quiet_environment()
+    import diskcache  # type: ignore[import-untyped]
+    from dvc.exceptions import DvcException, NotDvcRepoError
+    from dvc.lock import LockError
+    from dvc.repo import Repo
+    from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
+    from dvc.scm import SCMError
+
+    make_strict()
+    make_fast()
+    _quiet_logs()
+    try:
+        with naming(root / ".dvc"):
+            keep_site_cache_private(root)
+        with (
+            naming(root / ".dvc"),
+            chdir(root),
+            Repo(str(root)) as repo,
+        ):  # DVC looks for dvc.yaml in the folder in which the process runs
+            _remove_rwlock_if(_was_cut, repo)
+            _keep_bytes_once(repo)
+            if "checksum_jobs" not in repo.config["core"]:  # DVC itself would take half of the cores
+                repo.fs.hash_jobs = len(os.sched_getaffinity(0))
+            yield repo
+    except NotDvcRepoError:
+        raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
+    except LockError as error:
+        if failed := _failed_call(error):
+            with naming(root / ".dvc/tmp"):
+                raise failed from None
+        holders = re.findall(r"\(PID (\d+)\): (.*)", str(error))
+        named = " and ".join(f"process {pid} ({command})" for pid, command in sorted(set(holders)))
+        raise VersionsError(
+            f"{root}: {named or 'another process of DVC'} is at work on the project's files. Run this again when it has ended."
+        ) from error
+    except SCMError as error:
+        raise VersionsError(f"{root / '.git'}: {_innermost(error)}. See what `git status` says there.") from error
+    except (RWLockFileCorruptedError, RWLockFileFormatError) as error:
+        raise VersionsError(
+            f"{root / '.dvc/tmp' / _RWLOCK}: DVC's list of who is at work was cut short. Run this again, which mends it."
+        ) from error
+    except DvcException as error:
+        raise VersionsError(f"DVC: {_innermost(error)}") from error
+    except (sqlite3.Error, diskcache.Timeout) as error:
+        folder = root / _SITE_CACHE
+        raise VersionsError(
+            f"DVC: its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}. See whether the "
+            "disk is full or failing, and build again; the folder is a cache, and may be deleted."
+        ) from error
+
+
+def mend(root: Path) -> None:
+    """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
+    leftovers.mend_dvc_lock(root)
+    with repository(root) as repo, repo.lock:
+        _remove_rwlock_if(_names_another, repo)
+        leftovers.remove_of_dvc(root)
+
+
+def forget_hashes(root: Path) -> None:
+    """Lets DVC read each file again of which it remembers the md5, by its path, inode, length and time. Raises VersionsError."""
+    with repository(root) as repo:
+        repo.state.hashes.clear()
+
+
+@contextmanager
+def reading_cache(repo: Any) -> Iterator[None]:
+    """Lets DVC know a file of its cache for whole by its bytes, which it reads where it does not remember their md5; else it
+    goes by the file's mode. One with other bytes is removed, as if it had never been there."""
+    cache = repo.cache.local
+    cache.check = partial(_check_bytes, cache)
+    try:
+        yield
+    finally:
+        del cache.check
+
+
+def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
+    """What DVC's check of an object gives, and raises."""
+    from dvc_data.fsutils import _localfs_info
+    from dvc_data.hashfile.hash import hash_file
+    from dvc_objects.errors import ObjectFormatError
+
+    path = cache.oid_to_path(oid)
+    meta, found = hash_file(path, cache.fs, cache.hash_name, cache.state, info=_localfs_info(path))
+    if (found.value or "").removesuffix(".dir") != oid.removesuffix(".dir"):  # DVC remembers a folder's with the suffix
+        cache.fs.remove(path)
+        say(f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again if need be")
+        raise ObjectFormatError(path)
+    return meta
+
+
+def _remove_rwlock_if(is_wrong: Callable[[Path], bool], repo: Any) -> None:
+    """Forgets who held DVC's locks on paths when the file that says so is wrong."""
+    from dvc.lock import make_lock
+
+    path = Path(repo.tmp_dir) / _RWLOCK
+    if is_wrong(path):
+        hard_link = repo.config["core"].get("hardlink_lock", False)
+        with make_lock(f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link):  # who writes into it holds that
+            if is_wrong(path):
+                path.unlink()
+
+
+def _was_cut(path: Path) -> bool:
+    from voluptuous import Invalid
+
+    try:
+        _holders(path)
+    except FileNotFoundError:
+        return False
+    except (ValueError, Invalid):
+        return True
+    return False
+
+
+def _names_another(path: Path) -> bool:
+    """Whether a process in the file began after it was written. DVC forgets ended processes by itself, but not one whose id
+    another process has now.
+
+    Only to be asked after a build that was killed: a step of the clock makes a live process one of these, too.
+    """
+    try:
+        holders = _holders(path)
+        written_s = path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    if os.getpid() in holders:
+        return False
+    return any((started_s := _started_s(pid)) and started_s > written_s for pid in holders)
+
+
+def _holders(path: Path) -> set[int]:
+    from dvc.rwlock import SCHEMA
+
+    held = SCHEMA(json.loads(read(path)))
+    return {one["pid"] for one in (*held["write"].values(), *(one for some in held["read"].values() for one in some))}
+
+
+def _started_s(pid: int) -> float | None:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _quiet_logs() -> None:
+    """No progress bars of DVC, and no hints to type dvc commands."""
+    for name in ("dvc", "dvc_data", "dvc_objects"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def keep_site_cache_private(root: Path) -> None:
+    """Points DVC's site cache into the project, by its absolute path, unless someone chose another.
+
+    DVC unpickles what it finds in that directory, and its default is writable for every user of the machine
+    (CVE-2025-69872). A relative path would be seen from the folder in which a command runs.
+    """
+    from dvc.config import Config
+    from dvc.exceptions import NotDvcRepoError
+
+    if not (root / ".dvc").is_dir():
+        raise NotDvcRepoError(str(root))
+    wanted = root / _SITE_CACHE
+    config = Config(str(root / ".dvc"))
+    chosen = Path(config.get("core", {}).get("site_cache_dir", _SITE_CACHE))
+    if chosen != wanted and chosen.parts[-3:] == _SITE_CACHE.parts:
+        with config.edit("local", validate=False) as local:
+            local.setdefault("core", {})["site_cache_dir"] = str(wanted)
+    wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if wanted.stat().st_mode & 0o077:  # DVC itself makes it for everyone
+        wanted.chmod(0o700)
+
+
+def _keep_bytes_once(repo: Any) -> None:
+    """Lets the cache take outputs in as hard links where the file system has no clones, unless someone chose copies.
+
+    An output of the unit store is a read-only hard link already; as a copy each byte would be on disk three times. With
+    "reflink" before "hardlink" in cache.type, DVC copies into the cache.
+    """
+    cache = repo.cache.local
+    chosen = repo.config["cache"].get("type")
+    if (chosen is None or {"reflink", "hardlink"} <= set(chosen)) and not has_clones(Path(cache.path)):
+        cache.cache_types = ["hardlink", "copy"]
+
+
+def _failed_call(error: BaseException) -> OSError | None:
+    """The OSError behind a lock that could not be taken; None when somebody holds it. DVC tries again to take one that was being
+    written when a call failed, and then finds that it holds it itself."""
+    found: BaseException | None = error
+    while found is not None and (not isinstance(found, OSError) or isinstance(found, BlockingIOError)):
+        found = found.__cause__ or found.__context__
+    return found
+
+
+def _innermost(error: BaseException) -> str:
+    from dvc.utils.strictyaml import YAMLSyntaxError, YAMLValidationError
+
+    place, end = "", ""
+    if isinstance(error, YAMLSyntaxError | YAMLValidationError):
+        place = f"{error.relpath}: " if isinstance(error, YAMLSyntaxError) else f"{error.path}: "
+        end = f"{getattr(error, 'hint', '')}. Correct the file, or restore it from git."
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{place}{' '.join(str(error).split()) or type(error).__name__}{end}"

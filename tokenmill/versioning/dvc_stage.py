@@ -1,0 +1,261 @@
+"""DVC's part in a build: which stages are stale, which come back from the run cache, and the record of those that ran.
+
+The dvc.lock that results is the one `dvc repro` writes. Under `dvc repro` (DVC_STAGE is set) none of this is called: DVC holds
+locks on the stage's paths and records the result itself.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from tokenmill.errors import VersionsError, room
+from tokenmill.layout import DVC_LOCK_FILE
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.versioning import leftovers
+from tokenmill.versioning.dvc_files import Known, ask_once, is_params
+from tokenmill.versioning.dvc_repository import reading_cache, repository
+
+State = Literal["current", "frozen", "stale"]
+Sight = Literal["outside", "linked", "ignored", "seen"]
+
+
+class Stage:
+    """One stage of the project's dvc.yaml, as `opened` yields it. All methods raise VersionsError."""
+
+    def __init__(self, repo: Any, name: str, known: Known) -> None:
+        self._repo = repo
+        self._name = name
+        self._known = known
+        self._stage = _load(repo, name, known)
+        self._dependencies = {
+            Path(dep.fs_path) for dep in self._stage.deps if hasattr(dep, "fs_path") and not is_params(dep)
+        }
+
+    def state(self) -> State:
+        """Whether the stage's outputs belong to its dependencies and parameters as they are now.
+
+        "frozen" is DVC's word for a stage that is not to run; its staleness is not looked at, but its outputs have to be there.
+        """
+        if self._stage.frozen:
+            if missing := [str(out) for out in self._stage.outs if not out.exists]:
+                raise VersionsError(
+                    f"stage {self._name} is frozen in dvc.yaml, so it does not run, and {missing[0]} is not there. Bring it back "
+                    f"with `dvc checkout`, or let the stage run: `dvc unfreeze {self._name}`."
+                )
+            return "frozen"
+        with self._repo.lock:
+            return "stale" if self._stage.status(check_updates=True) else "current"
+
+    def changes(self) -> list[str]:
+        """What is no longer as it was when the stage ran, like "params.yaml: count.pattern modified"; empty: it is current."""
+        with self._repo.lock:
+            status = self._stage.status(check_updates=True)
+        found: list[str] = []
+        for change in (one for changes in status.values() for one in changes):
+            if isinstance(change, str):  # its command was changed
+                found.append(change)
+                continue
+            for path, what in (item for group in change.values() for item in group.items()):
+                found += (
+                    [f"{path}: {key} {how}" for key, how in what.items()]
+                    if isinstance(what, dict)
+                    else [f"{path} {what}"]
+                )
+        return found
+
+    def missing(self) -> list[Path]:
+        """The files and folders that the stage depends on and that are not there."""
+        return [Path(dep.fs_path) for dep in self._stage.deps if not is_params(dep) and not dep.exists]
+
+    @property
+    def outputs(self) -> list[Path]:
+        """The files and folders that the stage makes."""
+        return [Path(out.fs_path) for out in self._stage.outs]
+
+    def remove_outputs(self) -> None:
+        """Removes the outputs, as `dvc repro` does before it runs a stage, but for those that persist."""
+        with self._repo.lock:
+            self._stage.remove_outs(ignore_remove=False, force=False)
+
+    def restore(self) -> bool:
+        """Brings the outputs back from DVC's run cache, if the stage has run with these inputs before, and records it."""
+        from dvc.exceptions import ConfirmRemoveError
+        from dvc.stage.cache import RunCacheNotFoundError
+
+        try:
+            with self._repo.lock, reading_cache(self._repo):
+                try:
+                    self._repo.stage_cache.restore(self._stage)
+                except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
+                    # with the old inputs: DVC has put the new ones into the other
+                    fresh = _load(self._repo, self._name, self._known)
+                    fresh.remove_outs(ignore_remove=False, force=False)
+                    self._repo.stage_cache.restore(fresh)
+        except RunCacheNotFoundError:
+            return False
+        except FileNotFoundError:  # the run is known, its outputs have left the cache
+            return False
+        with self._repo.lock:
+            _save_dependencies(self._stage)
+            self._known.clear()
+            self._record()
+        return True
+
+    def altered(self) -> list[Path]:
+        """The files of the outputs with bytes that no stage made: those that DVC's cache does not have."""
+        changed = [out for out in self._stage.outs if out.use_cache and out.exists and out.changed_checksum()]
+        return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
+
+    def sight_of(self, path: Path) -> Sight:
+        """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
+        dependency, and leaves out what .dvcignore names."""
+        if str(path) in self._seen:
+            return "seen"
+        above = [dependency for dependency in self._dependencies if path.is_relative_to(dependency)]
+        if not above:
+            return "outside"
+        n_inside = len(path.parent.parts) - max(len(dependency.parts) for dependency in above)
+        if any(one.is_symlink() for one in list(path.parents)[:n_inside]):
+            return "linked"
+        return "ignored" if self._repo.dvcignore.is_ignored_file(str(path)) else "seen"
+
+    @cached_property
+    def _seen(self) -> set[str]:
+        """The files of the dependencies as DVC lists them."""
+        there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
+        return {"/".join((dep.fs_path, *key)) for dep in there for key, _oid in _files(dep)}
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Lets the block make the outputs, in the place of what is there, and records them with the inputs they were made from.
+
+        Raises VersionsError, and records nothing, when an input changed while the block ran. Until the end DVC refuses to
+        touch the stage's inputs and outputs for another process.
+        """
+        with self._kept_from_others():
+            with self._repo.lock:
+                _save_dependencies(self._stage)
+            yield
+            self._record_if_unchanged()
+
+    def _record_if_unchanged(self) -> None:
+        before = [(str(dep), dep.hash_info) for dep in self._stage.deps]
+        self._known.clear()
+        with self._repo.lock:
+            _save_dependencies(self._stage)
+            now = [dep.hash_info for dep in self._stage.deps]
+            changed = [name for (name, then), info in zip(before, now, strict=True) if then != info]
+            if changed:
+                raise VersionsError(
+                    f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
+                    "Run `tokenmill build` again when the inputs are at rest."
+                )
+            self._record()
+
+    def _record(self) -> None:
+        from dvc.exceptions import ConfirmRemoveError
+
+        cache = self._repo.cache.local.path
+        self._stage.save_outs()
+        self._stage.md5 = self._stage.compute_md5()
+        try:
+            with reading_cache(self._repo):
+                self._repo.stage_cache.save(self._stage)
+                self._stage.commit()
+        # DVC passes over a file that it could not copy, or a folder that it cannot see, and stumbles over it later.
+        except (ConfirmRemoveError, AssertionError) as error:
+            raise VersionsError(
+                f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. See whether "
+                "the disk is full or failing, and build again."
+            ) from error
+        finally:
+            leftovers.remove_partials_of_dvc(Path(out.fs_path) for out in self._stage.outs)
+        _dump(self._stage)
+
+    @contextmanager
+    def _kept_from_others(self) -> Iterator[None]:
+        from dvc.rwlock import rwlock
+
+        repo = self._repo
+        inputs = [str(path) for path in self._dependencies]
+        outputs = [out.fs_path for out in self._stage.outs]
+        hard_link = repo.config["core"].get("hardlink_lock", False)
+        with rwlock(repo.tmp_dir, repo.fs, " ".join(sys.argv), inputs, outputs, hard_link):
+            yield
+
+
+@contextmanager
+def opened(root: Path, stage: str, known: Known) -> Iterator[Stage]:
+    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block.
+
+    `known`: what DVC found when it looked at paths; it is added to, and emptied when a stage has run.
+    """
+    with repository(root) as repo:
+        yield Stage(repo, stage, known)
+
+
+def recorded_files(root: Path, stage: str) -> dict[str, Path]:
+    """Where DVC's cache has the files of a stage's output directories as dvc.lock records them, by their names seen from
+    `root`; without those of a directory that the cache does not know. Raises VersionsError."""
+    with repository(root) as repo:
+        folders = [out for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
+        trees = [(out, os.path.relpath(out.fs_path, repo.root_dir), out.get_obj()) for out in folders]
+        return {
+            "/".join((name, *key)): Path(out.cache.oid_to_path(info.value))
+            for out, name, tree in trees
+            if tree is not None
+            for key, _meta, info in tree
+        }
+
+
+def _dump(stage: Any) -> None:
+    """Writes the stage into dvc.lock in one step; DVC itself writes into the file, and a kill would cut it."""
+    from dvc.stage.serialize import to_lockfile
+    from dvc.utils.serialize import dump_yaml, load_yaml
+
+    path = Path(stage.repo.root_dir) / DVC_LOCK_FILE
+    content = load_yaml(path) if path.exists() else {}
+    content = {"schema": "2.0"} | content
+    content["stages"] = content.get("stages", {}) | to_lockfile(stage)
+    with write_atomic(path) as partial:
+        dump_yaml(partial, content)
+
+
+def _files(entry: Any) -> list[tuple[tuple[str, ...], str]]:
+    """The files of a dependency or output as DVC finds them: names from its path on, and md5."""
+    dry = {"ignore": entry.dvcignore, "dry_run": True}
+    found = entry._build(entry.local_cache, entry.fs_path, entry.fs, entry.hash_name, **dry)[2]
+    if not found.hash_info.isdir:
+        return [((), found.hash_info.value)]
+    return [(key, info.value) for key, _meta, info in found]
+
+
+def _load(repo: Any, name: str, known: Known) -> Any:
+    from dvc.stage.exceptions import StageFileDoesNotExistError, StageNotFound
+
+    try:
+        stage = repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
+    except (StageNotFound, StageFileDoesNotExistError):
+        raise VersionsError(
+            f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
+        ) from None
+    ask_once([*stage.deps, *stage.outs], known)
+    return stage
+
+
+def _pipeline(root: Path | str) -> str:
+    """dvc.yaml by its absolute path: DVC sees a relative one from the folder in which the process runs."""
+    return str(Path(root) / "dvc.yaml")
+
+
+def _save_dependencies(stage: Any) -> None:
+    from dvc.dependency.base import DependencyDoesNotExistError
+
+    try:
+        stage.save_deps()
+    except DependencyDoesNotExistError as error:
+        raise VersionsError(f"stage {stage.addressing}: {error}. dvc.yaml names it as a dependency.") from None

@@ -1,0 +1,151 @@
+"""Taking a tokenizer that was made elsewhere, the very one that is pinned."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden, first_difference, write_golden
+from tokenmill.artifacts.golden_making import make_golden
+from tokenmill.artifacts.model_card import CARD_FILE, make_card, write_card
+from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
+from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.errors import TokenizerError, VersionsError
+from tokenmill.layout import LOCK_FILE
+from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
+
+
+def pin_if_new(root: Path, asked: Asked) -> Pin:
+    """The pin of what params.yaml asks for, made now if it asks for something else than what is pinned."""
+    pin = read_pin(root)
+    return pin if pin is not None and pin.asked == asked else pin_anew(root, asked)
+
+
+def pin_anew(root: Path, asked: Asked) -> Pin:
+    """Looks up what params.yaml asks for, as it is now, and writes tokenmill.lock. Raises VersionsError, TokenizerError."""
+    with _folder_for(asked) as directory:
+        version, files_sha256 = _take(root, asked, None, directory)
+        digest = Tokenizer.load(directory).digest
+    pin = Pin(
+        asked=asked,
+        version=None if version is None else version.version,
+        commit=None if version is None else version.commit,
+        digest=digest,
+        files_sha256=files_sha256,
+    )
+    write_pin(root, pin)
+    return pin
+
+
+def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
+    """Brings the pinned tokenizer into `directory`, in the place of what is there. Raises VersionsError when it is another."""
+    with _taken(root, pin) as (taken, tokenizer):
+        check_golden(taken, tokenizer)
+        with write_directory(directory) as partial:
+            _copy(taken, partial)
+    return tokenizer
+
+
+def check_pinned(root: Path, pin: Pin) -> None:
+    """Raises VersionsError when what is pinned is another tokenizer by now, TokenizerError when it is none."""
+    with _taken(root, pin):
+        return
+
+
+def refuse_changed(root: Path, pin: Pin) -> None:
+    """Raises what `check_pinned` does when the pinned file or directory has other bytes by now. One that is not there is none
+    that changed: it is not needed before it is taken again. A registry's versions do not change."""
+    if pin.asked.name is not None:
+        return
+    source = _source(root, pin.asked)
+    if not source.exists():
+        return
+    try:
+        is_same = _files_sha256(source) == pin.files_sha256
+    except FileNotFoundError:  # of a directory
+        is_same = False
+    if not is_same:
+        check_pinned(root, pin)
+
+
+@contextmanager
+def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
+    with _folder_for(pin.asked) as taken:
+        _version, files_sha256 = _take(root, pin.asked, pin, taken)
+        tokenizer = Tokenizer.load(taken)
+        for what, found, expected in (
+            ("digest", tokenizer.digest, pin.digest),
+            ("sha256 over its files", files_sha256, pin.files_sha256),
+        ):
+            if found != expected:
+                raise VersionsError(
+                    f"{words_for(pin.asked)}: not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}. "
+                    "To take it all the same, run `tokenmill pin`; every document is encoded anew then."
+                )
+        yield taken, tokenizer
+
+
+@contextmanager
+def _folder_for(asked: Asked) -> Iterator[Path]:
+    """A place for its files; what is wrong with them is told of where they are from."""
+    with TemporaryDirectory(prefix="tokenmill-") as folder:
+        directory = Path(folder) / "tokenizer"
+        try:
+            yield directory
+        except TokenizerError as error:
+            raise TokenizerError(str(error).replace(str(directory), words_for(asked))) from None
+
+
+def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
+    """Makes `directory` with what is asked for; the version it is, and the sha256 over the files that were taken."""
+    if asked.name is None or asked.version is None:
+        return None, _adopt(_source(root, asked), asked, directory)
+    version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
+    if pin is not None and version.commit != pin.commit:
+        raise VersionsError(
+            f"{version} from {asked.from_}: the tag was moved: {LOCK_FILE} pins the commit {pin.commit}, found {version.commit}."
+        )
+    fetch_tokenizer(version, directory)
+    return version, sha256_directory(directory)
+
+
+def _adopt(source: Path, asked: Asked, directory: Path) -> str:
+    """Takes a file or directory: one that tokenmill made as it is, any other with golden vectors and a card made now."""
+    if _is_ours(source):
+        with write_directory(directory) as partial:
+            _copy(source, partial)
+        return sha256_directory(directory)
+    original = Tokenizer.load(source, asked.pattern, asked.special_tokens)
+    with write_directory(directory) as partial:
+        original.save(partial)
+        tokenizer = Tokenizer.load(partial)
+        golden = make_golden(partial, tokenizer, {})
+        if different := first_difference(original.encode, golden.vectors):
+            raise TokenizerError(f"{source}: tokenizer.json cannot say the same as this file: {different}")
+        write_golden(golden, partial)
+        write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
+    return _files_sha256(source)
+
+
+def _source(root: Path, asked: Asked) -> Path:
+    return root / Path(asked.from_).expanduser()
+
+
+def _is_ours(source: Path) -> bool:
+    return (source / CARD_FILE).is_file() and (source / GOLDEN_FILE).is_file()
+
+
+def _files_sha256(source: Path) -> str:
+    """The sha256 over the files that are taken of a file or directory."""
+    if _is_ours(source):
+        return sha256_directory(source)
+    return sha256_file(source / "tokenizer.json" if source.is_dir() else source)
+
+
+def _copy(source: Path, directory: Path) -> None:
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+        with write_atomic(directory / path.relative_to(source)) as partial:
+            shutil.copyfile(path, partial)

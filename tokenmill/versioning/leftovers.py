@@ -1,0 +1,83 @@
+"""What a killed build leaves behind: temporary files, and files of DVC that were cut while they were written."""
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+from tokenmill.console import say
+from tokenmill.layout import (
+    COUNTS_FILE,
+    DVC_LOCK_FILE,
+    DVC_RUNS_DIRECTORY,
+    QUARANTINE_DIRECTORY,
+    REPORT_FILE,
+    SCRATCH_DIRECTORY,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
+from tokenmill.storage.atomic import is_left_over, remove_tree
+
+# Folders in which a build has temporary files, beside what they become.
+_FOLDERS = (
+    ".",
+    str(Path(TOKENS_DIRECTORY).parent),
+    TOKENIZER_DIRECTORY,
+    str(Path(COUNTS_FILE).parent),
+    str(Path(REPORT_FILE).parent),
+    QUARANTINE_DIRECTORY,
+    SCRATCH_DIRECTORY,
+    f"{SCRATCH_DIRECTORY}/units",
+)
+_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
+_DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
+
+
+def own(root: Path) -> list[Path]:
+    """The temporary files of builds that have ended, not those of a live process."""
+    found = chain.from_iterable((root / folder).glob("*.partial") for folder in _FOLDERS)
+    return [path for path in found if is_left_over(path)]
+
+
+def remove_own(root: Path) -> None:
+    """Removes the temporary files of builds that have ended."""
+    for path in own(root):
+        remove_tree(path)
+
+
+def remove_of_dvc(root: Path) -> None:
+    """Removes DVC's temporary files. Only for who holds DVC's lock: nobody is about to rename one then."""
+    remove_partials_of_dvc(root / name for name in _DVC_FOLDERS)
+    for folder in (root / DVC_RUNS_DIRECTORY).glob("*/*"):
+        if not any(folder.iterdir()):  # of a run about to be recorded: DVC falls over an empty one
+            folder.rmdir()
+
+
+def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
+    """Removes what DVC was about to rename in folders or beside files: when that fails, it goes on with a copy, and leaves it."""
+    for path in paths:
+        for file in path.rglob("*.tmp") if path.is_dir() else path.parent.glob("*.tmp"):
+            if file.is_file() and _DVC_PARTIAL.fullmatch(file.name):
+                file.unlink()
+
+
+def mend_dvc_lock(root: Path) -> None:
+    """Removes a dvc.lock that was cut while DVC wrote it; the stages in it come back from DVC's run cache. One with a merge that
+    is not resolved is left to DVC, which names it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    path = root / DVC_LOCK_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = YAML(typ="safe", pure=True).load(text)
+        whole = isinstance(found, dict) and "schema" in found and isinstance(found.get("stages"), dict)
+    except FileNotFoundError:
+        return
+    except UnicodeDecodeError:
+        whole = False
+    except YAMLError:
+        whole = text.startswith("<<<<<<< ") or "\n<<<<<<< " in text
+    if not whole:
+        path.unlink()
+        say(f"{DVC_LOCK_FILE} was cut short when a build was killed; it is written anew")

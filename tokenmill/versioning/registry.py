@@ -1,0 +1,233 @@
+"""Published versions: which there are, and bringing one into a directory."""
+
+import hashlib
+import json
+import logging
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
+from tokenmill.versioning import git
+from tokenmill.versioning.dvc_repository import quiet_environment
+from tokenmill.versioning.remotes import remote_errors
+from tokenmill.versioning.signing import verify_directory
+
+_REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
+FILES = "files: sha256 "  # the lines of a version's tag that say what its files are
+SIGNATURE = "signature: "
+
+_ARRIVING = ".arriving"  # DVC puts files into a directory that it makes itself
+
+_VERSION = re.compile(r"v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An artifact by name and version: v1.2.0, or the name of a stage (prod), which is the version last assigned to it."""
+
+    name: str
+    version: str
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether `version` names a stage."""
+        return not _VERSION.fullmatch(self.version)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of an artifact in a repository, and the commit it is of."""
+
+    repository: str
+    name: str
+    version: str
+    commit: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+def parse_reference(text: str) -> Reference:
+    """NAME@VERSION or NAME@STAGE. Raises ParamsError.
+
+    >>> parse_reference("tokenizer@v1.2.0")
+    Reference(name='tokenizer', version='v1.2.0')
+    """
+    found = _REFERENCE.fullmatch(text)
+    if not found:
+        raise ParamsError(
+            f"{text!r}: expected NAME@VERSION, like tokenizer@v1.2.0, or NAME@STAGE, like tokenizer@prod."
+        )
+    return Reference(found["name"], found["version"])
+
+
+def is_reference(text: str) -> bool:
+    """Whether the text has the form of a reference, as a path has not."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def order_of(version: str) -> tuple[int, int, int]:
+    """A version as numbers to compare. Raises ParamsError for what is not v1.2.3.
+
+    >>> order_of("v1.10.0") > order_of("v1.9.3")
+    True
+    """
+    found = _VERSION.fullmatch(version)
+    if not found:
+        raise ParamsError(f"version: found {version!r}; expected three numbers, like v1.2.0.")
+    major, minor, patch = (int(number) for number in found.groups())
+    return major, minor, patch
+
+
+def versions_in(tags: dict[str, str], name: str) -> dict[str, str]:
+    """The commit of each version of an artifact, the lowest version first."""
+    found = {tag.removeprefix(f"{name}@"): commit for tag, commit in tags.items() if tag.startswith(f"{name}@")}
+    withdrawn = {tag.split("!")[0] for tag in found if "!" in tag}  # GTO's tag for a version that was deregistered
+    kept = [(v, commit) for v, commit in found.items() if _VERSION.fullmatch(v) and v not in withdrawn]
+    return dict(sorted(kept, key=lambda one: order_of(one[0])))
+
+
+def find_version(repository: str, reference: Reference, folder: Path) -> Version:
+    """The version that a reference names in a repository, a path being seen from `folder`. Raises VersionsError."""
+    repository = _absolute(repository, folder)
+    tags = git.tags_of(folder, repository)
+    known = versions_in(tags, reference.name)
+    if not reference.is_stage and reference.version in known:
+        return Version(repository, reference.name, reference.version, known[reference.version])
+    if reference.is_stage and (commit := assigned_commit(tags, reference)):
+        for version in reversed(known):
+            if known[version] == commit:
+                return Version(repository, reference.name, version, commit)
+    stages = sorted({tag.split("#")[1] for tag in tags if tag.startswith(f"{reference.name}#")})
+    raise VersionsError(
+        f"{repository}: there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; "
+        f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone."
+    )
+
+
+def fetch_version(version: Version, directory: Path, public_key: Path | None = None) -> str | None:
+    """Brings the files of a version, through DVC, into `directory`, which appears whole; what comes back is its signature.
+
+    What arrives is held against what the version's commit and its tag say; with `public_key` also against the signature, and
+    a version without one is refused. Raises VersionsError, also when `directory` is there and not empty: nothing is
+    overwritten.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise VersionsError(f"{directory}: is there already. Name a directory that is new, or remove it first.")
+    said = _said_by_tag(version)
+    with write_directory(directory) as partial:
+        with _opened(version) as files:
+            place = files.repo.artifacts.get_path(version.name)
+            expected = {"md5, by its commit": files.info(place).get("md5"), "sha256, by its tag": said.get(FILES)}
+            files.get(place, str(partial / _ARRIVING), recursive=True)
+        for path in (partial / _ARRIVING).iterdir():
+            path.rename(partial / path.name)
+        (partial / _ARRIVING).rmdir()
+        found = {"md5, by its commit": directory_md5(partial), "sha256, by its tag": sha256_directory(partial)}
+        for name, digest in expected.items():
+            if digest is not None and digest != found[name]:
+                raise VersionsError(
+                    f"{version} from {version.repository}: the files are not those that were published: {name}: expected "
+                    f"{digest}, found {found[name]}. A remote, a cache or the tag was changed. Do not use it."
+                )
+        if public_key is not None:
+            if SIGNATURE not in said:
+                raise VersionsError(
+                    f"{version} from {version.repository}: is not signed. Do not use it, or omit --verify."
+                )
+            verify_directory(partial, said[SIGNATURE], public_key, f"{version} from {version.repository}")
+    return said.get(SIGNATURE)
+
+
+def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None = None) -> None:
+    """The same for a version that has to be one of a tokenizer. Raises VersionsError."""
+    fetch_version(version, directory, public_key)
+    if not (directory / "tokenizer.json").is_file():
+        raise VersionsError(f"{version} from {version.repository} is no tokenizer: it has no tokenizer.json.")
+
+
+def read_at(root: Path, revision: str, place: str) -> bytes | None:
+    """A file that DVC keeps, as it was at a revision of the project at `root`; None when that did not have it."""
+    commit = git.commit_of(root, revision)
+    if commit is None:
+        return None
+    with _opened(Version(str(root), place, revision, commit)) as files:
+        content: bytes | None = files.read_bytes(place) if files.exists(place) else None
+    return content
+
+
+def directory_md5(directory: Path) -> str:
+    """DVC's hash of a directory: the md5 over the names and md5 of its files, with the suffix .dir."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    entries = [{"md5": md5_file(path), "relpath": path.relative_to(directory).as_posix()} for path in files]
+    entries.sort(key=lambda entry: entry["relpath"])
+    listing = json.dumps(entries, sort_keys=True).encode()
+    return hashlib.md5(listing, usedforsecurity=False).hexdigest() + ".dir"
+
+
+def _said_by_tag(version: Version) -> dict[str, str]:
+    """The digest over the files and the signature, as far as the version's tag holds them."""
+    with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
+        message = git.tag_message(Path(folder), version.repository, str(version))
+    pairs = [
+        (key, line.removeprefix(key))
+        for line in message.splitlines()
+        for key in (FILES, SIGNATURE)
+        if line.startswith(key)
+    ]
+    return dict(pairs)
+
+
+def _absolute(repository: str, folder: Path) -> str:
+    local = folder / Path(repository).expanduser()
+    return str(local.resolve()) if local.exists() else repository
+
+
+def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
+    """The commit that a stage was last assigned to and not taken from: NAME#STAGE#1, NAME#STAGE!#2, as GTO numbers them."""
+    form = re.compile(rf"{re.escape(reference.name)}#{re.escape(reference.version)}(?P<taken>!?)#(?P<number>[0-9]+)")
+    events = [(int(found["number"]), found["taken"], tags[tag]) for tag in tags if (found := form.fullmatch(tag))]
+    assigned: list[str] = []
+    for _number, taken, commit in sorted(events):
+        assigned = [one for one in assigned if one != commit] + ([] if taken else [commit])
+    return assigned[-1] if assigned else None
+
+
+@contextmanager
+def _opened(version: Version) -> Iterator[Any]:
+    """The files of a version's commit as DVC sees them; its errors as VersionsError."""
+    quiet_environment()
+    from dvc.api import DVCFileSystem
+    from dvc.exceptions import DvcException
+    from dvc.repo.open_repo import clean_repos
+    from dvc_data.index import DataIndexDirError
+    from scmrepo.exceptions import SCMError
+
+    for name in ("dvc", "dvc_data", "dvc_objects"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory(prefix="tokenmill-") as private:  # DVC unpickles what it finds in its site cache
+        config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
+        try:
+            yield DVCFileSystem(version.repository, rev=version.commit, config=config)
+        except (DvcException, DataIndexDirError, SCMError, *remote_errors()) as error:
+            raise VersionsError(
+                f"{version} from {version.repository}: {_innermost(error)}. If the version was published before its data was "
+                "pushed, run `dvc push` where it was built; else check that its DVC remote can be reached from here."
+            ) from error
+        finally:
+            clean_repos()
+
+
+def _innermost(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error) or type(error).__name__).rstrip(".")
