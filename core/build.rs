@@ -5,7 +5,7 @@
 //! little-endian), content. tokenmill/pipeline/core_sources.py takes the same.
 
 #[allow(dead_code)]
-#[path = "src/named.rs"]
+#[path = "src/split/named.rs"]
 mod named;
 
 use regex_syntax::hir::{Class, HirKind};
@@ -35,7 +35,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("unicode_tables.rs"), tables()?)
 }
 
-/// The source text of the two tables; the flags are those that src/unicode.rs and src/scan/deepseek.rs name.
+/// The source text of the two tables; the flags are those that src/split/unicode.rs and src/split/scan/deepseek.rs name.
 fn tables() -> io::Result<String> {
     let general = [r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]", r"\p{M}", r"\p{N}", r"\s", r"['\r\n]", r"[/\x20]"];
     let [_, letters, punctuation, _, ideographs, _] = named::DEEPSEEK;

@@ -3,10 +3,10 @@
 //! Invariant: an id that is not in the vocabulary is an error, never left out. Cost: O(bytes written); a load and a store of
 //! 16 bytes for a short token.
 
-use crate::guard::{CoreError, Result};
-use crate::pages::Pages;
-use crate::prefetch::prefetch;
-use crate::tail::Tail;
+use crate::memory::out_buffer::Tail;
+use crate::memory::pages::Pages;
+use crate::memory::prefetch::prefetch;
+use crate::parallel::interrupt::{CoreError, Result};
 use rustc_hash::FxHashMap;
 
 const SHORT_BYTES_MAX: usize = 15;

@@ -1,58 +1,48 @@
-//! The core of tokenmill: bytes and integers in, bytes and integers out. No files, no clock but for how long threads wait, no
-//! environment but the processors that threads run on, their signals, and forks.
+//! The core of tokenmill: bytes and integers in, bytes and integers out. It opens no file. It asks the clock only for how long
+//! threads wait, and the environment only for the processors that threads run on, their signals, and forks.
 //!
-//! pattern: text → pre-tokens, with scan, named and unicode. count: pre-tokens → counts, in a table; lossy: the same in
-//! little memory; runs: sorted counts added up. train: counts → merges, with words, pairs, order and score.
-//! encode: text → ids, with cache (pre-tokens met before, by any thread: sharing; its ring of records; prefetch asks for them
-//! early), whole (those that are one token), merge (all others; certain: what bytes are merged into first; long: part by part,
-//! with a queue), pages (memory in large pages), pieces (a batch in pieces, by threads), stream (their copying) and tail (a list
-//! written in blocks). decode: ids → bytes; chars: UTF-8 → characters as Python keeps them. json_lines: lines → texts and ids
-//! of documents. md5: the digests that DVC names files by. guard: how calls are stopped, and panics turned into errors; threads:
-//! work in several, with spread: on processors of their own. python: all of it as the module `tokenmill._core`.
+//! Each folder is a room, and uses only rooms above it in this table.
+//!
+//! | room | job | used by |
+//! |---|---|---|
+//! | [`pair`] | a pair of ids as a number, and what it is merged into | train, encode |
+//! | [`memory`] | memory in large pages, output written in blocks, records in a ring, prefetching | all below |
+//! | [`parallel`] | work in several threads and in order, on processors of their own; how a call is stopped | all below |
+//! | [`split`] | text → pre-tokens: named patterns by scanners, any other by a regex | count, encode |
+//! | [`count`] | pre-tokens → counts: exact in a table, approximate in little memory, sorted runs added up | python |
+//! | [`train`] | counts → merges: words, pairs, the queue of pairs, and other scores | python |
+//! | [`decode`] | ids → bytes | encode, python |
+//! | [`encode`] | text → ids: the cache of pre-tokens met before, the merges of all others | python |
+//! | [`documents`] | lines of JSON → texts and ids of documents | python |
+//! | [`chars`] | UTF-8 → characters as Python keeps them | python |
+//! | [`md5`] | the digests that DVC names files by | python |
+//! | `python` | all of it as the module `tokenmill._core` | Python |
 
-// Only scan::block, scan::avx512, prefetch, pages, stream, threads, md5, chars and of python ids, ints, objects and symbols may,
-// and say why.
+// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, parallel::stream, parallel::threads, md5, chars
+// and of python ids, ints, objects and symbols may, and say why.
 #![deny(unsafe_code)]
 
-pub mod cache;
-mod certain;
+pub mod pair;
+
+pub mod memory;
+
+pub mod parallel;
+
+pub mod split;
+
+pub mod count;
+
+pub mod train;
+
+pub mod decode;
+
+pub mod encode;
+
+pub mod documents;
+
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_chars.rs")]
 pub mod chars;
-pub mod count;
-pub mod decode;
-pub mod encode;
-pub mod guard;
-mod ids;
-pub mod json_lines;
-mod long;
-pub mod lossy;
-mod map;
 pub mod md5;
-pub mod merge;
-mod named;
-pub mod order;
-mod pages;
-pub mod pairs;
-pub mod pattern;
-pub mod pieces;
-mod prefetch;
-mod pretokens;
-pub mod queue;
-mod ring;
-pub mod runs;
-mod scan;
-pub mod score;
-mod sharing;
-pub mod sink;
-mod spread;
-mod stream;
-pub mod table;
-mod tail;
-mod threads;
-pub mod train;
-mod unicode;
-mod whole;
-pub mod words;
 
 #[cfg(feature = "python")]
 mod python;

@@ -1,6 +1,6 @@
 //! In the place of `chars` on other processors.
 
-use crate::tail::Tail;
+use crate::memory::out_buffer::Tail;
 
 pub const WRITTEN_CHARS: usize = 0;
 

@@ -2,7 +2,7 @@
 
 use super::attaching::calling;
 use super::texts::binary_of;
-use crate::guard::{self, CoreError};
+use crate::parallel::interrupt::{self, CoreError};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, ArrayRef, LargeListArray, RecordBatch, UInt32Array, make_array};
@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-pub(super) fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> guard::Result<RecordBatch> {
+pub(super) fn batch_of(schema: Arc<Schema>, columns: Vec<ArrayRef>) -> interrupt::Result<RecordBatch> {
     RecordBatch::try_new(schema, columns).map_err(|error| CoreError::Internal(error.to_string()))
 }
 

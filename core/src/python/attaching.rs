@@ -6,7 +6,7 @@
 //! one that it calls later may wait for such a thread: while nothing ends, that one comes back after a second.
 
 use super::symbols::is_finalizing;
-use crate::threads::n_forks;
+use crate::parallel::threads::n_forks;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::Cell;

@@ -1,7 +1,8 @@
 //! How a call from Python runs: without the GIL, ended by a signal, `interrupt` or its thread's deadline.
 
 use super::attaching::{attached, detached};
-use crate::guard::{self, CoreError, Stop, guarded};
+use crate::parallel;
+use crate::parallel::interrupt::{CoreError, Stop, guarded};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -41,7 +42,10 @@ impl From<CoreError> for PyErr {
 
 /// Runs `work` without the GIL. At its checks in this thread, signals and the thread's deadline end it; there, handlers of
 /// signals may run any code of Python.
-pub(super) fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> guard::Result<T> + Send) -> PyResult<T> {
+pub(super) fn run<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Stop) -> parallel::interrupt::Result<T> + Send,
+) -> PyResult<T> {
     run_showing(py, work, None)
 }
 
@@ -51,7 +55,7 @@ type Show<'s> = dyn Fn(Python<'_>) -> PyResult<()> + Sync + 's;
 /// The same; at checks, every now and then, `show` is called.
 pub(super) fn run_showing<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&Stop) -> guard::Result<T> + Send,
+    work: impl FnOnce(&Stop) -> parallel::interrupt::Result<T> + Send,
     show: Option<&Show<'_>>,
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
@@ -120,5 +124,5 @@ pub(super) fn deadline(seconds: Option<f64>) -> PyResult<()> {
 
 #[pyfunction]
 pub(super) fn interrupt(on: bool) {
-    guard::interrupt(on);
+    parallel::interrupt::interrupt(on);
 }

@@ -4,11 +4,11 @@ use super::arrays::{batch_of, batch_to_pyarrow, bytes_column, record_batch_of};
 use super::attaching::{attached, detached};
 use super::calls::run;
 use super::texts::Texts;
+use crate::count::lossy::Lossy;
+use crate::count::merge_runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
 use crate::count::{Counts, Drain};
-use crate::guard::{self, CoreError, guarded};
-use crate::lossy::Lossy;
-use crate::pattern::Pattern;
-use crate::runs::{Batch, GROUP, Limits, Merge, RUN, Rows, Step, Sum, Totals};
+use crate::parallel::interrupt::{self, CoreError, guarded};
+use crate::split::pattern::Pattern;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt64Array};
@@ -27,7 +27,7 @@ enum Counting {
 }
 
 /// What a counter is handing out.
-type Drained = Box<dyn FnMut() -> guard::Result<Option<Batch>> + Send>;
+type Drained = Box<dyn FnMut() -> interrupt::Result<Option<Batch>> + Send>;
 
 /// Counts of pre-tokens.
 #[pyclass(module = "tokenmill._core", frozen)]
@@ -127,7 +127,7 @@ impl Counter {
     }
 
     /// The next rows of what is counted and not spilled; None after the last ones, and then nothing is left.
-    pub(super) fn next_batch(&self, limits: Limits) -> guard::Result<Option<Batch>> {
+    pub(super) fn next_batch(&self, limits: Limits) -> interrupt::Result<Option<Batch>> {
         let mut drained = locked(&self.drained);
         let next = match &mut *drained {
             Some(next) => next,
@@ -150,14 +150,14 @@ impl Counter {
     }
 
     /// The cells that the pre-tokens of `next_batch` take at most; 0 is said of an approximate counter, which has few.
-    pub(super) fn n_cells_max(&self) -> guard::Result<usize> {
+    pub(super) fn n_cells_max(&self) -> interrupt::Result<usize> {
         self.counting().map(|counting| match &*counting {
             Counting::Exact(counts) => counts.n_cells_max(),
             Counting::Approximate(_) => 0,
         })
     }
 
-    fn counting(&self) -> guard::Result<MutexGuard<'_, Counting>> {
+    fn counting(&self) -> interrupt::Result<MutexGuard<'_, Counting>> {
         if *locked(&self.updated_by) == Some(std::thread::current().id()) {
             let what =
                 "a counter was called in the middle of its own update, as by a signal's handler. Call it afterwards.";
@@ -167,7 +167,7 @@ impl Counter {
     }
 
     /// Hands a run over to Python, batch for batch; what Python raises is kept in `raised`.
-    fn spill(&self, mut drain: Drain, raised: &Mutex<Option<PyErr>>) -> guard::Result<()> {
+    fn spill(&self, mut drain: Drain, raised: &Mutex<Option<PyErr>>) -> interrupt::Result<()> {
         let Some(spill) = &self.spill else {
             return Err(CoreError::Internal("a full table, and nowhere to spill it".into()));
         };
@@ -289,7 +289,7 @@ fn counts_schema() -> Arc<Schema> {
     Arc::new(Schema::new(fields.map(|(name, kind)| Field::new(name, kind, false)).to_vec()))
 }
 
-fn counts_batch(batch: Batch) -> guard::Result<RecordBatch> {
+fn counts_batch(batch: Batch) -> interrupt::Result<RecordBatch> {
     let offsets = OffsetBuffer::new(ScalarBuffer::from_iter(std::iter::once(0).chain(batch.ends)));
     let pretokens = BinaryArray::try_new(offsets, batch.bytes.into(), None)
         .map_err(|error| CoreError::Internal(error.to_string()))?;

@@ -9,13 +9,13 @@ use super::ids::{IdArray, IdSlice, ids_of};
 use super::ints::u32s_of;
 use super::objects::{bytes_of, str_of};
 use super::texts::{Texts, binary_of, first_null, slices};
+use crate::encode::id_block::Ids;
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
-use crate::guard::{self, CoreError, Stop};
-use crate::ids::Ids;
-use crate::pages::Pages;
-use crate::pattern::Pattern;
-use crate::pieces::{Turn, in_order, pieces};
-use crate::tail::Tail;
+use crate::memory::out_buffer::Tail;
+use crate::memory::pages::Pages;
+use crate::parallel::in_order::{Turn, in_order, pieces};
+use crate::parallel::interrupt::{self, CoreError, Stop};
+use crate::split::pattern::Pattern;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, GenericListArray, LargeBinaryArray, OffsetSizeTrait, UInt32Array, UInt64Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
@@ -196,7 +196,7 @@ impl PyEncoder {
 }
 
 /// The bytes of all tokens.
-fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> guard::Result<Tail<u8>> {
+fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> interrupt::Result<Tail<u8>> {
     let pages = if ids.len() > PIECE_IDS { Pages::try_new(8 * ids.len()) } else { None };
     let mut bytes = pages.map_or_else(|| BYTES.take(), Tail::from);
     for some in ids.chunks(PIECE_IDS) {
@@ -227,7 +227,7 @@ fn decode_lists<O: OffsetSizeTrait>(
     lists: &GenericListArray<O>,
     threads: usize,
     stop: &Stop,
-) -> guard::Result<LargeBinaryArray> {
+) -> interrupt::Result<LargeBinaryArray> {
     if lists.null_count() > 0 {
         return Err(CoreError::Tokenizer("expected lists of ids without nulls; found a null.".to_string()));
     }
@@ -256,7 +256,7 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
     starts: &[usize],
     threads: usize,
     stop: &Stop,
-) -> guard::Result<LargeBinaryArray> {
+) -> interrupt::Result<LargeBinaryArray> {
     let (n, threads) = (starts.len() - 1, threads.min(ids.len() / PIECE_IDS + 1));
     let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>), _: &Turn| {
         stop.check()?;

@@ -1,8 +1,8 @@
 //! `md5_blocks`.
 
 use super::attaching::detached;
-use crate::guard::guarded;
 use crate::md5::{BLOCK_BYTES, State, advance};
+use crate::parallel::interrupt::guarded;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::prefetch::prefetch;
+use crate::memory::prefetch::prefetch;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyType};

@@ -16,8 +16,8 @@ mod symbols;
 mod texts;
 mod training;
 
-use crate::named::{LIKE, NAMED};
-use crate::pattern::Pattern;
+use crate::split::named::{LIKE, NAMED};
+use crate::split::pattern::Pattern;
 use crate::train::byte_order;
 use calls::run;
 use pyo3::prelude::*;

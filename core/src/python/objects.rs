@@ -7,8 +7,8 @@
 
 use super::symbols::from_kind_and_data;
 use crate::chars::{Transcoder, WRITTEN_CHARS};
-use crate::pages::Pages;
-use crate::tail::Tail;
+use crate::memory::out_buffer::Tail;
+use crate::memory::pages::Pages;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};

@@ -2,8 +2,8 @@
 
 use super::arrays::{column_to_pyarrow, offsets};
 use super::calls::run;
-use crate::guard::CoreError;
-use crate::json_lines::{Documents, Strings, read};
+use crate::documents::json_lines::{Documents, Strings, read};
+use crate::parallel::interrupt::CoreError;
 use arrow_array::LargeStringArray;
 use pyo3::prelude::*;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::arrays::chunks_of;
 use super::calls::CorpusError;
-use crate::guard::{self, CoreError};
+use crate::parallel::interrupt::{self, CoreError};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, GenericBinaryArray, LargeBinaryArray, OffsetSizeTrait};
 use arrow_schema::DataType;
@@ -39,7 +39,7 @@ pub(super) fn slices(array: &ArrayRef) -> Vec<&[u8]> {
 }
 
 /// Text `i`. Arrow's strings are checked as well: who made them may not have.
-pub(super) fn text_of(bytes: &[u8], i: usize) -> guard::Result<&str> {
+pub(super) fn text_of(bytes: &[u8], i: usize) -> interrupt::Result<&str> {
     simdutf8::compat::from_utf8(bytes).map_err(|error| {
         CoreError::Text(format!("text {i} is not UTF-8 at byte {}; expected UTF-8.", error.valid_up_to()))
     })
@@ -134,7 +134,7 @@ impl<'t> TextSlices<'t> {
     }
 
     /// All of them, and the bytes before each (and in all).
-    pub(super) fn checked(&self) -> guard::Result<(Vec<&'t str>, Vec<usize>)> {
+    pub(super) fn checked(&self) -> interrupt::Result<(Vec<&'t str>, Vec<usize>)> {
         let mut before = vec![0];
         let mut texts = Vec::with_capacity(self.len());
         for i in 0..self.len() {
@@ -145,7 +145,7 @@ impl<'t> TextSlices<'t> {
         Ok((texts, before))
     }
 
-    pub(super) fn get(&self, i: usize) -> guard::Result<&'t str> {
+    pub(super) fn get(&self, i: usize) -> interrupt::Result<&'t str> {
         match self {
             Self::Checked(texts) => Ok(texts[i]),
             Self::Unchecked(texts) => text_of(texts[i], i),

@@ -5,11 +5,11 @@ use super::attaching::{attached, calling};
 use super::calls::{CountsError, run_showing};
 use super::counting::Counter;
 use super::texts::{binary_of, slices};
-use crate::guard::{self, CoreError, Stop, guarded};
-use crate::runs::{Batch, RUN};
-use crate::score::NAMES;
+use crate::count::merge_runs::{Batch, RUN};
+use crate::parallel::interrupt::{self, CoreError, Stop, guarded};
+use crate::train::score::NAMES;
+use crate::train::words::WordsBuilder;
 use crate::train::{Goal, Learned, Lists, Merge, Progress, Start, byte_order, train as learn};
-use crate::words::WordsBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{
@@ -140,7 +140,7 @@ enum Source<'c> {
 
 impl Source<'_> {
     /// The pre-tokens as ids of `tokens`; a counter is empty then, after an error too.
-    fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> guard::Result<WordsBuilder> {
+    fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> interrupt::Result<WordsBuilder> {
         let mut words = WordsBuilder::default();
         match self {
             Self::Counter(counter) => {
@@ -177,7 +177,7 @@ fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -
 }
 
 /// Adds pre-tokens, which come as bytes (then the first 256 tokens are the bytes) or as lists of ids.
-fn add_counted(words: &mut WordsBuilder, counter: &Counter, stop: &Stop) -> guard::Result<()> {
+fn add_counted(words: &mut WordsBuilder, counter: &Counter, stop: &Stop) -> interrupt::Result<()> {
     let id_of = ids_of_bytes();
     words.reserve(counter.n_cells_max()?);
     while let Some(Batch { bytes, ends, counts }) = counter.next_batch(RUN)? {
@@ -197,7 +197,7 @@ fn add_words(
     tokens: &[Vec<u8>],
     counts: &mut impl Iterator<Item = u64>,
     stop: &Stop,
-) -> guard::Result<()> {
+) -> interrupt::Result<()> {
     let mut counts = counts
         .enumerate()
         .map(|(i, count)| if i % N_UNCHECKED == 0 { stop.check().map(|()| count) } else { Ok(count) });
@@ -249,7 +249,7 @@ fn packed(merges: &[Merge]) -> Vec<u8> {
     records
 }
 
-fn lists_batch((ids, ends, counts): Lists) -> guard::Result<RecordBatch> {
+fn lists_batch((ids, ends, counts): Lists) -> interrupt::Result<RecordBatch> {
     let item = Arc::new(Field::new("item", DataType::UInt32, false));
     let lists = LargeListArray::try_new(item, offsets(ends), Arc::new(UInt32Array::from(ids)), None)
         .map_err(|error| CoreError::Internal(error.to_string()))?;

@@ -1,0 +1,355 @@
+//! Pre-tokens → counts: exact, in u64, in a table for each thread; a full table is sorted and handed over as a run.
+//!
+//! Invariant: the tables never hold more than they may, and what comes out, runs and rest added up, depends on the texts
+//! alone. Cost: O(bytes of text) and a probe a pre-token; memory 32 to 64 bytes a distinct pre-token of up to 15 bytes.
+
+pub mod lossy;
+pub mod merge_runs;
+pub mod table;
+
+use crate::count::merge_runs::{Batch, Limits, Merge, RUN, Rows, Step, Sum};
+use crate::count::table::{Sorted, Table};
+use crate::parallel::interrupt::{CoreError, Result, Stop, cut, lossy};
+use crate::parallel::threads::in_threads;
+use crate::split::pattern::Pattern;
+use crate::split::sink::Sink;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Text that a thread takes at a time; less is counted in the calling thread.
+const RANGE_BYTES: usize = 1 << 20;
+/// A table with less than this would be spilled all the time; so many threads are not used then.
+const TABLE_BYTES_MIN: usize = 1 << 19;
+
+/// Where a full table goes.
+pub type Spill<'s> = dyn Fn(Drain) -> Result<()> + Sync + 's;
+
+/// Counts of pre-tokens.
+pub struct Counts {
+    tables: Vec<Table<u64>>,
+    table_bytes_max: usize,
+    /// The table for the next texts that are not worth more than one thread.
+    turn: usize,
+    is_broken: bool,
+}
+
+/// The pre-tokens of sorted tables, in order, in batches.
+pub struct Drain<V = u64>(Merge<Part<V>>);
+
+/// The short or the long strings of a sorted table.
+struct Part<V> {
+    table: Arc<Sorted<V>>,
+    rows: Range<usize>,
+}
+
+impl Counts {
+    /// `memory_bytes_max`: what all tables may hold together.
+    pub fn new(threads: usize, memory_bytes_max: usize) -> Self {
+        let n_tables = threads.clamp(1, (memory_bytes_max / TABLE_BYTES_MIN).max(1));
+        let table_bytes_max = memory_bytes_max / n_tables;
+        let tables = (0..n_tables).map(|_| Table::new(table_bytes_max)).collect();
+        Self { tables, table_bytes_max, turn: 0, is_broken: false }
+    }
+
+    /// Counts the pre-tokens of texts; `text(i)` for i in 0..n, `bytes_before(i)` of text before it.
+    ///
+    /// After an error some of these texts are counted, and others are not: then nothing more can be done with the counts.
+    pub fn update<'t>(
+        &mut self,
+        pattern: &Pattern,
+        n: usize,
+        text: impl Fn(usize) -> &'t str + Sync,
+        bytes_before: impl Fn(usize) -> usize,
+        spill: &Spill<'_>,
+        stop: &Stop,
+    ) -> Result<()> {
+        self.check()?;
+        let n_bytes = bytes_before(n) - bytes_before(0);
+        let ranges = cut(n, n_bytes.div_ceil(RANGE_BYTES).max(1), bytes_before);
+        let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let count = |table: &mut Table<u64>| {
+            let pattern = pattern.clone();
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= ranges.len().min(failed.load(Ordering::Relaxed)) {
+                    return Ok(None);
+                }
+                if let Err(error) = count_range(table, &pattern, ranges[i].clone(), &text, spill, stop) {
+                    failed.fetch_min(i, Ordering::Relaxed);
+                    return Ok(Some((i, error)));
+                }
+            }
+        };
+        self.is_broken = true;
+        let tables: Vec<_> = if ranges.len() > 1 {
+            self.tables.iter_mut().collect()
+        } else {
+            self.turn = (self.turn + 1) % self.tables.len();
+            vec![&mut self.tables[self.turn]]
+        };
+        // Ranges are taken in order, so that the first wrong one is met with any number of threads.
+        let first = in_threads(tables, stop, count)?.into_iter().flatten().min_by_key(|(range, _)| *range);
+        match first {
+            Some((_, error)) => Err(error),
+            None => {
+                stop.check()?; // what this thread found while it waited for the others ends the call
+                self.is_broken = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// What the tables hold, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.tables.iter().map(Table::memory_bytes).sum()
+    }
+
+    /// The bytes of the pre-tokens that the tables hold, and one more for each, as training holds them; a pre-token that two
+    /// threads met counts twice.
+    pub fn n_cells_max(&self) -> usize {
+        self.tables.iter().flat_map(Table::iter).map(|(pretoken, _)| pretoken.len() + 1).sum()
+    }
+
+    /// Takes out what the tables hold, each sorted in a thread of its own.
+    pub fn drain(&mut self, limits: Limits) -> Result<Drain> {
+        self.check()?;
+        let empty = || Table::new(self.table_bytes_max);
+        let tables: Vec<_> = self.tables.iter_mut().map(|table| std::mem::replace(table, empty())).collect();
+        let sorted = in_threads(tables, &Stop::default(), |table| Ok(table.into_sorted()))?;
+        Drain::new(sorted, limits)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_broken { Err(broken()) } else { Ok(()) }
+    }
+}
+
+/// What is said of a counter whose update ended in the middle.
+pub fn broken() -> CoreError {
+    CoreError::Counts(
+        "an update of this counter ended early, and some of its texts are counted. Begin again with a new one.".into(),
+    )
+}
+
+fn count_range<'t>(
+    table: &mut Table<u64>,
+    pattern: &Pattern,
+    range: Range<usize>,
+    text: &impl Fn(usize) -> &'t str,
+    spill: &Spill<'_>,
+    stop: &Stop,
+) -> Result<()> {
+    for i in range {
+        if i % 64 == 0 {
+            stop.check()?;
+        }
+        let text = text(i);
+        pattern.split_into(text, stop, &mut Tally { table, text: text.as_bytes(), spill })?;
+    }
+    Ok(())
+}
+
+/// The counting of one text.
+struct Tally<'t> {
+    table: &'t mut Table<u64>,
+    text: &'t [u8],
+    spill: &'t Spill<'t>,
+}
+
+impl Sink for Tally<'_> {
+    #[inline(always)]
+    fn put(&mut self, from: usize, to: usize) -> Result<()> {
+        let pretoken = &self.text[from..to];
+        match self.table.slot_of(pretoken, self.text) {
+            Some(count) => increment(count, pretoken),
+            None => self.put_after_spilling(pretoken),
+        }
+    }
+}
+
+impl Tally<'_> {
+    #[cold]
+    #[inline(never)]
+    fn put_after_spilling(&mut self, pretoken: &[u8]) -> Result<()> {
+        spill_table(self.table, pretoken, self.spill)?;
+        self.table.slot(pretoken).map_or_else(|| Err(too_long(pretoken)), |count| increment(count, pretoken))
+    }
+}
+
+#[inline]
+fn increment(count: &mut u64, pretoken: &[u8]) -> Result<()> {
+    *count = count
+        .checked_add(1)
+        .ok_or_else(|| CoreError::Counts(format!("the count of {:?} exceeds 64 bits.", lossy(pretoken))))?;
+    Ok(())
+}
+
+/// Hands over what the table holds, and leaves an empty one for `next` and others.
+#[cold]
+fn spill_table(table: &mut Table<u64>, next: &[u8], spill: &Spill<'_>) -> Result<()> {
+    let bytes_max = table.bytes_max();
+    let sorted = std::mem::replace(table, Table::new(bytes_max)).into_sorted();
+    let shape = sorted.shape();
+    if !sorted.is_empty() {
+        spill(Drain::new(vec![sorted], RUN)?)?;
+    }
+    if next.len() < bytes_max / 16 {
+        *table = Table::like(shape, bytes_max);
+    }
+    Ok(())
+}
+
+fn too_long(pretoken: &[u8]) -> CoreError {
+    CoreError::Counts(format!(
+        "a pre-token of {} bytes ({:?}) does not fit in what a table of counts may hold. Raise memory_mb_max, take fewer \
+         threads, or choose a pattern that splits finer.",
+        pretoken.len(),
+        lossy(pretoken)
+    ))
+}
+
+impl<V: Copy + Into<u64>> Drain<V> {
+    pub fn new(tables: Vec<Sorted<V>>, limits: Limits) -> Result<Self> {
+        let tables: Vec<_> = tables.into_iter().map(Arc::new).collect();
+        let parts: Vec<_> = tables
+            .iter()
+            .flat_map(|table| [0..table.n_short(), table.n_short()..table.len()].map(|rows| (table, rows)))
+            .filter(|(_, rows)| !rows.is_empty())
+            .map(|(table, rows)| Part { table: Arc::clone(table), rows })
+            .collect();
+        let mut merge = Merge::new(Sum { weights: vec![1; parts.len()], denominator: 1, count_min: 1 }, limits);
+        for (run, part) in parts.into_iter().enumerate() {
+            merge.feed(run, Some(part))?;
+        }
+        Ok(Self(merge))
+    }
+
+    /// The next rows; None at the end.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        loop {
+            match self.0.step()? {
+                Step::Batch(batch) => return Ok(Some(batch)),
+                Step::Hungry(runs) => runs.into_iter().try_for_each(|run| self.0.feed(run, None))?,
+                Step::Done => return Ok(None),
+            }
+        }
+    }
+}
+
+impl<V: Copy + Into<u64>> Rows for Part<V> {
+    fn n_rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    #[inline]
+    fn pretoken(&self, row: usize) -> &[u8] {
+        self.table.bytes(self.rows.start + row)
+    }
+
+    #[inline]
+    fn count(&self, row: usize) -> u64 {
+        (*self.table.value(self.rows.start + row)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::merge_runs::GROUP;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    type Map = BTreeMap<Vec<u8>, u64>;
+
+    fn add(to: &mut Map, drain: &mut Drain) {
+        let mut before = None;
+        while let Some(batch) = drain.next_batch().unwrap() {
+            let mut start = 0;
+            for (&end, &count) in batch.ends.iter().zip(&batch.counts) {
+                let pretoken = batch.bytes[start..end as usize].to_vec();
+                start = end as usize;
+                assert!(before.as_ref() < Some(&pretoken));
+                before = Some(pretoken.clone());
+                *to.entry(pretoken).or_insert(0) += count;
+            }
+        }
+    }
+
+    /// What is counted, and how many runs were spilled.
+    fn count(texts: &[&str], threads: usize, memory_bytes_max: usize) -> Result<(Map, usize)> {
+        let pattern = Pattern::new(&[r"[a-z]+|\s"]).unwrap();
+        let before: Vec<usize> = (0..=texts.len()).map(|n| texts[..n].iter().map(|text| text.len()).sum()).collect();
+        let spilled = Mutex::new((Map::new(), 0));
+        let spill = |mut drain: Drain| {
+            let mut spilled = spilled.lock().unwrap();
+            add(&mut spilled.0, &mut drain);
+            spilled.1 += 1;
+            Ok(())
+        };
+        let mut counts = Counts::new(threads, memory_bytes_max);
+        counts.update(&pattern, texts.len(), |i| texts[i], |i| before[i], &spill, &Stop::default())?;
+        assert!(counts.memory_bytes() <= memory_bytes_max);
+        let (mut map, n_runs) = spilled.into_inner().unwrap();
+        add(&mut map, &mut counts.drain(GROUP)?);
+        Ok((map, n_runs))
+    }
+
+    fn words(n: usize) -> String {
+        let letters = |mut i: usize| {
+            let mut word = String::new();
+            for _ in 0..=(i % 23) {
+                word.push(char::from(b'a' + (i % 26) as u8));
+                i = i / 3 + 7;
+            }
+            word
+        };
+        (0..n).map(|i| letters(i * 7919 % 50_021) + " ").collect()
+    }
+
+    #[test]
+    fn counts_are_exact_for_any_number_of_threads() {
+        let expected = Map::from([(b" ".to_vec(), 2), (b"a".to_vec(), 3), (b"b".to_vec(), 1)]);
+        for threads in 1..4 {
+            assert_eq!(count(&["a b", "a a", ""], threads, usize::MAX), Ok((expected.clone(), 0)));
+        }
+    }
+
+    #[test]
+    fn spilling_and_threads_change_nothing() {
+        let text = words(60_000);
+        let texts = vec![text.as_str(); 8];
+        let (expected, n_runs) = count(&texts, 1, usize::MAX).unwrap();
+        assert_eq!(n_runs, 0);
+        for (threads, memory_bytes_max) in [(3, usize::MAX), (1, 100_000), (2, 2 * TABLE_BYTES_MIN)] {
+            let (found, n_runs) = count(&texts, threads, memory_bytes_max).unwrap();
+            assert_eq!(found, expected);
+            assert_eq!(n_runs > 0, memory_bytes_max < usize::MAX, "{threads} {memory_bytes_max}");
+        }
+    }
+
+    #[test]
+    fn a_pretoken_that_no_table_can_hold_is_an_error() {
+        let long = "a".repeat(200_000);
+        assert!(count(&[&words(60_000), &long[..50_000]], 1, 100_000).is_ok());
+        let found = count(&["b", &long], 1, 100_000);
+        assert!(matches!(found, Err(CoreError::Counts(what)) if what.starts_with("a pre-token of 200000 bytes")));
+    }
+
+    #[test]
+    fn a_count_that_exceeds_64_bits_is_an_error() {
+        let mut count = u64::MAX;
+        assert!(matches!(increment(&mut count, b"x"), Err(CoreError::Counts(_))));
+        assert_eq!(count, u64::MAX);
+    }
+
+    #[test]
+    fn after_an_update_that_ended_early_nothing_comes_out() {
+        let pattern = Pattern::new(&[r"((a|b|ab)*)(?=c)bc"]).unwrap();
+        let (hard, mut counts) = ("ab".repeat(64), Counts::new(1, usize::MAX));
+        let spill = |_| Ok(());
+        let found = counts.update(&pattern, 1, |_| &hard, |i| i * hard.len(), &spill, &Stop::default());
+        assert!(matches!(found, Err(CoreError::Pattern(_))));
+        assert!(matches!(counts.drain(GROUP), Err(CoreError::Counts(what)) if what.contains("ended early")));
+    }
+}

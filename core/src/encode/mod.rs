@@ -1,0 +1,589 @@
+//! Text → ids: added tokens are found, the rest is split, and each pre-token is looked up or merged.
+//!
+//! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
+//! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
+
+pub mod cache;
+pub(crate) mod id_block;
+pub(crate) mod long_pretoken;
+pub mod merge;
+mod merge_table;
+mod new_pretoken;
+pub(crate) mod premerged;
+pub(crate) mod pretokens;
+pub mod rank_queue;
+pub(crate) mod shared_cache;
+pub(crate) mod whole_tokens;
+
+use crate::decode::Decoder;
+use crate::encode::cache::{Key, SHORT_BYTES_MAX};
+use crate::encode::id_block::{Block, Ids, Spare};
+use crate::encode::merge::Scratch;
+use crate::encode::merge_table::MergeTable;
+use crate::encode::new_pretoken::NewPretokens;
+use crate::encode::pretokens::{AT_ONCE_IDS, Run, Waiting};
+use crate::encode::shared_cache::{Reader, Shared};
+use crate::encode::whole_tokens::Whole;
+use crate::memory::out_buffer::Tail;
+use crate::memory::pages::Pages;
+use crate::parallel::in_order::{Turn, in_order, pieces};
+use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
+use crate::parallel::stream;
+use crate::split::pattern::Pattern;
+use aho_corasick::{AhoCorasick, MatchKind};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Text of about so many bytes is done at a time: its ids stay in the core's own cache.
+const PIECE_BYTES: usize = 1 << 17;
+/// So many bytes are encoded before it is asked whether to stop.
+const CHECKED_BYTES: usize = 1 << 16;
+/// Ids for which there is room at the end of a batch, which are written in blocks.
+const ROOM_IDS: usize = 1 << 10;
+const _: () = assert!(ROOM_IDS >= AT_ONCE_IDS, "a piece in its place must not outgrow it");
+/// Ids for which a waiting worker keeps room.
+const IDS_KEPT_MAX: usize = 1 << 20;
+/// What the cache may hold where nothing else is said.
+pub const CACHE_BYTES_MAX: usize = 256 << 20;
+
+/// A merge of the vocabulary; lowest rank first.
+pub struct Rule {
+    pub left: u32,
+    pub right: u32,
+    pub rank: u32,
+    pub token: u32,
+}
+
+/// A token that is not made by merges; with `in_text`, wherever its text stands it is this token.
+pub struct Added<'a> {
+    pub id: u32,
+    pub bytes: &'a [u8],
+    pub in_text: bool,
+}
+
+/// A vocabulary, ready to encode and decode.
+pub struct Encoder {
+    pattern: Pattern,
+    new: NewPretokens,
+    added: Option<(AhoCorasick, Vec<u32>)>,
+    pub decoder: Decoder,
+    cache: Shared,
+    /// What waits for the next threads that encode.
+    tools: Mutex<Vec<Tools>>,
+    /// Memory that waits for the ids of the next batch.
+    spare: Spare,
+}
+
+/// What one thread needs of its own.
+struct Tools {
+    pattern: Pattern,
+    scratch: Scratch,
+    /// Empty between two texts: those of a text that ended with an error are not used again.
+    waiting: Box<[Waiting; 2]>,
+    /// Memory for the ids of a piece.
+    list: Tail<u32>,
+}
+
+/// A thread that encodes.
+struct Worker<'e> {
+    tools: Tools,
+    cache: Reader<'e>,
+    /// Texts done since it was asked whether to stop.
+    n_bytes: usize,
+}
+
+/// What is wanted of a batch.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted {
+    /// Ends every text.
+    pub end_id: Option<u32>,
+    pub ids: bool,
+    pub starts: bool,
+}
+
+/// A batch: all ids, the end of each text in them, and for each id the byte at which its token begins in its text.
+///
+/// An id that stands for no byte of the text (`end_id`) begins where the text ends.
+#[derive(Default)]
+pub struct Batch {
+    pub ids: Ids,
+    pub ends: Vec<i64>,
+    pub starts: Vec<u64>,
+}
+
+/// What a worker makes of a piece of a batch.
+#[derive(Default)]
+struct Piece {
+    ids: Tail<u32>,
+    /// Where its ids were before they got their place.
+    before: Option<Tail<u32>>,
+    ends: Vec<i64>,
+    starts: Vec<u64>,
+}
+
+impl Piece {
+    /// From now on its ids are written where they are to stand, `rest`, if that is not taken.
+    fn settle(&mut self, rest: &Mutex<Option<Pages<u32>>>) {
+        if self.before.is_some() {
+            return;
+        }
+        if let Some(place) = rest.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let (mut ids, n) = (Tail::from(place), self.ids.n());
+            stream::copy(self.ids.as_slice(), &mut ids.room(n)[..n]);
+            ids.add(n);
+            let mut before = std::mem::replace(&mut self.ids, ids);
+            before.clear(IDS_KEPT_MAX);
+            self.before = Some(before);
+        }
+    }
+
+    /// What is free of the place where its ids stand; None if they are not in their place.
+    fn leave(&mut self) -> Option<Pages<u32>> {
+        let ids = std::mem::replace(&mut self.ids, self.before.take()?);
+        let n = ids.n();
+        let mut pages = ids.into_pages()?;
+        pages.split_to(n);
+        Some(pages)
+    }
+}
+
+impl Encoder {
+    /// Checks the vocabulary: every id and every token once, every merge's bytes those of its token.
+    pub fn new(
+        pattern: Pattern,
+        vocabulary: &[(u32, &[u8])],
+        rules: &[Rule],
+        added: &[Added],
+        ignore_merges: bool,
+    ) -> Result<Self> {
+        let tokens: Vec<_> = vocabulary.iter().copied().chain(added.iter().map(|one| (one.id, one.bytes))).collect();
+        let decoder = Decoder::new(tokens.into_iter())?;
+        let mut ids: FxHashMap<&[u8], u32> = FxHashMap::default();
+        let mut byte_ids = [None; 256];
+        for &(id, bytes) in vocabulary {
+            if let Some(other) = ids.insert(bytes, id) {
+                return Err(CoreError::Tokenizer(format!(
+                    "the ids {other} and {id} stand for the same token {:?}.",
+                    lossy(bytes)
+                )));
+            }
+            if let [byte] = bytes {
+                byte_ids[*byte as usize] = Some(id);
+            }
+        }
+        let mut encoder = Self {
+            pattern,
+            new: NewPretokens { merges: merge_table(&decoder, &byte_ids, rules)?, byte_ids, whole: Whole::default() },
+            added: added_tokens(added)?,
+            decoder,
+            cache: Shared::new(ids.len(), CACHE_BYTES_MAX),
+            tools: Mutex::default(),
+            spare: Spare::default(),
+        };
+        let (mut whole, mut scratch, mut out) = (Whole::default(), Scratch::default(), Tail::default());
+        for (bytes, id) in ids {
+            out.clear(IDS_KEPT_MAX);
+            let mut is_led_to = || {
+                encoder.new.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(()))
+                    && out.as_slice() == [id]
+            };
+            if ignore_merges || is_led_to() {
+                whole.insert(bytes, id);
+            }
+        }
+        encoder.new.whole = whole;
+        Ok(encoder)
+    }
+
+    /// What the cache may hold from now on.
+    pub fn limit_cache(&mut self, bytes_max: usize) {
+        self.cache = Shared::new(self.new.whole.len(), bytes_max);
+    }
+
+    /// Forgets all pre-tokens that were met, and those that `warm` was given, and gives memory back.
+    pub fn forget(&self) {
+        self.cache.forget();
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Remembers the ids of these pre-tokens; the most frequent ones come first.
+    pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
+        let (mut scratch, mut out, mut cache) = (Scratch::default(), Tail::default(), self.cache.reader(0));
+        // The first ones last: they push out others.
+        for (i, bytes) in pretokens.iter().rev().enumerate() {
+            if i % 1024 == 0 {
+                stop.check()?;
+            }
+            if bytes.is_empty() || bytes.len() > SHORT_BYTES_MAX {
+                continue;
+            }
+            out.clear(IDS_KEPT_MAX);
+            let key = Key::of(bytes);
+            if self.new.put(key, bytes, &mut scratch, stop, &mut out)?.is_ok() {
+                key.into_iter().for_each(|key| cache.insert(key, bytes, out.as_slice()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of a text.
+    pub fn encode(&self, text: &str, stop: &Stop) -> Result<Vec<u32>> {
+        let (mut worker, mut ids) = (self.hire(text.len())?, Tail::default());
+        self.encode_with(&mut worker, text, stop, &mut ids)?;
+        self.release(worker);
+        Ok(ids.take())
+    }
+
+    /// Texts `text(i)` of `n_bytes(i)` bytes for i in 0..n, in `threads` threads.
+    pub fn encode_batch<'t>(
+        &self,
+        n: usize,
+        text: impl Fn(usize) -> Result<&'t str> + Sync,
+        n_bytes: impl Fn(usize) -> usize,
+        wanted: Wanted,
+        threads: usize,
+        stop: &Stop,
+    ) -> Result<Batch> {
+        let encode = |worker: &mut Worker, i: usize, piece: &mut Piece| {
+            self.encode_one(worker, text(i)?, wanted, stop, piece).map_err(|error| match error {
+                CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("text {i}: {what}")),
+                CoreError::Pattern(what) => CoreError::Pattern(format!("text {i}: {what}")),
+                other => other,
+            })
+        };
+        let n_bytes_of_all: usize = (0..n).map(&n_bytes).sum();
+        let threads = threads.min(n_bytes_of_all / PIECE_BYTES + 1); // to wake one for less takes longer
+        let pieces = pieces(n, threads, PIECE_BYTES, &n_bytes);
+        // For more than a piece there is a block with room for an id a byte, and those that end the texts.
+        let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
+        let mut block =
+            if wanted.ids && n_bytes_of_all > PIECE_BYTES { Block::new(n_ids_max, &self.spare) } else { None };
+        if wanted.ids && (threads == 1 || pieces.len() <= 1) {
+            let ids = block.as_mut().and_then(Block::take).map(Tail::from);
+            let mut all = Piece { ids: ids.unwrap_or_default(), ..Piece::default() };
+            let mut worker = self.hire(n_bytes_of_all)?;
+            (0..n).try_for_each(|i| encode(&mut worker, i, &mut all))?;
+            self.release(worker);
+            let Piece { mut ids, ends, starts, .. } = all;
+            let n_ids = ids.n();
+            let ids =
+                if let Some(block) = block { block.filled(ids.into_pages(), n_ids) } else { Ids::List(ids.take()) };
+            return Ok(Batch { ids, ends, starts });
+        }
+        let mut all = Batch::default();
+        let (rest, mut list) = (block.as_mut().and_then(Block::take), Vec::new());
+        let begin = rest.as_deref().map(<[u32]>::as_ptr);
+        let (has_block, rest) = (rest.is_some(), Mutex::new(rest));
+        let work = |worker: &mut Worker, mut texts: Range<usize>, piece: &mut Piece, turn: &Turn| {
+            texts.try_for_each(|i| {
+                if has_block && turn.has_come() {
+                    piece.settle(&rest);
+                }
+                encode(worker, i, piece)
+            })
+        };
+        let claim = |piece: &mut Piece| {
+            let before = all.ends.last().copied().unwrap_or_default();
+            all.ends.extend(piece.ends.drain(..).map(|end| end + before));
+            all.starts.append(&mut piece.starts);
+            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(pages) = piece.leave() {
+                *rest = Some(pages);
+                return None;
+            }
+            if let Some(rest) = &mut *rest {
+                return Some(rest.split_to(piece.ids.n()));
+            }
+            match wanted.ids {
+                true if list.is_empty() => list = piece.ids.take(),
+                true => list.extend_from_slice(piece.ids.as_slice()),
+                false => (),
+            }
+            None
+        };
+        let put = |place: Option<Pages<u32>>, piece: &mut Piece| {
+            if let Some(mut place) = place {
+                stream::copy(piece.ids.as_slice(), &mut place);
+            }
+            piece.ids.clear(IDS_KEPT_MAX);
+        };
+        let hire = || {
+            let mut worker = self.hire(n_bytes_of_all)?;
+            let ids = std::mem::take(&mut worker.tools.list);
+            Ok((worker, Piece { ids, ..Piece::default() }))
+        };
+        let release = |mut worker: Worker, piece: Piece| {
+            worker.tools.list = piece.ids;
+            self.release(worker);
+        };
+        in_order(&pieces, threads, stop, (hire, release), work, claim, put)?;
+        let n_ids = all.ends.last().map_or(0, |&end| end as usize);
+        all.ids = Ids::List(list);
+        if let Some(block) = block {
+            let pages = rest.into_inner().unwrap_or_else(PoisonError::into_inner).and_then(Pages::joined);
+            if pages.as_deref().map(<[u32]>::as_ptr) != begin {
+                return Err(CoreError::Internal("ids are not in the block that was made for them".to_string()));
+            }
+            all.ids = block.filled(pages, n_ids);
+        }
+        Ok(all)
+    }
+
+    fn encode_one(
+        &self,
+        worker: &mut Worker,
+        text: &str,
+        wanted: Wanted,
+        stop: &Stop,
+        piece: &mut Piece,
+    ) -> Result<()> {
+        let from = piece.ids.n();
+        self.encode_with(worker, text, stop, &mut piece.ids)?;
+        if wanted.starts {
+            let mut start = 0;
+            for &id in &piece.ids.as_slice()[from..] {
+                piece.starts.push(start);
+                start += self.decoder.token(id).map_or(0, <[u8]>::len) as u64;
+            }
+        }
+        if let Some(id) = wanted.end_id {
+            piece.ids.put([id], 1);
+            if wanted.starts {
+                piece.starts.push(text.len() as u64);
+            }
+        }
+        piece.ends.push(piece.ids.n() as i64);
+        worker.n_bytes += text.len();
+        if worker.n_bytes >= CHECKED_BYTES {
+            worker.n_bytes = 0;
+            stop.check()?;
+        }
+        Ok(())
+    }
+
+    fn hire(&self, n_bytes: usize) -> Result<Worker<'_>> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let new = || Tools {
+            pattern: self.pattern.clone(),
+            scratch: Scratch::default(),
+            waiting: Box::default(),
+            list: Tail::default(),
+        };
+        Ok(Worker { tools: tools.unwrap_or_else(new), cache: self.cache.reader(n_bytes), n_bytes: 0 })
+    }
+
+    fn release(&self, worker: Worker) {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).push(worker.tools);
+    }
+
+    fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
+        let Worker { tools: Tools { pattern, scratch, waiting, .. }, cache, .. } = worker;
+        let mut run = Run { new: &self.new, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
+        let mut start = 0;
+        if let Some((finder, added_ids)) = &self.added {
+            for found in finder.find_iter(text) {
+                run.put_text(pattern, start..found.start())?;
+                run.ids.put([added_ids[found.pattern().as_usize()]], 1);
+                start = found.end();
+            }
+        }
+        run.put_text(pattern, start..text.len())
+    }
+}
+
+fn merge_table(decoder: &Decoder, byte_ids: &[Option<u32>; 256], rules: &[Rule]) -> Result<MergeTable> {
+    for (i, rule) in rules.iter().enumerate() {
+        let known = |id: u32| {
+            decoder
+                .token(id)
+                .ok_or_else(|| CoreError::Tokenizer(format!("merge {i}: id {id} is not in the vocabulary.")))
+        };
+        let joined = [known(rule.left)?, known(rule.right)?].concat();
+        if known(rule.token)? != joined {
+            return Err(CoreError::Tokenizer(format!(
+                "merge {i}: {:?} is not the token with id {}, into which it would be merged.",
+                lossy(&joined),
+                rule.token
+            )));
+        }
+    }
+    let merges = rules.iter().map(|rule| (rule.left, rule.right, rule.rank, rule.token));
+    MergeTable::new(byte_ids, |id| decoder.token(id).unwrap_or_default(), merges).map_err(|i| {
+        let token = decoder.token(rules[i].token).unwrap_or_default();
+        CoreError::Tokenizer(format!("merge {i}: the pair {:?} is merged twice.", lossy(token)))
+    })
+}
+
+fn added_tokens(added: &[Added]) -> Result<Option<(AhoCorasick, Vec<u32>)>> {
+    let in_text: Vec<_> = added.iter().filter(|one| one.in_text).collect();
+    if in_text.is_empty() {
+        return Ok(None);
+    }
+    let finder = AhoCorasick::builder()
+        .match_kind(MatchKind::LeftmostLongest)
+        .build(in_text.iter().map(|one| one.bytes))
+        .map_err(|error| CoreError::Tokenizer(format!("the added tokens cannot be searched for: {error}.")))?;
+    Ok(Some((finder, in_text.iter().map(|one| one.id).collect())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split::named::GPT2;
+
+    const TOKENS: [(u32, &[u8]); 6] = [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"ab"), (4, b"bc"), (5, b"abc")];
+    const RULES: [(u32, u32, u32, u32); 3] = [(0, 1, 0, 3), (1, 2, 1, 4), (0, 4, 2, 5)];
+
+    fn rules() -> Vec<Rule> {
+        RULES.iter().map(|&(left, right, rank, token)| Rule { left, right, rank, token }).collect()
+    }
+
+    fn encoder(added: &[Added], ignore_merges: bool) -> Encoder {
+        Encoder::new(Pattern::new(&["[a-c]+"]).unwrap(), &TOKENS, &rules(), added, ignore_merges).unwrap()
+    }
+
+    fn encode(encoder: &Encoder, text: &str) -> Result<Vec<u32>> {
+        encoder.encode(text, &Stop::default())
+    }
+
+    #[test]
+    fn merges_decide_even_against_a_token_of_the_whole_pretoken() {
+        assert_eq!(encode(&encoder(&[], false), "abc"), Ok(vec![3, 2]));
+        assert_eq!(encode(&encoder(&[], true), "abc"), Ok(vec![5]));
+    }
+
+    #[test]
+    fn a_pretoken_seen_before_gives_the_same_ids() {
+        let encoder = encoder(&[], false);
+        assert_eq!(encode(&encoder, "cab"), encode(&encoder, "cab"));
+        assert_eq!(encode(&encoder, "cab"), Ok(vec![2, 3]));
+    }
+
+    #[test]
+    fn what_is_warmed_and_a_cache_without_room_change_no_ids() {
+        for ignore_merges in [false, true] {
+            let mut encoder = encoder(&[], ignore_merges);
+            let expected = encode(&encoder, "abcabcab bc abc ");
+            encoder.limit_cache(0);
+            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+            encoder.warm(&[b"abcabcab", b"abc", b"", b"not a pre-token", b"bc"], &Stop::default()).unwrap();
+            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+            encoder.forget();
+            assert!(encoder.tools.lock().unwrap().is_empty());
+            assert_eq!(encode(&encoder, "abcabcab bc abc "), expected);
+        }
+    }
+
+    fn is_known(encoder: &Encoder, pretoken: &[u8]) -> bool {
+        Key::of(pretoken).is_some_and(|key| encoder.cache.reader(0).extend(key, pretoken, &mut Tail::default()))
+    }
+
+    #[test]
+    fn what_was_met_or_warmed_is_known_until_it_is_forgotten_and_the_first_ones_where_there_is_little_room() {
+        let mut encoder = encoder(&[], false);
+        encode(&encoder, "abcab").unwrap();
+        assert!(is_known(&encoder, b"abcab") && !is_known(&encoder, b"abc"));
+        encoder.forget();
+        assert!(!is_known(&encoder, b"abcab"));
+        encoder.limit_cache(1 << 12);
+        let words: Vec<Vec<u8>> =
+            (0..3_u32.pow(7)).map(|i| (0..7).map(|k| b"abc"[(i / 3_u32.pow(k) % 3) as usize]).collect()).collect();
+        let pretokens: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        encoder.warm(&pretokens, &Stop::default()).unwrap();
+        let n_known = |some: &[&[u8]]| some.iter().filter(|one| is_known(&encoder, one)).count();
+        assert!(n_known(&pretokens[..20]) > 15 && n_known(&pretokens[1000..]) == 0);
+    }
+
+    #[test]
+    fn added_tokens_are_found_longest_first_and_only_when_they_may_be_in_text() {
+        let added = [
+            Added { id: 7, bytes: b"<x>", in_text: true },
+            Added { id: 8, bytes: b"<x><x>", in_text: true },
+            Added { id: 9, bytes: b"abc", in_text: false },
+        ];
+        assert_eq!(encode(&encoder(&added, false), "a<x><x><x>abc"), Ok(vec![0, 8, 7, 3, 2]));
+    }
+
+    #[test]
+    fn a_byte_without_a_token_is_named_with_its_place() {
+        let found = encode(&encoder(&[], false), "ab c!");
+        assert!(matches!(found, Err(CoreError::Tokenizer(text)) if text.contains("0x20 at byte 2")));
+    }
+
+    /// With a token for each byte and no merges, the ids are the bytes.
+    #[test]
+    fn pretokens_of_all_lengths_stay_in_their_order() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let vocabulary: Vec<(u32, &[u8])> =
+            bytes.iter().map(|&byte| (byte.into(), &bytes[byte.into()..][..1])).collect();
+        let one_by_one = [r"\s?\S+"]; // which no scanner knows
+        let encoders = [[GPT2], one_by_one].map(|steps| {
+            let added = Added { id: 256, bytes: b"<x>", in_text: true };
+            Encoder::new(Pattern::new(&steps).unwrap(), &vocabulary, &[], &[added], false).unwrap()
+        });
+        let words = |n: usize| (0..n).map(|i| format!(" {}", (i % 26).to_string().repeat(i % 13))).collect::<String>();
+        for n_before in [0, 1, 60, 63, 64, 65, 127, 128, 300] {
+            for length in [1, 15, 16, 255, 256, 257, 300, 5000] {
+                let text = format!("{}<x>{}{}{}", words(n_before), words(n_before), "a".repeat(length), words(100));
+                let expected: Vec<u32> = text
+                    .replace("<x>", "\u{1}")
+                    .bytes()
+                    .map(|byte| if byte == 1 { 256 } else { byte.into() })
+                    .collect();
+                for encoder in encoders.iter().chain(&encoders) {
+                    assert_eq!(encode(encoder, &text).unwrap(), expected, "{n_before}, {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn batches_are_the_same_for_any_number_of_threads() {
+        let encoder = encoder(&[], false);
+        let texts = ["abc", "", "cab", "bb"];
+        for threads in 1..5 {
+            let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
+            let n_bytes = |_| PIECE_BYTES / 2 + 1;
+            let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
+            let (ids, starts) = ([3, 2, 6, 6, 2, 3, 6, 1, 1, 6], [0, 2, 3, 0, 0, 1, 3, 0, 1, 2]);
+            let Batch { ids: found_ids, ends, starts: found_starts } = found.unwrap();
+            assert_eq!((&*found_ids, &*ends, &*found_starts), (&ids[..], &[3, 4, 7, 10][..], &starts[..]));
+            let wanted = Wanted { end_id: Some(6), ..Wanted::default() };
+            let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
+            let Batch { ids, ends, starts } = found.unwrap();
+            assert_eq!((&*ids, &*ends, &*starts), (&[][..], &[3, 4, 7, 10][..], &[][..]));
+        }
+    }
+
+    #[test]
+    fn ids_stand_in_the_order_of_their_texts_by_whomever_and_wherever_they_were_made() {
+        let encoder = encoder(&[], false);
+        let texts: Vec<String> = (0..1000).map(|i| ["abc", "", "cab", "bb", "a"][i % 5].repeat(i % 3)).collect();
+        let batch = |threads| {
+            let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
+            let (text, n_bytes) = (|i: usize| Ok(&*texts[i]), |_| PIECE_BYTES / 4);
+            encoder.encode_batch(texts.len(), text, n_bytes, wanted, threads, &Stop::default()).unwrap()
+        };
+        let expected = batch(1);
+        assert_eq!(expected.ids.len(), *expected.ends.last().unwrap() as usize);
+        for threads in (2..6).cycle().take(40) {
+            let Batch { ids, ends, starts } = batch(threads);
+            assert!((&*ids, ends, starts) == (&*expected.ids, expected.ends.clone(), expected.starts.clone()));
+        }
+    }
+
+    #[test]
+    fn a_vocabulary_that_contradicts_itself_is_refused() {
+        let pattern = || Pattern::new::<&str>(&[]).unwrap();
+        let wrong = |vocabulary: &[(u32, &[u8])], rules: &[Rule]| {
+            Encoder::new(pattern(), vocabulary, rules, &[], false).map(|_| ()).unwrap_err()
+        };
+        let says = |error: CoreError, part: &str| matches!(error, CoreError::Tokenizer(text) if text.contains(part));
+        assert!(says(wrong(&[(0, b"a"), (1, b"a")], &[]), "ids 0 and 1"));
+        assert!(says(wrong(&[(0, b"a"), (0, b"b")], &[]), "id 0"));
+        assert!(says(wrong(&[(0, b"a")], &[Rule { left: 0, right: 9, rank: 0, token: 0 }]), "id 9"));
+        assert!(says(wrong(&TOKENS, &[Rule { left: 0, right: 1, rank: 0, token: 4 }]), "\"ab\" is not"));
+    }
+}

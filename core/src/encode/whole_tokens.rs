@@ -1,0 +1,38 @@
+//! Pre-tokens that are one token: looked up when the cache does not know a pre-token.
+//!
+//! Cost: one look-up; the bytes of a short pre-token are compared where they are found: with them elsewhere, first passes over
+//! English were 0.9 times as fast.
+
+use crate::encode::cache::Key;
+use rustc_hash::FxHashMap;
+
+/// The tokens and their ids.
+#[derive(Default)]
+pub struct Whole {
+    /// Those whose key holds all of their bytes.
+    short: FxHashMap<[u64; 2], u32>,
+    long: FxHashMap<Box<[u8]>, u32>,
+}
+
+impl Whole {
+    pub fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+
+    /// The id of a pre-token; `key` as `Key::of` makes it.
+    #[inline(always)]
+    pub fn get(&self, key: Option<Key>, bytes: &[u8]) -> Option<u32> {
+        match key.and_then(Key::bytes) {
+            Some(bytes) => self.short.get(&bytes),
+            None => self.long.get(bytes),
+        }
+        .copied()
+    }
+
+    pub fn insert(&mut self, bytes: &[u8], id: u32) {
+        match Key::of(bytes).and_then(Key::bytes) {
+            Some(bytes) => self.short.insert(bytes, id),
+            None => self.long.insert(bytes.into(), id),
+        };
+    }
+}

@@ -1,0 +1,7 @@
+//! Text to pre-tokens.
+
+pub(crate) mod named;
+pub mod pattern;
+pub(crate) mod scan;
+pub mod sink;
+pub(crate) mod unicode;

@@ -1,0 +1,570 @@
+//! Counts → merges: the best pair of tokens is made one, again and again, from every distinct pre-token once.
+//!
+//! Invariant: pairs are looked at in the order of their score, then the smaller left id, then the smaller right id (the
+//! order of `tokenizers`); the result does not depend on the number of threads. An entry of the queue whose score is no
+//! longer its pair's is skipped.
+//! Cost: O(bytes of distinct pre-tokens) to begin with, and each time that the index has left out too much (seldom; at most
+//! 31 times), then for each merge the places of its pair.
+
+pub(crate) mod pair_map;
+pub mod pair_queue;
+pub mod pairs;
+pub mod score;
+pub mod words;
+
+use crate::parallel::interrupt::{CoreError, Result, Stop};
+use crate::parallel::threads::in_threads;
+use crate::train::pair_queue::Queue;
+use crate::train::pairs::{Pairs, ids_of};
+use crate::train::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
+use crate::train::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A merge with fewer places is done by one thread: starting others takes longer.
+const PLACES_PER_THREAD: usize = 1 << 16;
+
+/// An index that has left out too much is made anew with this share of its floor.
+const LOWER_BY: u64 = 8;
+/// The index that is made as the last of so many keeps all pairs.
+const N_INDEXED_MAX: u32 = 32;
+
+/// So many merges ahead what they need of memory is fetched, first of the index, then of the text.
+const AHEAD: usize = 4;
+
+/// What to learn.
+pub struct Goal<'a> {
+    /// Learned tokens at most.
+    pub n_tokens_max: u64,
+    pub score: Score,
+    /// A pair that counts less is not merged (at least 1).
+    pub pair_count_min: u64,
+    /// A pair that arises beside a merge is looked at only while it is shorter than this (`tokenizers`' max_token_length).
+    pub token_bytes_max: usize,
+    /// Bytes that no token may have.
+    pub forbidden: &'a [Vec<u8>],
+    pub threads: usize,
+    /// Merges between two checkpoints.
+    pub checkpoint_every: Option<u64>,
+}
+
+/// The text to learn from, as `begin` or an earlier call's checkpoint left it.
+pub struct Start {
+    pub words: WordsBuilder,
+    /// The bytes of every token so far, by id.
+    pub tokens: Vec<Vec<u8>>,
+    /// The tokens before the first merge: their pairs are looked at however long they are.
+    pub n_first: usize,
+}
+
+/// Called with the pre-tokens as they are and the merges of this call.
+pub type Checkpoint<'a> = &'a mut (dyn FnMut(Lists, &[Merge]) -> Result<()> + Send);
+
+/// Pre-tokens as ids of tokens, one after another; where each ends; and its count.
+pub type Lists = (Vec<u32>, Vec<i64>, Vec<u64>);
+
+/// One merge: the ids of its two sides, of its token, and what it counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Merge {
+    pub left: u32,
+    pub right: u32,
+    pub token: u32,
+    pub count: u64,
+}
+
+/// How far learning is, for another thread to read.
+#[derive(Default)]
+pub struct Progress {
+    pub n_tokens: AtomicU64,
+    pub n_merges: AtomicU64,
+}
+
+/// The 256 bytes in the order of GPT-2's byte-to-character table: those that print first, then the rest.
+pub fn byte_order() -> [u8; 256] {
+    let prints = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
+    let mut order = [0; 256];
+    let all = (0..=255_u8).filter(prints).chain((0..=255_u8).filter(|byte| !prints(byte)));
+    order.iter_mut().zip(all).for_each(|(place, byte)| *place = byte);
+    order
+}
+
+/// What was learned: merges in order, the bytes of the new tokens one after another and how many each has, and the tokens of
+/// which the text consists then.
+pub struct Learned {
+    pub merges: Vec<Merge>,
+    pub bytes: Vec<u8>,
+    pub n_bytes: Vec<u32>,
+    pub n_text_tokens: u64,
+}
+
+/// Learns; a new token's id follows those in `start`.
+pub fn train(
+    start: Start,
+    goal: &Goal,
+    progress: &Progress,
+    stop: &Stop,
+    checkpoint: Checkpoint<'_>,
+) -> Result<Learned> {
+    match goal.score {
+        Score::Count => Trainer::<ByCount>::new(start, goal, stop)?.learn(progress, stop, checkpoint),
+        Score::WordPiece => Trainer::<ByWordPiece>::new(start, goal, stop)?.learn(progress, stop, checkpoint),
+        Score::BytesSaved => Trainer::<ByBytesSaved>::new(start, goal, stop)?.learn(progress, stop, checkpoint),
+    }
+}
+
+struct Trainer<'a, S: Scoring> {
+    goal: &'a Goal<'a>,
+    words: Words,
+    pairs: Pairs,
+    tokens: Tokens,
+    queue: Queue<S::Value>,
+    /// How often the index was made.
+    n_indexed: u32,
+    /// Places in the text where a pair begins now.
+    n_placed: usize,
+    /// By token, how often it stands in the text; kept only for a score by sides.
+    counts: Vec<u64>,
+    /// By token, the pairs that it may be a side of; kept only for a score by sides.
+    partners: Vec<Vec<u64>>,
+}
+
+impl<'a, S: Scoring> Trainer<'a, S> {
+    fn new(start: Start, goal: &'a Goal<'a>, stop: &Stop) -> Result<Self> {
+        let words = start.words.build()?;
+        let tokens = Tokens::new(&start.tokens, start.n_first)?;
+        // The last of n merges counts 2 to 10 times what the n-th pre-token does (English, C and seven languages, n from 500 to
+        // 100,000): two common pre-tokens share a pair.
+        let n_learned = tokens.len().saturating_sub(pairs::N_BYTES) as u64;
+        let floor = match words.count_of_nth(n_learned.saturating_add(goal.n_tokens_max).max(1)) {
+            0 => 1,
+            count => count.max(goal.pair_count_min),
+        };
+        let counts = if S::BY_SIDES { words.token_counts(tokens.len(), |id| tokens.cells(id)) } else { Vec::new() };
+        let mut trainer = Self {
+            goal,
+            n_placed: 0,
+            words,
+            pairs: Pairs::default(),
+            tokens,
+            queue: Queue::new(std::iter::empty(), S::level),
+            n_indexed: 0,
+            counts,
+            partners: Vec::new(),
+        };
+        trainer.index(if S::BY_COUNT { floor } else { 1 }, stop)?;
+        if S::BY_SIDES {
+            trainer.partners.resize_with(trainer.tokens.len(), Vec::new);
+            trainer.note_partners(&trainer.pairs.iter().map(|(key, _)| key).collect::<Vec<_>>());
+        }
+        Ok(trainer)
+    }
+
+    /// Makes the index, of the pairs that count `floor` or more, and the queue.
+    fn index(&mut self, floor: u64, stop: &Stop) -> Result<()> {
+        self.pairs = Pairs::default();
+        self.queue = Queue::new(std::iter::empty(), S::level);
+        let Self { words, tokens, goal, .. } = self;
+        let threads = goal.threads.max(1);
+        let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
+        let ranges = words.ranges(&cuts);
+        let part_floor = if ranges.len() == 1 { floor } else { 1 };
+        let check = || stop.check();
+        let mut parts = in_threads(ranges, stop, |cells| {
+            let keep = |left, right| tokens.is_kept(left, right, goal.token_bytes_max);
+            pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, check)
+        })?;
+        self.n_placed = parts.iter().map(|part| part.n_places).sum();
+        // Merges append to it; growing could hold it twice.
+        let mut positions = Vec::with_capacity(pairs::n_positions_to_compact(self.n_placed));
+        positions.resize(parts.iter().map(|part| part.n_positions).sum(), 0);
+        let mut rest = &mut positions[..];
+        let rooms = parts.iter_mut().map(|part| {
+            let (room, after) = std::mem::take(&mut rest).split_at_mut(part.n_positions);
+            rest = after;
+            (part, room)
+        });
+        in_threads(rooms.collect(), stop, |(part, room)| {
+            pairs::place(part, room, words, |id| tokens.cells(id), check)
+        })?;
+        self.pairs = Pairs::new(parts, positions, floor);
+        self.n_indexed += 1;
+        self.fill_queue();
+        Ok(())
+    }
+
+    /// The pair to merge now, and its count. Where one that is not in the index may count as much, the index is made anew.
+    fn next_pair(&mut self, stop: &Stop) -> Result<Option<(u64, u64)>> {
+        loop {
+            let next = self.next_indexed();
+            let count = next.map_or(0, |(_, count)| count);
+            let least = self.goal.pair_count_min.max(1);
+            if self.pairs.absent_max() < count.max(least) {
+                return Ok(next);
+            }
+            let lower = next.map_or(u64::MAX, |_| count).min(self.pairs.floor()) / LOWER_BY;
+            self.index(if self.n_indexed + 1 < N_INDEXED_MAX { lower.max(least) } else { 1 }, stop)?;
+        }
+    }
+
+    fn learn(mut self, progress: &Progress, stop: &Stop, checkpoint: Checkpoint<'_>) -> Result<Learned> {
+        let mut merges: Vec<Merge> = Vec::new();
+        let (mut positions, mut touched, mut found) = (Vec::new(), Vec::new(), vec![Found::default()]);
+        let mut bytes = Vec::new();
+        while self.tokens.n_learned() < self.goal.n_tokens_max {
+            let Some((key, count)) = self.next_pair(stop)? else { break };
+            stop.check()?;
+            let (left, right) = ids_of(key);
+            self.tokens.join(left, right, &mut bytes);
+            if self.goal.forbidden.contains(&bytes) {
+                continue; // it stays in the index: its places are still there to be broken
+            }
+            self.pairs.take(key, &mut positions);
+            let n_tokens = self.tokens.len();
+            let token = self.tokens.id_of(&bytes)?;
+            let is_new = token as usize == n_tokens;
+            let joint = Joint {
+                left,
+                right,
+                token,
+                left_cells: self.tokens.cells(left),
+                right_cells: self.tokens.cells(right),
+            };
+            self.merge(&joint, &positions, stop, &mut found)?;
+            let tokens = &self.tokens;
+            let keep = |left, right| tokens.is_kept(left, right, self.goal.token_bytes_max);
+            self.pairs.change(&joint, is_new, &found, keep, &mut touched)?;
+            self.n_placed -= found.iter().map(|part| part.n_places).sum::<u64>() as usize;
+            self.push(&joint, &found, &touched);
+            self.pairs.compact(&self.words, self.n_placed, |id| self.tokens.cells(id), || stop.check())?;
+            merges.push(Merge { left, right, token, count });
+            progress.n_tokens.store(self.tokens.n_learned(), Ordering::Relaxed);
+            progress.n_merges.store(merges.len() as u64, Ordering::Relaxed);
+            if self.goal.checkpoint_every.is_some_and(|every| (merges.len() as u64).is_multiple_of(every)) {
+                checkpoint(self.words.lists(|id| self.tokens.cells(id)), &merges)?;
+            }
+        }
+        let counts = self.words.token_counts(self.tokens.len(), |id| self.tokens.cells(id));
+        let Tokens { mut bytes, cells, n_start, .. } = self.tokens;
+        let n_bytes = cells[n_start..].to_vec();
+        let n_before: usize = cells[..n_start].iter().map(|&n| n as usize).sum();
+        bytes.drain(..n_before);
+        Ok(Learned { merges, bytes, n_bytes, n_text_tokens: counts.iter().sum() })
+    }
+
+    /// The pair of the index to merge now, and its count.
+    fn next_indexed(&mut self) -> Option<(u64, u64)> {
+        loop {
+            if let Some(key) = self.queue.coming(2 * AHEAD) {
+                self.pairs.prefetch(key);
+            }
+            if let Some(position) = self.queue.coming(AHEAD).and_then(|key| self.pairs.only_position(key)) {
+                self.words.prefetch(position);
+            }
+            let (value, key) = self.queue.pop()?;
+            let Some(count) = self.pairs.count(key).filter(|&count| count >= self.goal.pair_count_min) else {
+                continue;
+            };
+            let now = self.value(key, count);
+            if now == value {
+                return Some((key, count));
+            }
+            // A score by sides is pushed anew whenever it changes; others only fall, so it is enough to do that here.
+            if !S::BY_SIDES {
+                self.queue.push(now, key, S::level);
+            }
+        }
+    }
+
+    fn value(&self, key: u64, count: u64) -> S::Value {
+        let side = |id: u32| Side {
+            count: if S::BY_SIDES { self.counts[id as usize] } else { 0 },
+            n_bytes: self.tokens.cells(id),
+        };
+        let (left, right) = ids_of(key);
+        S::value(count, side(left), side(right))
+    }
+
+    /// `found`: what each part of the positions gave, one or more; what the last merge left there is kept as room.
+    fn merge(&mut self, joint: &Joint, positions: &[u32], stop: &Stop, found: &mut Vec<Found>) -> Result<()> {
+        let n_parts = (positions.len() / PLACES_PER_THREAD).clamp(1, self.goal.threads.max(1));
+        let tokens = &self.tokens;
+        found.truncate(1);
+        found[0].clear();
+        if n_parts == 1 {
+            let mut all = self.words.whole();
+            return all.merge(positions, joint, |id| tokens.cells(id), || stop.check(), &mut found[0]);
+        }
+        let cuts: Vec<u32> = (1..n_parts).map(|part| positions[positions.len() * part / n_parts]).collect();
+        let parts = self.words.parts(&cuts);
+        found.resize_with(parts.len(), Found::default);
+        let mut rest = positions;
+        let parts = parts.into_iter().zip(found).map(|(part, found)| {
+            let (now, later) = rest.split_at(rest.partition_point(|&position| (position as usize) < part.end()));
+            rest = later;
+            (part, now, found)
+        });
+        in_threads(parts.collect(), stop, |(mut part, positions, found)| {
+            part.merge(positions, joint, |id| tokens.cells(id), || stop.check(), found)
+        })?;
+        Ok(())
+    }
+
+    /// Puts the pairs whose score may have risen into the queue.
+    fn push(&mut self, joint: &Joint, found: &[Found], touched: &[u64]) {
+        if S::BY_SIDES {
+            let count: u64 = found.iter().map(|part| part.count).sum();
+            self.counts.resize(self.tokens.len(), 0);
+            self.partners.resize_with(self.tokens.len(), Vec::new);
+            self.counts[joint.left as usize] -= count;
+            self.counts[joint.right as usize] -= count;
+            self.counts[joint.token as usize] += count;
+            self.note_partners(touched);
+            for id in [joint.left, joint.right, joint.token] {
+                let mut keys = std::mem::take(&mut self.partners[id as usize]);
+                keys.retain(|&key| self.pairs.count(key).is_some());
+                keys.iter().for_each(|&key| self.push_one(key));
+                self.partners[id as usize] = keys;
+            }
+        } else {
+            touched.iter().for_each(|&key| self.push_one(key));
+        }
+        if self.queue.n_entries() > 4 * self.pairs.n_pairs() + PLACES_PER_THREAD {
+            self.fill_queue();
+        }
+    }
+
+    fn push_one(&mut self, key: u64) {
+        if let Some(count) = self.pairs.count(key).filter(|&count| count >= self.goal.pair_count_min) {
+            self.queue.push(self.value(key, count), key, S::level);
+        }
+    }
+
+    /// The queue anew, without stale entries.
+    fn fill_queue(&mut self) {
+        let enough = self.pairs.iter().filter(|&(_, count)| count >= self.goal.pair_count_min);
+        self.queue = Queue::new(enough.map(|(key, count)| (self.value(key, count), key)), S::level);
+    }
+
+    fn note_partners(&mut self, keys: &[u64]) {
+        for &key in keys {
+            let (left, right) = ids_of(key);
+            self.partners[left as usize].push(key);
+            if right != left {
+                self.partners[right as usize].push(key);
+            }
+        }
+    }
+}
+
+/// The tokens' bytes, and the id of each.
+struct Tokens {
+    /// The bytes of all, one after another, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    ids: HashTable<u32>,
+    /// The lengths, close together.
+    cells: Vec<u32>,
+    n_first: usize,
+    n_start: usize,
+}
+
+impl Tokens {
+    fn new(tokens: &[Vec<u8>], n_first: usize) -> Result<Self> {
+        let (bytes, ends, cells) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Self { bytes, ends, cells, ids: HashTable::new(), n_first, n_start: tokens.len() };
+        for token in tokens {
+            if token.is_empty() {
+                return Err(CoreError::Tokenizer("a token has no bytes.".into()));
+            }
+            all.add(token, hash_of(token))?;
+        }
+        Ok(all)
+    }
+
+    fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn n_learned(&self) -> u64 {
+        (self.len() - self.n_start) as u64
+    }
+
+    #[inline]
+    fn cells(&self, id: u32) -> usize {
+        self.cells[id as usize] as usize
+    }
+
+    #[inline]
+    fn is_kept(&self, left: u32, right: u32, bytes_max: usize) -> bool {
+        let is_first = (left as usize) < self.n_first && (right as usize) < self.n_first;
+        is_first || self.cells(left) + self.cells(right) < bytes_max
+    }
+
+    fn of(&self, id: u32) -> &[u8] {
+        let end = self.ends[id as usize];
+        &self.bytes[end - self.cells(id)..end]
+    }
+
+    /// Puts the bytes of two tokens into `joined`.
+    fn join(&self, left: u32, right: u32, joined: &mut Vec<u8>) {
+        joined.clear();
+        joined.extend_from_slice(self.of(left));
+        joined.extend_from_slice(self.of(right));
+    }
+
+    /// The id of a token with these bytes: two pairs that join to the same bytes are one token.
+    fn id_of(&mut self, bytes: &[u8]) -> Result<u32> {
+        let hash = hash_of(bytes);
+        match self.ids.find(hash, |&id| self.of(id) == bytes) {
+            Some(&id) => Ok(id),
+            None => self.add(bytes, hash),
+        }
+    }
+
+    /// Of two tokens with the same bytes the later one is found by them.
+    fn add(&mut self, bytes: &[u8], hash: u64) -> Result<u32> {
+        let id = u32::try_from(self.len()).ok().filter(|&id| id < ID_MAX);
+        let id = id.ok_or_else(|| CoreError::Tokenizer("more than 2^30 tokens were asked for.".to_string()))?;
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+        self.cells.push(bytes.len() as u32);
+        let Self { bytes: held, ends, cells, .. } = self;
+        let of = |id: u32| &held[ends[id as usize] - cells[id as usize] as usize..ends[id as usize]];
+        match self.ids.find_mut(hash, |&id| of(id) == bytes) {
+            Some(earlier) => *earlier = id,
+            None => _ = self.ids.insert_unique(hash, id, |&id| hash_of(of(id))),
+        }
+        Ok(id)
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::LazyLock;
+
+    const A: u32 = 64; // the place of "a" in byte_order
+
+    fn learn(words: &[(&str, u64)], n_tokens_max: u64, change: impl FnOnce(&mut Goal)) -> Vec<(u32, u32, u32, u64)> {
+        let mut goal = Goal {
+            n_tokens_max,
+            score: Score::Count,
+            pair_count_min: 1,
+            token_bytes_max: usize::MAX,
+            forbidden: &[],
+            threads: 1,
+            checkpoint_every: None,
+        };
+        change(&mut goal);
+        let order = byte_order();
+        let mut builder = WordsBuilder::default();
+        for (word, count) in words {
+            let ids = word.bytes().map(|byte| order.iter().position(|&one| one == byte).unwrap() as u32);
+            builder.add(ids, *count, |_| 1).unwrap();
+        }
+        let start = Start { words: builder, tokens: order.iter().map(|&byte| vec![byte]).collect(), n_first: 256 };
+        let learned = train(start, &goal, &Progress::default(), &Stop::default(), &mut |_, _| Ok(())).unwrap();
+        learned.merges.iter().map(|one| (one.left, one.right, one.token, one.count)).collect()
+    }
+
+    #[test]
+    fn the_bytes_that_print_come_first() {
+        let order = byte_order();
+        assert_eq!((order[0], order[A as usize], order[187], order[188], order[255]), (b'!', b'a', 255, 0, 173));
+    }
+
+    #[test]
+    fn the_most_frequent_pair_is_merged_first_and_equal_counts_merge_the_smaller_pair() {
+        assert_eq!(learn(&[("ab", 3), ("bc", 5)], 1, |_| ()), [(A + 1, A + 2, 256, 5)]);
+        assert_eq!(learn(&[("bc", 5), ("ab", 5)], 1, |_| ()), [(A, A + 1, 256, 5)]);
+    }
+
+    #[test]
+    fn overlapping_pairs_are_counted_and_merged_from_the_left() {
+        assert_eq!(learn(&[("aaa", 1)], 9, |_| ()), [(A, A, 256, 2), (256, A, 257, 1)]);
+    }
+
+    #[test]
+    fn a_pair_made_and_broken_by_one_merge_is_gone() {
+        assert_eq!(learn(&[("abab", 1)], 9, |_| ()), [(A, A + 1, 256, 2), (256, 256, 257, 1)]);
+    }
+
+    #[test]
+    fn a_pair_that_counts_too_little_ends_the_learning() {
+        assert_eq!(learn(&[("ab", 3), ("cd", 1)], 9, |goal| goal.pair_count_min = 2), [(A, A + 1, 256, 3)]);
+    }
+
+    #[test]
+    fn tokens_stay_shorter_than_their_maximum() {
+        assert_eq!(learn(&[("abc", 3)], 9, |goal| goal.token_bytes_max = 3), [(A, A + 1, 256, 3)]);
+        assert_eq!(learn(&[("abc", 3)], 9, |goal| goal.token_bytes_max = 4).len(), 2);
+    }
+
+    #[test]
+    fn forbidden_bytes_are_not_learned() {
+        static FORBIDDEN: LazyLock<[Vec<u8>; 1]> = LazyLock::new(|| [b"ab".to_vec()]);
+        assert_eq!(learn(&[("ab", 3), ("bc", 1)], 9, |goal| goal.forbidden = &*FORBIDDEN), [(A + 1, A + 2, 256, 1)]);
+    }
+
+    #[test]
+    fn counts_above_2_to_the_31_are_right() {
+        assert_eq!(learn(&[("aa", 2_199_978_000), ("xy", 10)], 1, |_| ())[0].3, 2_199_978_000);
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_nothing() {
+        let words = [("banana", 3), ("bandana", 2), ("ananas", 7), ("nab", 1)];
+        assert_eq!(learn(&words, 9, |goal| goal.threads = 3), learn(&words, 9, |_| ()));
+    }
+
+    /// The merges of random short words; `floor`: that of the first index.
+    fn learn_at_random(seed: u64, floor: Option<u64>) -> Vec<Merge> {
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let tokens: Vec<Vec<u8>> = byte_order().iter().map(|&byte| vec![byte]).collect();
+        let mut words = WordsBuilder::default();
+        let n_words = 2 + random(20);
+        for _ in 0..n_words {
+            let ids: Vec<u32> = (0..1 + random(12)).map(|_| A + random(2) as u32).collect();
+            words.add(ids.into_iter(), 1 + random(40), |_| 1).unwrap();
+        }
+        let forbidden = [vec![b"ab".to_vec()], vec![]][random(2) as usize].clone();
+        let goal = Goal {
+            n_tokens_max: 1 + random(n_words),
+            score: Score::Count,
+            pair_count_min: 1 + random(3),
+            token_bytes_max: [4, usize::MAX][random(2) as usize],
+            forbidden: &forbidden,
+            threads: 1 + 2 * random(2) as usize,
+            checkpoint_every: None,
+        };
+        let stop = Stop::default();
+        let mut trainer = Trainer::<ByCount>::new(Start { words, tokens, n_first: 256 }, &goal, &stop).unwrap();
+        if let Some(floor) = floor {
+            trainer.index(floor, &stop).unwrap();
+        }
+        trainer.learn(&Progress::default(), &stop, &mut |_, _| Ok(())).unwrap().merges
+    }
+
+    #[test]
+    fn what_the_index_leaves_out_changes_no_merge() {
+        for seed in 0..300 {
+            let expected = learn_at_random(seed, Some(1));
+            assert_eq!(learn_at_random(seed, None), expected, "{seed}");
+            for floor in [20, 1 << 20] {
+                assert_eq!(learn_at_random(seed, Some(floor)), expected, "{seed} {floor}");
+            }
+        }
+    }
+}

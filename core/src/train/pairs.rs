@@ -1,0 +1,549 @@
+//! The index of training: every pair that stands in the text, how often, and where.
+//!
+//! Invariants: a pair's count is the number of places where it stands now, overlaps included ("aaa" has "aa" twice),
+//! times the counts of their pre-tokens; its positions name every such place, and maybe places where it no longer stands,
+//! so a position is checked on use. Positions stand in one array, but for a pair with a single one, which holds it itself;
+//! those of the pair that is merged make room for new ones; when more than a fifth of the array must be stale, all are checked
+//! and moved together. Pairs that count less than `floor`
+//! are left out: most pairs are rare, and never merged. One that is left out counts `absent_max` at most.
+//! Cost: O(1) a change, O(positions + pairs log pairs) a compaction, which the array's growth by a quarter pays for (by half is as fast, and holds more); 4 bytes a
+//! position, 32 an entry, and 16 a pair while the array is compacted.
+
+use crate::pair::key_of;
+use crate::parallel::interrupt::{CoreError, Result};
+use crate::train::pair_map::Map;
+use crate::train::words::{Found, Joint, Neighbour, Words};
+use std::ops::Range;
+
+const NONE: u32 = u32::MAX;
+/// So many stale positions are not worth a compaction.
+const STALE_MIN: usize = if cfg!(test) { 4 } else { 1 << 17 };
+pub const N_BYTES: usize = 256;
+/// So many changes ahead the lines that they need are fetched.
+const AHEAD: usize = 8;
+
+/// `n` positions from `start` on, or a single one, which `start` is then.
+#[derive(Clone, Copy, Default)]
+#[repr(Rust, packed(4))]
+struct Span {
+    start: u64,
+    n: u32,
+}
+
+impl Span {
+    /// How many positions stand in the array.
+    fn n_held(self) -> usize {
+        if self.n == 1 { 0 } else { self.n as usize }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    count: u64,
+    span: Span,
+    /// Where in `more` this pair's next span stands, or NONE: a token that is made again makes its pairs again.
+    next: u32,
+}
+
+/// Pairs of some cells, counted before the first merge.
+pub struct Counted {
+    cells: Range<usize>,
+    slots: Slots,
+    /// By pair, its key, its count, and where its positions end; of one that is left out, where those before it do.
+    pairs: Vec<(u64, u64, u32)>,
+    /// By pair, where its next position goes; NONE for one that is left out.
+    cursors: Vec<u32>,
+    /// Positions of the pairs that are kept.
+    pub n_positions: usize,
+    /// Places where any pair begins.
+    pub n_places: usize,
+}
+
+#[derive(Default)]
+pub struct Pairs {
+    map: Map<Pair>,
+    positions: Vec<u32>,
+    /// Where in `positions` the pair stood that was taken last.
+    free: Range<usize>,
+    more: Vec<(Span, u32)>,
+    before: Groups,
+    after: Groups,
+    floor: u64,
+    absent_max: u64,
+}
+
+pub fn ids_of(key: u64) -> (u32, u32) {
+    ((key >> 32) as u32, key as u32)
+}
+
+/// Counts the pairs that begin in some cells; those that count `floor` or more there, and that `keep` names, are kept.
+pub fn count(
+    words: &Words,
+    cells: Range<usize>,
+    cells_of: impl Fn(u32) -> usize,
+    floor: u64,
+    keep: impl Fn(u32, u32) -> bool,
+    check: impl Fn() -> Result<()>,
+) -> Result<Counted> {
+    let mut slots = Slots { of_bytes: vec![NONE; N_BYTES * N_BYTES], of_others: Map::default() };
+    let mut pairs: Vec<(u64, u64, u32)> = Vec::new();
+    let mut check = now_and_then(check);
+    words.pairs(cells.clone(), cells_of, |_, left, right, count| {
+        check()?;
+        let slot = slots.of(left, right);
+        if *slot == NONE {
+            *slot = pairs.len() as u32;
+            pairs.push((key_of(left, right), 0, 0));
+        }
+        let (_, sum, n_positions) = &mut pairs[*slot as usize];
+        *sum += count;
+        *n_positions += 1;
+        Ok(())
+    })?;
+    let (mut n_places, mut n_positions) = (0, 0);
+    let mut cursors = Vec::with_capacity(pairs.len());
+    for (key, count, n) in &mut pairs {
+        n_places += *n as usize;
+        let (left, right) = ids_of(*key);
+        let is_kept = *count >= floor && keep(left, right);
+        cursors.push(if is_kept { n_positions } else { NONE });
+        if is_kept {
+            n_positions += *n;
+        }
+        *n = n_positions;
+    }
+    Ok(Counted { cells, slots, pairs, cursors, n_positions: n_positions as usize, n_places })
+}
+
+/// Notes where the pairs stand that are kept; `positions`: room for just these.
+pub fn place(
+    counted: &mut Counted,
+    positions: &mut [u32],
+    words: &Words,
+    cells_of: impl Fn(u32) -> usize,
+    check: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let Counted { cells, slots, cursors, .. } = counted;
+    let mut check = now_and_then(check);
+    words.pairs(cells.clone(), cells_of, |position, left, right, _| {
+        check()?;
+        let cursor = &mut cursors[*slots.of(left, right) as usize];
+        if *cursor != NONE {
+            positions[*cursor as usize] = position;
+            *cursor += 1;
+        }
+        Ok(())
+    })?;
+    (*slots, *cursors) = (Slots::default(), Vec::new());
+    Ok(())
+}
+
+/// The check, done at every 65,536th call.
+fn now_and_then(check: impl Fn() -> Result<()>) -> impl FnMut() -> Result<()> {
+    let mut n_seen = 0_u32;
+    move || {
+        n_seen = n_seen.wrapping_add(1);
+        if n_seen.is_multiple_of(1 << 16) { check() } else { Ok(()) }
+    }
+}
+
+/// A place for each pair: a table for pairs of the first 256 tokens, which are most at the start, and a map for others.
+#[derive(Default)]
+struct Slots {
+    of_bytes: Vec<u32>,
+    of_others: Map<u32>,
+}
+
+impl Slots {
+    #[inline]
+    fn of(&mut self, left: u32, right: u32) -> &mut u32 {
+        if (left as usize) < N_BYTES && (right as usize) < N_BYTES {
+            &mut self.of_bytes[left as usize * N_BYTES + right as usize]
+        } else {
+            self.of_others.get_or_insert(key_of(left, right), NONE).0
+        }
+    }
+}
+
+impl Pairs {
+    /// The pairs kept in all parts of the cells, the parts in order, with the positions of all.
+    pub fn new(parts: Vec<Counted>, positions: Vec<u32>, floor: u64) -> Self {
+        let mut all = Self { floor, absent_max: floor - 1, ..Self::default() };
+        let mut first = 0;
+        for Counted { pairs, n_positions, .. } in parts {
+            let mut start = 0;
+            for (key, count, end) in pairs {
+                let (at, n) = (first + start as usize, (end - start) as usize);
+                if n > 0 {
+                    all.add(key, count, span_of(&positions[at..at + n], at));
+                }
+                start = end;
+            }
+            first += n_positions;
+        }
+        all.positions = positions;
+        let rare: Vec<u64> = all.iter().filter(|&(_, count)| count < floor).map(|(key, _)| key).collect();
+        for key in rare {
+            all.map.remove(key);
+        }
+        all
+    }
+
+    pub fn n_pairs(&self) -> usize {
+        self.map.len()
+    }
+
+    /// What a pair that is not here counts at most.
+    pub fn absent_max(&self) -> u64 {
+        self.absent_max
+    }
+
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub fn count(&self, key: u64) -> Option<u64> {
+        self.map.get(key).map(|pair| pair.count)
+    }
+
+    /// Has a pair's line fetched.
+    pub fn prefetch(&self, key: u64) {
+        self.map.prefetch(key);
+    }
+
+    /// Where a pair with a single position stands.
+    pub fn only_position(&self, key: u64) -> Option<u32> {
+        let Span { start, n } = self.map.get(key)?.span;
+        (n == 1).then_some(start as u32)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.map.iter().map(|(key, pair)| (key, pair.count))
+    }
+
+    /// Takes a pair out; its positions, in ascending order, are put into `positions`.
+    pub fn take(&mut self, key: u64, positions: &mut Vec<u32>) {
+        positions.clear();
+        let Some(pair) = self.map.remove(key) else { return };
+        self.free = pair.span.start as usize..pair.span.start as usize + pair.span.n_held();
+        gather(&pair, &self.positions, &self.more, |_| true, positions);
+    }
+
+    /// Notes what a merge changed: the pairs that its new token makes with its neighbours, of those that `keep` names, and
+    /// the pairs that they made before. `is_new`: the token was not there before this merge, so each of its pairs is made now, all
+    /// of it. `touched`: the keys of the pairs that count more now.
+    pub fn change(
+        &mut self,
+        joint: &Joint,
+        is_new: bool,
+        parts: &[Found],
+        keep: impl Fn(u32, u32) -> bool,
+        touched: &mut Vec<u64>,
+    ) -> Result<()> {
+        touched.clear();
+        let mut before = std::mem::take(&mut self.before);
+        let mut after = std::mem::take(&mut self.after);
+        before.fill(parts, |found| &found.before);
+        after.fill(parts, |found| &found.after);
+        let keys_before = |id| (key_of(id, joint.token), key_of(id, joint.left));
+        let keys_after = |id| (key_of(joint.token, id), key_of(joint.right, id));
+        self.prefetch_first(&before.all, keys_before);
+        self.prefetch_first(&after.all, keys_after);
+        let Self { map, positions, free, floor, absent_max, .. } = self;
+        let is_in = |left, right, count: u64, left_out: &mut u64| {
+            if !keep(left, right) {
+                return false;
+            }
+            let is_in = *floor == 1 || if is_new { count >= *floor } else { map.get(key_of(left, right)).is_some() };
+            if !is_in && !is_new {
+                *left_out = count.max(*left_out); // it adds to what was left out of the pair before
+            }
+            is_in
+        };
+        let (mut left_before, mut left_after) = (0, 0);
+        before.place(
+            positions,
+            std::mem::take(free),
+            |group| is_in(group.id, joint.token, group.count, &mut left_before),
+            parts,
+            |found| &found.before,
+        );
+        after.place(
+            positions,
+            0..0,
+            |group| is_in(joint.token, group.id, group.count, &mut left_after),
+            parts,
+            |found| &found.after,
+        );
+        *absent_max = absent_max.saturating_add(left_before).saturating_add(left_after);
+        self.make(&before.all, keys_before, touched);
+        self.make(&after.all, keys_after, touched);
+        // Only now: of two merges side by side the second breaks what the first has made.
+        for group in &before.all {
+            self.subtract(key_of(group.id, joint.left), group.count)?;
+        }
+        for group in &after.all {
+            self.subtract(key_of(joint.right, group.id), group.count)?;
+        }
+        (self.before, self.after) = (before, after);
+        Ok(())
+    }
+
+    /// Adds the pairs made with neighbours. `keys_of`: the pair made with one, and the one broken.
+    fn make(&mut self, groups: &[Group], keys_of: impl Fn(u32) -> (u64, u64), touched: &mut Vec<u64>) {
+        for (i, group) in groups.iter().enumerate() {
+            if let Some(later) = groups.get(i + AHEAD) {
+                self.prefetch_both(keys_of(later.id));
+            }
+            if group.is_kept {
+                let (made, _) = keys_of(group.id);
+                self.add(made, group.count, group.span());
+                touched.push(made);
+            }
+        }
+    }
+
+    fn prefetch_first(&self, groups: &[Group], keys_of: impl Fn(u32) -> (u64, u64)) {
+        groups.iter().take(AHEAD).for_each(|group| self.prefetch_both(keys_of(group.id)));
+    }
+
+    fn prefetch_both(&self, (made, broken): (u64, u64)) {
+        self.map.prefetch(made);
+        self.map.prefetch(broken);
+    }
+
+    fn add(&mut self, key: u64, count: u64, span: Span) {
+        let (pair, was_there) = self.map.get_or_insert(key, Pair { count, span, next: NONE });
+        if was_there {
+            pair.count += count;
+            self.more.push((span, pair.next));
+            pair.next = self.more.len() as u32 - 1;
+        }
+    }
+
+    /// A pair that is not there is the merged one, or one that is not looked at.
+    fn subtract(&mut self, key: u64, count: u64) -> Result<()> {
+        let Some(pair) = self.map.get_mut(key) else { return Ok(()) };
+        pair.count = pair.count.checked_sub(count).ok_or_else(|| {
+            CoreError::Internal("a pair was removed more often than it was counted; please report it.".into())
+        })?;
+        if pair.count < self.floor {
+            self.map.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Moves the positions that are still right together, when many are not. `n_places`: where a pair begins now.
+    pub fn compact(
+        &mut self,
+        words: &Words,
+        n_places: usize,
+        cells_of: impl Fn(u32) -> usize,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        if self.positions.len() < n_positions_to_compact(n_places) {
+            return Ok(());
+        }
+        let Self { map, positions, more, .. } = self;
+        let stands = |key, position| {
+            let (left, right) = ids_of(key);
+            words.has(position, left, right, cells_of(left))
+        };
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        let mut in_pieces: Vec<(u64, Vec<u32>)> = Vec::new();
+        for (key, pair) in map.iter() {
+            if pair.next != NONE {
+                let mut gathered = Vec::new();
+                gather(pair, positions, more, |position| stands(key, position), &mut gathered);
+                in_pieces.push((key, gathered));
+            } else if pair.span.n > 1 {
+                spans.push((pair.span.start, key));
+            }
+        }
+        // From left to right what is written never passes what is still to be read.
+        spans.sort_unstable();
+        let mut end = 0;
+        for (start, key) in spans {
+            check()?;
+            let Some(pair) = map.get_mut(key) else { continue };
+            let first = end;
+            for at in start as usize..start as usize + pair.span.n as usize {
+                let position = positions[at];
+                if stands(key, position) {
+                    positions[end] = position;
+                    end += 1;
+                }
+            }
+            pair.span = span_of(&positions[first..end], first);
+            end = first + pair.span.n_held();
+        }
+        positions.truncate(end);
+        for (key, gathered) in in_pieces {
+            let Some(pair) = map.get_mut(key) else { continue };
+            pair.span = span_of(&gathered, positions.len());
+            pair.next = NONE;
+            positions.extend_from_slice(&gathered[..pair.span.n_held()]);
+        }
+        positions.shrink_to(n_positions_to_compact(n_places));
+        *more = Vec::new();
+        Ok(())
+    }
+}
+
+/// From so many positions on they are compacted, when pairs begin in so many places.
+pub fn n_positions_to_compact(n_places: usize) -> usize {
+    n_places + n_places / 4 + STALE_MIN
+}
+
+/// The span of positions that stand from `start` on, or of the only one.
+fn span_of(positions: &[u32], start: usize) -> Span {
+    match *positions {
+        [only] => Span { start: u64::from(only), n: 1 },
+        _ => Span { start: start as u64, n: positions.len() as u32 },
+    }
+}
+
+/// Appends a pair's positions, in ascending order, those that `keep` names.
+fn gather(pair: &Pair, held: &[u32], more: &[(Span, u32)], keep: impl Fn(u32) -> bool, positions: &mut Vec<u32>) {
+    let first = positions.len();
+    let (mut span, mut next) = (pair.span, pair.next);
+    loop {
+        let (start, n) = (span.start, span.n as usize);
+        match n {
+            1 => positions.extend(Some(start as u32).filter(|&position| keep(position))),
+            _ => positions.extend(held[start as usize..][..n].iter().filter(|&&position| keep(position))),
+        }
+        if next == NONE {
+            break;
+        }
+        (span, next) = more[next as usize];
+    }
+    if pair.next != NONE {
+        positions[first..].sort_unstable();
+    }
+}
+
+/// What a merge made with each neighbouring token on one side.
+#[derive(Default)]
+struct Groups {
+    all: Vec<Group>,
+    /// By token: its place in `all` and 1 more, or 0.
+    places: Vec<u32>,
+}
+
+struct Group {
+    id: u32,
+    n: u32,
+    count: u64,
+    /// Where its positions end, or the only one.
+    end: u64,
+    is_kept: bool,
+}
+
+impl Group {
+    fn span(&self) -> Span {
+        Span { start: if self.n == 1 { self.end } else { self.end - u64::from(self.n) }, n: self.n }
+    }
+}
+
+impl Groups {
+    /// The neighbours of one side by token, in the place of the last merge's.
+    fn fill(&mut self, parts: &[Found], side: impl Fn(&Found) -> &[Neighbour]) {
+        for group in &self.all {
+            self.places[group.id as usize] = 0;
+        }
+        self.all.clear();
+        for neighbour in parts.iter().flat_map(&side) {
+            let Neighbour { id, position, count } = *neighbour;
+            if id as usize >= self.places.len() {
+                self.places.resize((id as usize + 1).next_power_of_two(), 0);
+            }
+            let place = &mut self.places[id as usize];
+            if *place == 0 {
+                self.all.push(Group { id, n: 1, count, end: u64::from(position), is_kept: false });
+                *place = self.all.len() as u32;
+            } else {
+                let group = &mut self.all[*place as usize - 1];
+                group.count += count;
+                group.n += 1;
+            }
+        }
+    }
+
+    /// Puts the positions of the groups that are kept and have more than one where it is free, or at the end.
+    fn place(
+        &mut self,
+        positions: &mut Vec<u32>,
+        free: Range<usize>,
+        mut keep: impl FnMut(&Group) -> bool,
+        parts: &[Found],
+        side: impl Fn(&Found) -> &[Neighbour],
+    ) {
+        let mut n = 0;
+        for group in &mut self.all {
+            group.is_kept = keep(group);
+            if group.is_kept && group.n > 1 {
+                n += group.n as usize;
+            }
+        }
+        if n == 0 {
+            return;
+        }
+        let mut start = if n <= free.len() { free.start } else { positions.len() };
+        positions.resize(positions.len().max(start + n), 0);
+        for group in self.all.iter_mut().filter(|group| group.is_kept && group.n > 1) {
+            group.end = start as u64;
+            start += group.n as usize;
+        }
+        for neighbour in parts.iter().flat_map(&side) {
+            let group = &mut self.all[self.places[neighbour.id as usize] as usize - 1];
+            if group.is_kept && group.n > 1 {
+                positions[group.end as usize] = neighbour.position;
+                group.end += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_positions_stand_where_those_of_the_merged_pair_were_if_there_is_room() {
+        let mut pairs = Pairs { positions: vec![1, 2, 3, 4, 7, 8], ..Pairs::new(vec![], vec![], 1) };
+        pairs.add(key_of(5, 6), 4, Span { start: 1, n: 3 });
+        pairs.take(key_of(5, 6), &mut Vec::new());
+        let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
+        let at = |id, position| Neighbour { id, position, count: 1 };
+        let before = vec![at(1, 20), at(2, 30), at(1, 40)];
+        let after = vec![at(3, 21), at(3, 41)];
+        let found = [Found { before, after, ..Found::default() }];
+        pairs.change(&joint, true, &found, |_, _| true, &mut Vec::new()).unwrap();
+        assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41]);
+        assert_eq!(pairs.only_position(key_of(2, 7)), Some(30));
+        let mut positions = Vec::new();
+        pairs.take(key_of(1, 7), &mut positions);
+        assert_eq!(positions, [20, 40]);
+        let before = (0..3).map(|position| at(9, position)).collect(); // more than the two places that are free
+        pairs.change(&joint, true, &[Found { before, ..Found::default() }], |_, _| true, &mut Vec::new()).unwrap();
+        assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41, 0, 1, 2]);
+    }
+
+    #[test]
+    fn what_a_token_made_again_leaves_out_is_added_to_what_an_absent_pair_may_count() {
+        let mut pairs = Pairs::new(vec![], vec![], 10);
+        let joint = Joint { left: 5, right: 6, token: 7, left_cells: 1, right_cells: 1 };
+        let mut change = |is_new, count| {
+            let before = vec![Neighbour { id: 1, position: 3, count }, Neighbour { id: 2, position: 9, count: 1 }];
+            let found = [Found { before, ..Found::default() }];
+            pairs.change(&joint, is_new, &found, |_, _| true, &mut Vec::new()).unwrap();
+            (pairs.count(key_of(1, 7)), pairs.absent_max())
+        };
+        assert_eq!(change(true, 4), (None, 9));
+        assert_eq!(change(false, 4), (None, 13));
+        assert_eq!(change(false, 2), (None, 15));
+        assert_eq!(change(true, 10), (Some(10), 15));
+        assert_eq!(change(false, 2), (Some(12), 16)); // of the other neighbour 1 more
+    }
+}

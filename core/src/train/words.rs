@@ -1,0 +1,372 @@
+//! Pre-tokens under training: one flat array of cells, merged in place without moving anything.
+//!
+//! A token takes as many cells as it has bytes, so the next token begins `length` cells on. Its first cell holds its id;
+//! its last one, when it has two or more, the id marked as an end, so that the token before a position is found as well.
+//! Invariant: a cell without a mark is the first of a token that stands there now; every pre-token lies between two
+//! boundaries, and the one before it holds its count. Cost: O(1) a neighbour; a merge moves no other token.
+
+use crate::memory::prefetch::prefetch;
+use crate::parallel::interrupt::{CoreError, Result};
+use std::ops::Range;
+
+const MARK: u32 = 3 << 30;
+const START: u32 = 0;
+const BOUNDARY: u32 = 1 << 30;
+const END: u32 = 2 << 30;
+/// A boundary whose count stands in `large_counts`.
+const LARGE: u32 = 3 << 30;
+const VALUE: u32 = (1 << 30) - 1;
+/// A cell inside a token: no id is that large.
+const INSIDE: u32 = END | VALUE;
+/// Ids stay below this.
+pub const ID_MAX: u32 = VALUE - 1;
+/// So many positions ahead their cells are fetched.
+const AHEAD: usize = 8;
+/// From so many cells on, a pre-token's boundary is searched for instead of walked to.
+const LONG_CELLS: usize = 32;
+
+/// A merge at work: what is joined to what, and their lengths in cells.
+#[derive(Clone, Copy)]
+pub struct Joint {
+    pub left: u32,
+    pub right: u32,
+    pub token: u32,
+    pub left_cells: usize,
+    pub right_cells: usize,
+}
+
+/// A neighbour of a merge: which token, where the pair that it makes now begins, and how often.
+pub struct Neighbour {
+    pub id: u32,
+    pub position: u32,
+    pub count: u64,
+}
+
+/// What one merge found.
+#[derive(Default)]
+pub struct Found {
+    pub before: Vec<Neighbour>,
+    pub after: Vec<Neighbour>,
+    /// Places merged, and the sum of their counts.
+    pub n_places: u64,
+    pub count: u64,
+}
+
+impl Found {
+    /// Nothing found yet; what was allocated is kept.
+    pub fn clear(&mut self) {
+        self.before.clear();
+        self.after.clear();
+        (self.n_places, self.count) = (0, 0);
+    }
+}
+
+pub struct Words {
+    cells: Vec<u32>,
+    large_counts: Vec<u64>,
+    /// The boundaries before the long pre-tokens, which come last.
+    long: Vec<u32>,
+    /// How many pre-tokens have a count of 1 bit, of 2, and so on.
+    n_by_bits: Vec<u64>,
+}
+
+/// Gathers pre-tokens.
+#[derive(Default)]
+pub struct WordsBuilder {
+    short: Vec<u32>,
+    long: Vec<u32>,
+    long_starts: Vec<usize>,
+    large_counts: Vec<u64>,
+    total: u128,
+    n_by_bits: Vec<u64>,
+}
+
+impl WordsBuilder {
+    /// Room for so many cells, and the boundary at their end.
+    pub fn reserve(&mut self, n_cells: usize) {
+        self.short.reserve_exact(n_cells + 1);
+    }
+
+    /// Adds a pre-token as the ids of its tokens; `cells_of` tells how many bytes a token has.
+    pub fn add(
+        &mut self,
+        ids: impl ExactSizeIterator<Item = u32>,
+        count: u64,
+        cells_of: impl Fn(u32) -> usize,
+    ) -> Result<()> {
+        if ids.len() == 0 || count == 0 {
+            return Ok(());
+        }
+        let boundary = self.boundary(count)?;
+        // The number of tokens is at most that of cells; what turns out long after all is only walked a little longer.
+        let cells = if ids.len() < LONG_CELLS {
+            &mut self.short
+        } else {
+            self.long_starts.push(self.long.len());
+            &mut self.long
+        };
+        let start = cells.len();
+        cells.push(boundary);
+        for id in ids {
+            cells.push(id);
+            if let more @ 1.. = cells_of(id) - 1 {
+                cells.extend(std::iter::repeat_n(INSIDE, more - 1));
+                cells.push(END | id);
+            }
+        }
+        self.total += u128::from(count) * (cells.len() - start) as u128;
+        let bits = count.ilog2() as usize;
+        self.n_by_bits.resize(self.n_by_bits.len().max(bits + 1), 0);
+        self.n_by_bits[bits] += 1;
+        Ok(())
+    }
+
+    fn boundary(&mut self, count: u64) -> Result<u32> {
+        if count < u64::from(VALUE) {
+            return Ok(BOUNDARY | count as u32);
+        }
+        let place = u32::try_from(self.large_counts.len()).ok().filter(|&place| place < VALUE);
+        let place = place.ok_or_else(|| too_large("more than 2^30 pre-tokens that count more than 2^30 each"))?;
+        self.large_counts.push(count);
+        Ok(LARGE | place)
+    }
+
+    /// All pre-tokens. What any of their pairs can count fits in 64 bits then.
+    pub fn build(self) -> Result<Words> {
+        if u64::try_from(self.total).is_err() {
+            return Err(too_large("more than 2^64 bytes of text in all"));
+        }
+        let Self { short: mut cells, long, long_starts, large_counts, n_by_bits, .. } = self;
+        let n_short = cells.len();
+        cells.reserve_exact(long.len() + 1);
+        cells.extend_from_slice(&long);
+        cells.push(BOUNDARY);
+        if u32::try_from(cells.len()).is_err() {
+            return Err(too_large("more than 2^32 bytes of distinct pre-tokens"));
+        }
+        let long = long_starts.into_iter().map(|start| (n_short + start) as u32).collect();
+        Ok(Words { cells, large_counts, long, n_by_bits })
+    }
+}
+
+fn too_large(what: &str) -> CoreError {
+    CoreError::Counts(format!("the counts hold {what}. Leave out rare pre-tokens (count_min), or train on less."))
+}
+
+/// The cells of some whole pre-tokens, and where they stand among all.
+pub struct Part<'w> {
+    cells: &'w mut [u32],
+    offset: usize,
+    large_counts: &'w [u64],
+    long: &'w [u32],
+}
+
+impl Words {
+    /// No fewer than the tokens in them.
+    pub fn n_cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// What the n-th most frequent pre-token counts (n from 1), rounded down to a power of two; 0: there are fewer.
+    pub fn count_of_nth(&self, n: u64) -> u64 {
+        let mut n_more = 0;
+        let found = self.n_by_bits.iter().enumerate().rev().find(|&(_, n_of_them)| {
+            n_more += n_of_them;
+            n_more >= n
+        });
+        found.map_or(0, |(bits, _)| 1 << bits)
+    }
+
+    /// All cells, cut at the boundaries before some positions (ascending).
+    pub fn ranges(&self, cuts: &[u32]) -> Vec<Range<usize>> {
+        let mut ends: Vec<usize> = cuts.iter().map(|&position| self.boundary_before(position as usize)).collect();
+        ends.push(self.cells.len());
+        ends.dedup();
+        let starts = std::iter::once(0).chain(ends.clone());
+        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty()).collect()
+    }
+
+    /// The same, to be merged each by a thread of its own.
+    pub fn parts(&mut self, cuts: &[u32]) -> Vec<Part<'_>> {
+        let ranges = self.ranges(cuts);
+        let Self { cells, large_counts, long, .. } = self;
+        let mut rest = &mut cells[..];
+        let part = |range: Range<usize>| {
+            let (cells, after) = std::mem::take(&mut rest).split_at_mut(range.len());
+            rest = after;
+            Part { cells, offset: range.start, large_counts, long }
+        };
+        ranges.into_iter().map(part).collect()
+    }
+
+    /// All cells as one part.
+    pub fn whole(&mut self) -> Part<'_> {
+        Part { cells: &mut self.cells, offset: 0, large_counts: &self.large_counts, long: &self.long }
+    }
+
+    /// Has the cell at a position fetched.
+    pub fn prefetch(&self, position: u32) {
+        prefetch(&self.cells[position as usize]);
+    }
+
+    fn boundary_before(&self, position: usize) -> usize {
+        let nth = self.long.partition_point(|&start| (start as usize) < position);
+        if let Some(&start) = self.long[..nth].last() {
+            return start as usize;
+        }
+        (0..position).rev().find(|&at| is_boundary(self.cells[at])).unwrap_or(0)
+    }
+
+    /// Whether the pair stands at a position now.
+    #[inline]
+    pub fn has(&self, position: u32, left: u32, right: u32, left_cells: usize) -> bool {
+        self.cells[position as usize] == left && self.cells[position as usize + left_cells] == right
+    }
+
+    /// Calls `each` with the position, the two ids and the count of every pair that begins in some cells.
+    pub fn pairs(
+        &self,
+        cells: Range<usize>,
+        cells_of: impl Fn(u32) -> usize,
+        mut each: impl FnMut(u32, u32, u32, u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut count = 0;
+        let mut at = cells.start;
+        while at < cells.end {
+            let cell = self.cells[at];
+            if is_boundary(cell) {
+                count = count_of(cell, &self.large_counts);
+                at += 1;
+                continue;
+            }
+            let next = at + cells_of(cell);
+            let after = self.cells[next];
+            if !is_boundary(after) {
+                each(at as u32, cell, after, count)?;
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// By token, how often it stands in the text now.
+    pub fn token_counts(&self, n_tokens: usize, cells_of: impl Fn(u32) -> usize) -> Vec<u64> {
+        let mut counts = vec![0; n_tokens];
+        let (mut at, mut count) = (0, 0);
+        while at < self.cells.len() {
+            let cell = self.cells[at];
+            if is_boundary(cell) {
+                count = count_of(cell, &self.large_counts);
+                at += 1;
+            } else {
+                counts[cell as usize] += count;
+                at += cells_of(cell);
+            }
+        }
+        counts
+    }
+
+    /// The pre-tokens as they are now: the ids of their tokens, one after another, where each ends, and its count.
+    pub fn lists(&self, cells_of: impl Fn(u32) -> usize) -> (Vec<u32>, Vec<i64>, Vec<u64>) {
+        let (mut ids, mut ends, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = 0;
+        while at + 1 < self.cells.len() {
+            let cell = self.cells[at];
+            if is_boundary(cell) {
+                if at > 0 {
+                    ends.push(ids.len() as i64);
+                }
+                counts.push(count_of(cell, &self.large_counts));
+                at += 1;
+            } else {
+                ids.push(cell);
+                at += cells_of(cell);
+            }
+        }
+        if at > 0 {
+            ends.push(ids.len() as i64);
+        }
+        (ids, ends, counts)
+    }
+}
+
+impl Part<'_> {
+    /// Where the part's cells end among all.
+    pub fn end(&self) -> usize {
+        self.offset + self.cells.len()
+    }
+
+    /// Merges the pair wherever it still stands among `positions` (ascending), from left to right.
+    pub fn merge(
+        &mut self,
+        positions: &[u32],
+        joint: &Joint,
+        cells_of: impl Fn(u32) -> usize,
+        check: impl Fn() -> Result<()>,
+        found: &mut Found,
+    ) -> Result<()> {
+        for side in [&mut found.before, &mut found.after] {
+            side.reserve_exact(positions.len()); // growing would hold what is there twice
+        }
+        for (i, &position) in positions.iter().enumerate() {
+            if i % 4096 == 4095 {
+                check()?;
+            }
+            if let Some(&later) = positions.get(i + AHEAD) {
+                prefetch(&self.cells[later as usize - self.offset]);
+            }
+            self.merge_at(position, joint, &cells_of, found);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn merge_at(&mut self, position: u32, joint: &Joint, cells_of: impl Fn(u32) -> usize, found: &mut Found) {
+        let left = position as usize - self.offset;
+        let right = left + joint.left_cells;
+        if self.cells[left] != joint.left || self.cells.get(right) != Some(&joint.right) {
+            return;
+        }
+        let count = self.count_at(left, position, &cells_of);
+        let after = right + joint.right_cells;
+        let before = self.cells[left - 1];
+        if !is_boundary(before) {
+            let id = before & VALUE;
+            found.before.push(Neighbour { id, position: position - cells_of(id) as u32, count });
+        }
+        // The boundary after a part's last pre-token belongs to the next part.
+        if let Some(&id) = self.cells.get(after).filter(|&&cell| !is_boundary(cell)) {
+            found.after.push(Neighbour { id, position, count });
+        }
+        self.cells[left] = joint.token;
+        self.cells[right] = INSIDE;
+        self.cells[after - 1] = END | joint.token;
+        found.n_places += 1;
+        found.count += count;
+    }
+
+    /// The count of the pre-token in which a token begins.
+    #[inline]
+    fn count_at(&self, cell: usize, position: u32, cells_of: impl Fn(u32) -> usize) -> u64 {
+        if self.long.first().is_some_and(|&first| first < position) {
+            let nth = self.long.partition_point(|&start| start < position);
+            return count_of(self.cells[self.long[nth - 1] as usize - self.offset], self.large_counts);
+        }
+        let mut at = cell - 1;
+        while !is_boundary(self.cells[at]) {
+            at -= cells_of(self.cells[at] & VALUE);
+        }
+        count_of(self.cells[at], self.large_counts)
+    }
+}
+
+#[inline]
+fn is_boundary(cell: u32) -> bool {
+    cell & BOUNDARY != START
+}
+
+#[inline]
+fn count_of(boundary: u32, large_counts: &[u64]) -> u64 {
+    let value = boundary & VALUE;
+    if boundary & MARK == LARGE { large_counts[value as usize] } else { u64::from(value) }
+}
