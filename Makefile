@@ -22,6 +22,8 @@ lint: setup ## format and lint of Python and Rust, types, and the core's own tes
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict tokenmill flows tasks
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/stubtest --concise tokenmill._core
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/basedpyright --ignoreexternal --verifytypes tokenmill >.venv/verifytypes.log || { cat .venv/verifytypes.log; exit 1; }
 	cargo fmt --manifest-path core/Cargo.toml --check
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	cargo test --manifest-path core/Cargo.toml --locked --quiet

@@ -7,14 +7,27 @@ Symbols of training: 0..255 are the bytes in the order of `byte_order()`, from 2
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, Self, final
 
-class ArrowArray(Protocol):
-    """A string, large_string, binary or large_binary array without nulls, of any Arrow library."""
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+from tokenmill.arrow_texts import ArrowArray
 
-class ArrowStream(Protocol):
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+__all__ = [
+    "SOURCE_HASH",
+    "Counter",
+    "Encoder",
+    "Merger",
+    "byte_order",
+    "deadline",
+    "interrupt",
+    "json_lines",
+    "md5_blocks",
+    "merge_rows",
+    "patterns",
+    "patterns_like",
+    "split",
+    "splitter",
+    "train",
+]  # fmt: skip
 
 SOURCE_HASH: str
 """sha256, in hex, of the crate's sources at the time of compiling (see core/build.rs)."""
@@ -59,14 +72,14 @@ class Counter:
     What the tables of all threads hold stays below `memory_bytes_max`: a full one is sorted and handed to `spill(run, batch)`
     batch for batch, from any thread, and with None at the run's end.
     """
-    def __init__(
-        self,
+    def __new__(
+        cls,
         steps: Sequence[str],
         threads: int = 1,
         memory_bytes_max: int | None = None,
         spill: Callable[[int, Any], None] | None = None,
         width: int | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     def update(self, texts: Any) -> None:
         """Adds every text of a list of str or bytes or of an Arrow array. Raises CorpusError, and then nothing is added;
         PatternError (when a regex gives up), CountsError, or what `spill` raises, and then the counter is of no more use.
@@ -85,10 +98,10 @@ class Counter:
 class Merger:
     """Adds sorted runs up: run i times `weights[i]` / `denominator`, each sum rounded once, halves up; sums below `count_min`
     and those of 0 are dropped."""
-    def __init__(
-        self, weights: Sequence[int], denominator: int = 1, count_min: int = 1, for_run: bool = False
-    ) -> None: ...
-    def feed(self, run: int, batch: Any | None) -> None:
+    def __new__(
+        cls, weights: Sequence[int], denominator: int = 1, count_min: int = 1, for_run: bool = False
+    ) -> Self: ...
+    def feed(self, run: int, batch: Any | None = None) -> None:
         """The next rows of a run that was said to be hungry; None: it has no more."""
     def step(self) -> tuple[Any | None, list[int]]:
         """A batch of the sum, or the runs that are hungry; neither: all is done."""
@@ -132,7 +145,7 @@ class Encoder:
     """BPE by integer pairs. `vocabulary`: record batch `id: uint32, token: binary`; `merges`: record batch
     `left: uint32, right: uint32, rank: uint32, token: uint32` (ids); lowest rank first, then the leftmost.
     `added`: texts that are tokens wherever they stand, found before splitting, leftmost and longest first."""
-    def __init__(self, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> None: ...
+    def __new__(cls, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> Self: ...
     def limit_cache(self, bytes_max: int) -> None:
         """What may be remembered of pre-tokens that were met, from now on; what was is forgotten."""
     def forget(self) -> None:

@@ -1,16 +1,26 @@
 """Documents from memory as Arrow arrays: lists of str or bytes, and any library's string columns."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from tokenmill.errors import CorpusError
 
-if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
-    from tokenmill._core import ArrowArray, ArrowStream
 
-Texts: TypeAlias = Union[Sequence[str], Sequence[bytes], "ArrowArray", "ArrowStream"]
+class ArrowArray(Protocol):
+    """A string, large_string, binary or large_binary array without nulls, of any Arrow library."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+
+class ArrowStream(Protocol):
+    """Such an array in chunks, of any Arrow library."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+Texts: TypeAlias = Sequence[str] | Sequence[bytes] | ArrowArray | ArrowStream
 
 
 def text_chunks(texts: Texts) -> list[pa.Array]:

@@ -56,7 +56,9 @@ class SpecialTokenError(CorpusError):
     it is only there once the text is normalized; `token`: which token."""
 
     def __init__(self, index: int, byte_offset: int | None, token: str, place: str | None = None) -> None:
-        self.index, self.byte_offset, self.token = index, byte_offset, token
+        self.index: int = index
+        self.byte_offset: int | None = byte_offset
+        self.token: str = token
         at = "once it is normalized" if byte_offset is None else f"at byte {byte_offset}"
         super().__init__(
             f"{place or f'text {index}'}: the special token {token!r} stands {at}. Remove it, or let it be text (as_text) "

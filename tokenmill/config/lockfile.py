@@ -1,7 +1,7 @@
 """tokenmill.lock: what very tokenizer and code a project is built with."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,7 +18,7 @@ class Pin(BaseModel):
     the files that were taken.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     asked: Asked
     version: str | None
@@ -31,7 +31,7 @@ class Lock(BaseModel):
     """The file. `code`: the digest of each stage's code, which a project's dvc.yaml depends on; null where it names the modules
     themselves. `tokenmill`: the version that this is of, for people."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     tokenizer: Pin | None = Field(default=None)
     tokenmill: str | None = Field(default=None)

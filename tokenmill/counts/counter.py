@@ -55,7 +55,7 @@ class Counter:
             raise ValueError(f"memory_mb_max: found {memory_mb_max}; expected 1 or more.")
         if approximate_error is not None and not 0 < approximate_error < 1:
             raise ValueError(f"approximate_error: found {approximate_error}; expected more than 0 and less than 1.")
-        self.steps = steps_of(pattern)
+        self.steps: tuple[str, ...] = steps_of(pattern)
         self._memory_bytes = memory_mb_max << 20
         self._spilled = _Spilled(None if spill_directory is None else Path(spill_directory))
         self._counter = _core.Counter(

@@ -1,6 +1,7 @@
 """The manifest beside a token dataset: what it was made from, what it holds, how to check it."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,7 +17,7 @@ FORMAT_VERSION = 3
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class _Form(BaseModel):

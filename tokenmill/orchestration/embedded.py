@@ -35,7 +35,7 @@ class Embedded:
             # Here, since uvicorn takes a socket that it is given for one of the machine's own, for which asyncio does not.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             port = listening.getsockname()[1]
-            self.url = f"http://{_HOST}:{port}/api"
+            self.url: str = f"http://{_HOST}:{port}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(listening.fileno())],

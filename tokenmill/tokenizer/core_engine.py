@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill import _core
+from tokenmill.arrow_texts import ArrowArray
 from tokenmill.errors import PatternError, TokenizerError
 from tokenmill.tokenizer.added_tokens import Finder, is_plain, normalized
 from tokenmill.tokenizer.model import Model, encoder_of
@@ -77,8 +78,10 @@ class PreparedCore:
         self._whole, self._make_bare = whole, make_bare
         self._early, self._early_in_core, self._late = early, early_in_core, late
         self._nfc, self._add_prefix_space = nfc, add_prefix_space
-        self.decode, self.decode_bytes, self.decode_batch = whole.decode, whole.decode_bytes, whole.decode_batch
-        self.warm = whole.warm
+        self.decode: Callable[[list[int] | ArrowArray], str] = whole.decode
+        self.decode_bytes: Callable[[list[int] | ArrowArray], bytes] = whole.decode_bytes
+        self.decode_batch: Callable[[Any, int], Any] = whole.decode_batch
+        self.warm: Callable[[Any], None] = whole.warm
 
     @cached_property
     def _bare(self) -> _core.Encoder:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tokenmill.errors import TokenizerError
 
-if TYPE_CHECKING:  # the compiled module does not have its stub's protocols
-    from tokenmill._core import ArrowArray
+if TYPE_CHECKING:  # which imports pyarrow
+    from tokenmill.arrow_texts import ArrowArray
 
 Ids: TypeAlias = "Sequence[int] | ArrowArray"
 """Ids of one text: integers, an Arrow array, a numpy array."""

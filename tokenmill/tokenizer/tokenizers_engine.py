@@ -52,10 +52,10 @@ class TokenizersEngine:
             self._control.pop(unk_id, None)
         self._is_byte_level = (document.get("decoder") or {}).get("type") == "ByteLevel"
         added = {one["content"] for one in document["added_tokens"]}
-        self.tokens = {
+        self.tokens: dict[int, bytes] = {
             id: self._bytes(text, text in added) for text, id in sorted(vocab.items(), key=lambda item: item[1])
         }
-        self.digest = sha256_of(document)
+        self.digest: str = sha256_of(document)
 
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token

@@ -1,6 +1,6 @@
 //! Text to pre-tokens.
 
-pub(crate) mod named;
+pub mod named;
 pub mod pattern;
 pub(crate) mod scan;
 pub mod sink;
