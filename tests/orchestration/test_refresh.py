@@ -20,7 +20,7 @@ from tests.conftest import DOCUMENTS, REPOSITORY, Project, new_project
 from tests.registry import Team, cli, commit, copied, make_team, run
 from tests.standing import Server, end
 from tokenmill import Counter
-from tokenmill.storage.lock import alone
+from tokenmill.storage.lock import project_lock
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
 
 
 def test_a_refresh_that_finds_one_at_work_skips_and_says_so(team: Team) -> None:
-    with alone(team.project.root, wait=False, clean=lambda: None):
+    with project_lock(team.project.root, wait=False, clean=lambda: None):
         script = "import sys; from tokenmill.cli.main import main; sys.exit(main(['refresh']))"
         done = team.project.run(sys.executable, "-c", script)
     assert done.returncode == 0
@@ -325,7 +325,7 @@ def test_deployments_run_on_schedule_skip_while_a_build_is_at_work_and_tell_a_we
             server.post("deployments/filter", {"deployments": {"name": {"any_": [name]}}})[0]["id"]
             for name in ("nightly", "on-demand")
         )
-        with alone(drifted.root, wait=False, clean=lambda: None):
+        with project_lock(drifted.root, wait=False, clean=lambda: None):
             _until(lambda: "Skipped" in _states(server, nightly), process, log)
             server.post(f"deployments/{nightly}/pause_deployment", {})
 

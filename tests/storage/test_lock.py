@@ -14,14 +14,14 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.storage.atomic import partial_path
-from tokenmill.storage.lock import alone
+from tokenmill.storage.lock import project_lock
 from tokenmill.versioning.leftovers import mend_dvc_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tokenmill.storage.lock import alone
-with alone(Path.cwd(), False, lambda: None):
+from tokenmill.storage.lock import project_lock
+with project_lock(Path.cwd(), False, lambda: None):
     print("held", flush=True)
     time.sleep(float(sys.argv[1]))
 """
@@ -45,7 +45,7 @@ def test_a_disk_that_gives_no_locks_is_named(project: Project, monkeypatch: pyte
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))  # as NFS without its lock service does
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(OSError, match=r"\.tokenmill/lock"), alone(project.root, False, lambda: None):
+    with pytest.raises(OSError, match=r"\.tokenmill/lock"), project_lock(project.root, False, lambda: None):
         pass
 
 

@@ -295,7 +295,7 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
         if not under_dvc():
             dvc_repository.mend(root)
 
-    with lock.alone(root, wait, clean) as is_first:
+    with lock.project_lock(root, wait, clean) as is_first:
         if is_first and rehash:
             file_facts.forget(root)
             UnitStore(root).remove_all_damaged()

@@ -19,7 +19,7 @@ _held: set[Path] = set()  # a build inside a build, as the flow's inside the com
 
 
 @contextmanager
-def alone(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[bool]:
+def project_lock(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[bool]:
     """No other process builds the project at `root` while the block runs; yields False in a build inside a build.
 
     `wait`: until that is so; otherwise raises BusyError that says who builds it. `clean` is called first when the holder

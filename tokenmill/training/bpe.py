@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tokenmill.training.checkpoint import Checkpoint
 
 Score = Literal["count", "wordpiece", "bytes_saved"]
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 _N_BYTES = 256
 _RESERVED = re.compile(r"<\|reserved_(0|[1-9][0-9]*)\|>")
@@ -72,7 +72,7 @@ def train_vocab(
     pair_count_min: int = 2,
     token_bytes_max: int | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     score: Score = "count",
     pad_vocab_to: int = 1,
 ) -> Tokenizer:
@@ -107,7 +107,7 @@ def learn(
     special_tokens: Sequence[str],
     goal: Goal,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Learned:
     """One training for several sizes: a smaller vocabulary is the beginning of a larger. See `train_vocab`.
@@ -138,7 +138,7 @@ def extend(
     vocab_size: int,
     goal: Goal,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Learned:
     """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
@@ -203,7 +203,7 @@ def _learn(
     vocab_sizes: Sequence[int],
     goal: Goal,
     threads: int | None,
-    progress: Progress | None,
+    progress: OnProgress | None,
     checkpoint: Checkpoint | None,
 ) -> Learned:
     """`words`: the pre-tokens as places of tokens; None: those of `counts`, as bytes."""
