@@ -20,7 +20,6 @@ __all__ = [
     "deadline",
     "interrupt",
     "json_lines",
-    "md5_blocks",
     "merge_rows",
     "patterns",
     "patterns_like",
@@ -52,12 +51,6 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
     are; blank lines have no text.
     None: another reader is to judge one of the lines, which is bad or unusual: deep, or with an id that is no integer of 64
     bits."""
-
-def md5_blocks(states: bytes, chunks: Sequence[bytes]) -> bytes:
-    """The states of several MD5 digests (RFC 1321), 16 bytes each, when the blocks of 64 bytes of each one's chunk are taken in.
-
-    Not stopped by a signal: of the longest chunk, a second is some 0.3 GB with AVX-512. Raises ValueError for other lengths.
-    """
 
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""

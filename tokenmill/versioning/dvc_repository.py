@@ -23,7 +23,7 @@ from tokenmill.errors import VersionsError, room
 from tokenmill.storage.atomic import naming, read
 from tokenmill.storage.links import has_clones
 from tokenmill.versioning import leftovers
-from tokenmill.versioning.dvc_files import make_fast, make_strict
+from tokenmill.versioning.dvc_files import make_strict
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
 _RWLOCK = "rwlock"
@@ -88,7 +88,6 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.scm import SCMError
 
     make_strict()
-    make_fast()
     _quiet_logs()
     try:
         with naming(root / ".dvc"):

@@ -7,7 +7,6 @@ mod attaching;
 mod calls;
 mod counting;
 mod encoding;
-mod hashing;
 mod ids;
 mod ints;
 mod objects;
@@ -69,7 +68,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::deadline, module)?)?;
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
-    module.add_function(wrap_pyfunction!(hashing::md5_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;
     module.add_function(wrap_pyfunction!(training::merge_rows, module)?)?;
