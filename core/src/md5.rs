@@ -10,6 +10,7 @@ use std::array::from_fn;
 /// The four words that a message's digest consists of, as they are after some of its blocks.
 pub type State = [u32; 4];
 
+/// The bytes of a message that one round of MD5 takes in.
 pub const BLOCK_BYTES: usize = 64;
 
 const LANES: usize = 16;
