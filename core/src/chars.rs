@@ -26,6 +26,7 @@ pub const WRITTEN_CHARS: usize = 16;
 pub struct Transcoder(());
 
 impl Transcoder {
+    /// One if the processor has what is needed.
     #[inline(always)]
     pub fn of_processor() -> Option<Self> {
         let has_all = is_x86_feature_detected!("avx512f")

@@ -20,6 +20,7 @@
 // Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, parallel::stream, parallel::threads, chars
 // and of python ids, ints, objects and symbols may, and say why.
 #![deny(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod pair;
 

@@ -15,9 +15,11 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Copy)]
 pub struct Entry<V> {
     key: [u8; 16],
+    /// The value of the string.
     pub value: V,
 }
 
+/// Strings and their values, within a limit of memory.
 pub struct Table<V> {
     entries: Vec<Entry<V>>,
     n_used: usize,
@@ -71,14 +73,17 @@ impl<V: Copy + Default> Table<V> {
         Self { entries: vec![Entry::free(); n_entries], ..Self::new(bytes_max) }
     }
 
+    /// The memory that the table may hold.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
+    /// How many strings there are.
     pub fn len(&self) -> usize {
         self.n_used
     }
 
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.n_used == 0
     }
@@ -222,23 +227,28 @@ impl<V> Sorted<V> {
         self.n_short
     }
 
+    /// How many strings there are.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// What a next table of such strings can expect.
     pub fn shape(&self) -> Shape {
         Shape { n_strings: self.entries.len(), arena_bytes: self.arena.n_bytes }
     }
 
+    /// The string of a row.
     #[inline]
     pub fn bytes(&self, row: usize) -> &[u8] {
         self.entries[row].bytes(&self.arena)
     }
 
+    /// The value of a row's string.
     #[inline]
     pub fn value(&self, row: usize) -> &V {
         &self.entries[row].value

@@ -49,16 +49,23 @@ pub const CACHE_BYTES_MAX: usize = 256 << 20;
 
 /// A merge of the vocabulary; lowest rank first.
 pub struct Rule {
+    /// The id of the left token.
     pub left: u32,
+    /// The id of the right token.
     pub right: u32,
+    /// Lower ranks are merged earlier.
     pub rank: u32,
+    /// The id that the pair becomes.
     pub token: u32,
 }
 
 /// A token that is not made by merges; with `in_text`, wherever its text stands it is this token.
 pub struct Added<'a> {
+    /// The id of the token.
     pub id: u32,
+    /// The bytes of the token.
     pub bytes: &'a [u8],
+    /// Whether the token is found in text.
     pub in_text: bool,
 }
 
@@ -67,6 +74,7 @@ pub struct Encoder {
     pattern: Pattern,
     new: NewPretokens,
     added: Option<(AhoCorasick, Vec<u32>)>,
+    /// The way back, from ids to bytes.
     pub decoder: Decoder,
     cache: Shared,
     /// What waits for the next threads that encode.
@@ -98,7 +106,9 @@ struct Worker<'e> {
 pub struct Wanted {
     /// Ends every text.
     pub end_id: Option<u32>,
+    /// Whether the ids are wanted, and not their number alone.
     pub ids: bool,
+    /// Whether it is wanted where each token begins.
     pub starts: bool,
 }
 
@@ -107,8 +117,11 @@ pub struct Wanted {
 /// An id that stands for no byte of the text (`end_id`) begins where the text ends.
 #[derive(Default)]
 pub struct Batch {
+    /// The ids of all texts, one after another.
     pub ids: Ids,
+    /// Where each text ends in `ids`.
     pub ends: Vec<i64>,
+    /// Where each token begins in its text, in bytes.
     pub starts: Vec<u64>,
 }
 

@@ -28,6 +28,7 @@ pub enum CoreError {
     Internal(String),
 }
 
+/// What a call of the core comes to.
 pub type Result<T> = std::result::Result<T, CoreError>;
 
 /// The beginning of some bytes, for a message.
@@ -58,10 +59,12 @@ impl<'a> Stop<'a> {
         Self { asked: Some(Asked(std::thread::current().id(), goes_on)), ..Self::default() }
     }
 
+    /// Has the call end at the next check of each of its threads.
     pub fn request(&self) {
         self.is_requested.store(true, Ordering::Relaxed);
     }
 
+    /// Returns `Interrupted` if the call is to end. The thread that made the `Stop` also asks `goes_on`.
     pub fn check(&self) -> Result<()> {
         if let Some(Asked(thread, goes_on)) = &self.asked
             && *thread == std::thread::current().id()

@@ -23,9 +23,9 @@ use rustc_hash::FxHashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Left, right and token as u32, the count as u64.
 /// Pre-tokens that are read between two checks.
 const N_UNCHECKED: usize = 4096;
+/// Bytes of a merge's record: left, right and token as u32, the count as u64.
 const MERGE_BYTES: usize = 20;
 
 #[pyfunction]

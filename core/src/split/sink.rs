@@ -25,7 +25,9 @@ pub trait Sink {
 
 /// Hands each piece of `text` to `emit`.
 pub struct Each<'t, F> {
+    /// The text that is split.
     pub text: &'t str,
+    /// Called with each piece, in order.
     pub emit: F,
 }
 

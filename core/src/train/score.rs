@@ -16,22 +16,28 @@ pub enum Score {
     BytesSaved,
 }
 
+/// The scores by the name that params.yaml has for them.
 pub const NAMES: [(&str, Score); 3] =
     [("count", Score::Count), ("wordpiece", Score::WordPiece), ("bytes_saved", Score::BytesSaved)];
 
 /// One side of a pair: how often its token stands in the text now, and its bytes.
 #[derive(Clone, Copy)]
 pub struct Side {
+    /// How often the token stands in the text.
     pub count: u64,
+    /// How many bytes the token has.
     pub n_bytes: usize,
 }
 
+/// How a score is computed.
 pub trait Scoring: Sync {
+    /// A score; a higher one is merged earlier.
     type Value: Ord + Copy + Send;
     /// Whether a score changes with the counts of its sides: it may then rise while the pair itself becomes rarer.
     const BY_SIDES: bool;
     /// Whether it is the count alone: pairs of low counts then come last, and need no place in the index before.
     const BY_COUNT: bool = false;
+    /// The score of a pair from its count and its two sides.
     fn value(count: u64, left: Side, right: Side) -> Self::Value;
 
     /// The score as a small integer, for scores that are one and only fall.
@@ -40,6 +46,7 @@ pub trait Scoring: Sync {
     }
 }
 
+/// The scoring of `Score::Count`.
 pub struct ByCount;
 
 impl Scoring for ByCount {
@@ -56,6 +63,7 @@ impl Scoring for ByCount {
     }
 }
 
+/// The scoring of `Score::BytesSaved`.
 pub struct ByBytesSaved;
 
 impl Scoring for ByBytesSaved {
@@ -67,6 +75,7 @@ impl Scoring for ByBytesSaved {
     }
 }
 
+/// The scoring of `Score::WordPiece`.
 pub struct ByWordPiece;
 
 impl Scoring for ByWordPiece {

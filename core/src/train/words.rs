@@ -28,27 +28,38 @@ const LONG_CELLS: usize = 32;
 /// A merge at work: what is joined to what, and their lengths in cells.
 #[derive(Clone, Copy)]
 pub struct Joint {
+    /// The id of the left token.
     pub left: u32,
+    /// The id of the right token.
     pub right: u32,
+    /// The id of the new token.
     pub token: u32,
+    /// How many cells the left token takes.
     pub left_cells: usize,
+    /// How many cells the right token takes.
     pub right_cells: usize,
 }
 
 /// A neighbour of a merge: which token, where the pair that it makes now begins, and how often.
 pub struct Neighbour {
+    /// The id of the neighbouring token.
     pub id: u32,
+    /// The cell at which the pair begins.
     pub position: u32,
+    /// The count of the pre-token that the pair is in.
     pub count: u64,
 }
 
 /// What one merge found.
 #[derive(Default)]
 pub struct Found {
+    /// Neighbours on the left of merged places.
     pub before: Vec<Neighbour>,
+    /// Neighbours on the right of merged places.
     pub after: Vec<Neighbour>,
-    /// Places merged, and the sum of their counts.
+    /// How many places were merged.
     pub n_places: u64,
+    /// The sum of the counts of the places.
     pub count: u64,
 }
 
@@ -61,6 +72,7 @@ impl Found {
     }
 }
 
+/// All pre-tokens, as they are after the merges so far.
 pub struct Words {
     cells: Vec<u32>,
     large_counts: Vec<u64>,
