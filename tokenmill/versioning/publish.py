@@ -124,7 +124,7 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
     root = publication.root
     message = [f"{publication.name} {publication.version}", "", FILES + sha256_directory(publication.path)]
     if private_key is not None:
-        message.append(SIGNATURE + sign_directory(publication.path, publication.tag, private_key))
+        message.append(SIGNATURE + sign_directory(publication.path, private_key))
     before = git.tags_of(root, ".")
     stage = Reference(publication.name, publication.assign or "")
     try:

@@ -194,8 +194,14 @@ def _absolute(repository: str, folder: Path) -> str:
 
 def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
     """The commit that a stage was last assigned to and not taken from: NAME#STAGE#1, NAME#STAGE!#2, as GTO numbers them."""
-    form = re.compile(rf"{re.escape(reference.name)}#{re.escape(reference.version)}(?P<taken>!?)#(?P<number>[0-9]+)")
-    events = [(int(found["number"]), found["taken"], tags[tag]) for tag in tags if (found := form.fullmatch(tag))]
+    from gto.constants import ACTION, COUNTER, NAME, STAGE, Action
+    from gto.tag import parse_name
+
+    events: list[tuple[int, bool, str]] = []
+    for tag, commit in tags.items():
+        parsed = parse_name(tag, raise_on_fail=False)
+        if (parsed.get(NAME), parsed.get(STAGE)) == (reference.name, reference.version) and COUNTER in parsed:
+            events.append((parsed[COUNTER], parsed[ACTION] == Action.UNASSIGN, commit))
     assigned: list[str] = []
     for _number, taken, commit in sorted(events):
         assigned = [one for one in assigned if one != commit] + ([] if taken else [commit])
