@@ -64,7 +64,7 @@ def main() -> None:
         ids = show("encode", lambda: [tokenizer.encode_batch(batch.texts, threads=1) for batch in batches])
         tables = show("narrow", lambda: [rows(batch, some, shape) for batch, some in zip(batches, ids, strict=True)])
         output = folder / "tokens.parquet"
-        show("write", lambda: write_tokens(output, shape, iter(tables)))
+        show("write", lambda: _write(output, shape, tables))
         show("digest", lambda: hashlib.sha256(output.read_bytes()).digest())
     decode = msgspec.json.Decoder(msgspec.defstruct("Document", [("id", str), ("text", str)], gc=False)).decode
     in_one_thread = pa.json.ReadOptions(use_threads=False, block_size=1 << 24)
@@ -82,6 +82,12 @@ def main() -> None:
 
 def _read(shard: Shard) -> list[Batch]:
     return list(read_batches(shard, "text", "id", None))
+
+
+def _write(path: Path, shape: pa.Schema, tables: list[pa.RecordBatch]) -> None:
+    with write_tokens(path, shape) as write:
+        for table in tables:
+            write(table)
 
 
 def _array(texts: list[str]) -> pa.Array:

@@ -36,11 +36,11 @@ def columns(found: Any) -> Any:
 
 def read_both(lines: bytes, id_key: str | None) -> tuple[Any, Any]:
     """What the core makes of lines, and what msgspec does; bad lines are their numbers."""
-    bad: list[int] = []
+    bad: list[int | None] = []
     fast = _core.json_lines(lines, "text", id_key)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tokenmill.corpus.jsonl._core.json_lines", lambda *_: None)
-        slow = columns(line_reader(SHARD, "text", id_key, lambda number, *_: bad.append(number))(lines, 1))
+        slow = columns(line_reader(SHARD, "text", id_key, lambda one: bad.append(one.line))(lines, 1))
     return fast and columns(fast), bad or slow
 
 

@@ -153,7 +153,7 @@ def _build(asked: argparse.Namespace) -> None:
     with alone(root_of(path), asked.wait, asked.force, asked.rehash):
         build = start(path, asked.only, asked.force, asked.rehash)
         if under_dvc() or build.params.run.engine == "inline":
-            summaries = build.run(run_inline)
+            summaries = run_inline(build)
         else:
             from tokenmill.orchestration.session import run_in_flow
 

@@ -62,7 +62,7 @@ def _refresh_inline(path: Path) -> None:
     notified = load_params(path).refresh.notify
     try:
         with alone(path.parent, wait=False):
-            done = refresh(start(path, None, False, False), lambda build: build.run(run_inline))
+            done = refresh(start(path, None, False, False), run_inline)
     except BusyError as busy:
         say(f"refresh: skipped: {busy.holder}")
         return

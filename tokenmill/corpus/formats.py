@@ -3,13 +3,14 @@
 Parquet and Arrow files are tables; a .jsonl file is one JSON object a line (jsonlines.org), a .txt file bare text.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.jsonl import OnBadLine, line_reader
+from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.limits import UNBOUNDED, Limits, check_batches, rows_within
 from tokenmill.corpus.shards import Part, Shard
 from tokenmill.errors import CorpusError
@@ -22,12 +23,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Columns(NamedTuple):
-    """Consecutive documents: `texts` of any string or binary type, `ids` also of any integer type; and the position in
-    the file, in bytes, up to which it has been read."""
+    """Consecutive documents: `texts` of any string or binary type, `ids` also of any integer type; the position in the
+    file, in bytes, up to which it has been read; and those that are bad, which are null, with rows counted from the first."""
 
     texts: pa.Array
     ids: pa.Array | None
     position: int
+    bad: Sequence[BadDocument] = ()
 
 
 def read_columns(
@@ -36,13 +38,13 @@ def read_columns(
     id_column: str | None,
     separator: str | None,
     part: Part | None,
-    on_bad_line: OnBadLine | None = None,
+    has_bad: bool = False,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Columns]:
     """The shard's documents piece by piece. Texts of tables and .txt are as the file has them: null or invalid UTF-8.
 
-    `part`: those documents alone; their positions are then seen from its start. `on_bad_line` takes in a line of a .jsonl
-    that holds no document, whose text and id are null then.
+    `part`: those documents alone; positions are then seen from its start. `has_bad`: a line of a .jsonl that holds no
+    document is null and among `bad`, and no error.
 
     Raises CorpusError for a column or line that is not as it must be, and for what is longer than `limits`
     allow, OSError and pa.ArrowException for a damaged file.
@@ -54,7 +56,7 @@ def read_columns(
         return _read_arrow(shard, text_column, id_column, limits)
     if shard.name.endswith(".txt"):
         return _read_txt(shard, id_column is not None, separator, limits)
-    return _read_jsonl(shard, text_column, id_column, part, on_bad_line, limits)
+    return _read_jsonl(shard, text_column, id_column, part, has_bad, limits)
 
 
 def _read_parquet(
@@ -109,12 +111,11 @@ def _read_jsonl(
     text_column: str,
     id_column: str | None,
     part: Part | None,
-    on_bad_line: OnBadLine | None,
+    has_bad: bool,
     limits: Limits,
 ) -> Iterator[Columns]:
-    first_row = part.first_row if part else 0
-    counted = on_bad_line and (lambda line, n_before, *bad: on_bad_line(line, first_row + n_before, *bad))
-    read = line_reader(shard, text_column, id_column, counted)
+    bad: list[BadDocument] = []
+    read = line_reader(shard, text_column, id_column, bad.append if has_bad else None)
     compression = next((name for suffix, name in _COMPRESSION.items() if shard.name.endswith(suffix)), None)
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with pa.OSFile(str(shard.path)) as file:
@@ -125,8 +126,8 @@ def _read_jsonl(
         for lines in blocks:
             texts, ids, n_lines = read(lines.removeprefix(_BOM) if first_line == 1 else lines, first_line)
             first_line += n_lines
-            first_row += len(texts)
-            yield Columns(texts, ids, file.tell() - start)
+            yield Columns(texts, ids, file.tell() - start, [*bad])
+            bad.clear()
 
 
 def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits) -> Iterator[Columns]:

@@ -8,25 +8,25 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill import _core
+from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
 LineReader = Callable[[bytes, int], tuple[pa.Array, pa.Array | None, int]]
-OnBadLine = Callable[[int, int, str, bytes], None]
-"""Takes in a line that holds no document: its number, how many documents stand before it, what is wrong, and its bytes."""
+
 
 _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
 
 
 def line_reader(
-    shard: Shard, text_column: str, id_column: str | None, on_bad_line: OnBadLine | None = None
+    shard: Shard, text_column: str, id_column: str | None, on_bad_line: Callable[[BadDocument], None] | None = None
 ) -> LineReader:
     """A function from whole lines and the number of the first one, from 1, to their texts and ids (without `id_column`: None),
     as large_string, and how many line ends there are.
 
     A blank line holds no document; keys other than the two are skipped; of a key that is there twice, the last counts. For
-    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line` and gives null in its
-    place, or raises CorpusError.
+    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line`, with the row counted
+    from the first of these lines, and gives null in its place, or raises CorpusError.
     """
     fields: list[tuple[str, Any]] = [("text", str)] if id_column is None else [("text", str), ("id", str | int)]
     names = {"text": text_column} if id_column is None else {"text": text_column, "id": id_column}
@@ -52,7 +52,7 @@ def line_reader(
                 reason = _explain(line, error, text_column, id_column)
                 if on_bad_line is None:
                     raise CorpusError(f"{shard.name}, line {number}: {reason}") from None
-                on_bad_line(number, len(texts), reason, line)
+                on_bad_line(BadDocument(len(texts), number, reason, line))
                 texts.append(None)
                 if id_column is not None:
                     ids.append(None)

@@ -4,12 +4,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.formats import Columns, read_columns
-from tokenmill.corpus.jsonl import OnBadLine
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
 from tokenmill.corpus.shards import SUFFIXES, Part, Shard, find_shards
 from tokenmill.errors import CorpusError, DamagedError, unreadable
@@ -20,17 +21,6 @@ __all__ = ["SUFFIXES", "BadDocument", "Batch", "Part", "Shard", "find_shards", "
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 _BATCH_ROWS_MAX = 1 << 18  # empty documents have no bytes, but each has an offset and an id
-
-
-@dataclass(frozen=True)
-class BadDocument:
-    """What is none, at position `row` of its shard (from 0) and, of a .jsonl, on line `line` (from 1). `raw`: the line's or the
-    text's bytes; None: it is null."""
-
-    row: int
-    line: int | None
-    reason: str
-    raw: bytes | None
 
 
 OnBad = Callable[[BadDocument], None]
@@ -105,11 +95,9 @@ def read_batches(
         with open(shard.path, "rb", opener=open_regular) as file:
             held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
-            columns = read_columns(held, text_column, id_column, separator, part, _on_bad_line(on_bad), limits)
-            if on_bad and not shard.name.endswith(LINES):
-                columns = _sifted(shard, text_column, id_column, columns, first_row, on_bad)
-            strings = _as_strings(shard, text_column, id_column, columns, first_row, has_nulls=on_bad is not None)
-            yield from _in_batches(strings, batch_bytes, first_row, n_bytes, limits, shard.name)
+            columns = read_columns(held, text_column, id_column, separator, part, on_bad is not None, limits)
+            numbered = _numbered(shard, text_column, id_column, columns, first_row, on_bad)
+            yield from _in_batches(numbered, batch_bytes, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
@@ -123,26 +111,31 @@ def read_batches(
         ) from None
 
 
-def _on_bad_line(on_bad: OnBad | None) -> OnBadLine | None:
-    if on_bad is None:
-        return None
+class _Strings(NamedTuple):
+    """Consecutive documents, as large_string: `row` of the first in its shard, and up to where the file has been read."""
 
-    def take(line: int, row: int, reason: str, raw: bytes) -> None:
-        on_bad(BadDocument(row, line, reason, raw))
+    row: int
+    texts: pa.LargeStringArray
+    ids: pa.LargeStringArray | None
+    position: int
 
-    return take
 
-
-def _as_strings(
-    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], first_row: int, has_nulls: bool
-) -> Iterator[Columns]:
-    """The columns as large_string, checked. `has_nulls`: for documents that are to be left out."""
-    for texts, ids, position in columns:
-        texts = _strings(shard, text_column, texts, first_row, has_nulls)
+def _numbered(
+    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], row: int, on_bad: OnBad | None
+) -> Iterator[_Strings]:
+    """The columns, checked, with their rows, which are counted here and nowhere else; `row`: the first."""
+    for one in columns:
+        if on_bad:
+            if not shard.name.endswith(LINES):
+                one = _sifted(shard, text_column, id_column, one)
+            for bad in one.bad:
+                on_bad(bad.moved(row, 0))
+        texts = _strings(shard, text_column, one.texts, row, has_nulls=on_bad is not None)
+        ids = one.ids
         if id_column is not None:
-            ids = _strings(shard, id_column, ids, first_row, has_nulls)
-        yield Columns(texts, ids, position)
-        first_row += len(texts)
+            ids = _strings(shard, id_column, ids, row, has_nulls=on_bad is not None)
+        yield _Strings(row, texts, ids, one.position)
+        row += len(texts)
 
 
 def _strings(shard: Shard, column: str, array: pa.Array, first_row: int, has_nulls: bool) -> pa.LargeStringArray:
@@ -175,23 +168,22 @@ def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) ->
     return CorpusError(f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.")
 
 
-def _sifted(
-    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], first_row: int, on_bad: OnBad
-) -> Iterator[Columns]:
-    """The columns of a table or .txt with nulls for documents that are none."""
-    for texts, ids, position in columns:
-        bad = dict(_bad_values(shard, text_column, texts))
-        if id_column is not None:
-            bad = dict(_bad_values(shard, id_column, ids)) | bad
-        if bad:
-            raw = texts.cast(pa.large_binary())
-            for i in sorted(bad):
-                on_bad(BadDocument(first_row + i, None, bad[i], raw[i].as_py()))
-            is_good = pa.array([i not in bad for i in range(len(texts))])
-            texts = pc.if_else(is_good, raw, None)
-            ids = None if ids is None else pc.if_else(is_good, _plain(ids), None)
-        yield Columns(texts, ids, position)
-        first_row += len(texts)
+def _sifted(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:
+    """The columns of a table or .txt with nulls for documents that are bad."""
+    texts, ids, position, _ = columns
+    bad = dict(_bad_values(shard, text_column, texts))
+    if id_column is not None:
+        bad = dict(_bad_values(shard, id_column, ids)) | bad
+    if not bad:
+        return columns
+    raw = texts.cast(pa.large_binary())
+    is_good = pa.array([i not in bad for i in range(len(texts))])
+    return Columns(
+        pc.if_else(is_good, raw, None),
+        None if ids is None else pc.if_else(is_good, _plain(ids), None),
+        position,
+        [BadDocument(i, None, bad[i], raw[i].as_py()) for i in sorted(bad)],
+    )
 
 
 def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[int, str]]:
@@ -224,35 +216,36 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _in_batches(
-    columns: Iterable[Columns], batch_bytes: int, first_row: int, n_bytes: int, limits: Limits, name: str
+    columns: Iterable[_Strings], batch_bytes: int, n_bytes: int, limits: Limits, name: str
 ) -> Iterator[Batch]:
     """Cuts and joins columns, so that batches depend on the documents alone and not on the file's blocks."""
-    held: list[tuple[pa.Array, pa.Array | None]] = []
+    held: list[_Strings] = []
     held_rows = held_bytes = position_before = 0
-    for texts, ids, position in columns:
+    for row, texts, ids, position in columns:
         offsets = _offsets(texts)
         start = 0
         while start < len(texts):
             bytes_end = bisect_right(offsets, offsets[start] + batch_bytes - held_bytes) - 1
             end = min(bytes_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
-                yield _join(first_row, held, position - position_before)
-                first_row, held_rows, held_bytes, position_before = first_row + held_rows, 0, 0, position
-                held = []
+                yield _join(held, position - position_before)
+                held, held_rows, held_bytes, position_before = [], 0, 0, position
                 continue
             if end <= start:
-                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {first_row}")
+                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {row + start}")
                 end = start + 1
-            held.append((texts.slice(start, end - start), None if ids is None else ids.slice(start, end - start)))
+            some_ids = None if ids is None else ids.slice(start, end - start)
+            held.append(_Strings(row + start, texts.slice(start, end - start), some_ids, position))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
             start = end
     if held:
-        yield _join(first_row, held, n_bytes - position_before)
+        yield _join(held, n_bytes - position_before)
 
 
-def _join(first_row: int, held: list[tuple[pa.Array, pa.Array | None]], file_bytes: int) -> Batch:
-    texts = pa.concat_arrays([texts for texts, _ in held])
-    some_ids = [ids for _, ids in held if ids is not None]
+def _join(held: Sequence[_Strings], file_bytes: int) -> Batch:
+    first_row = held[0].row
+    texts = pa.concat_arrays([one.texts for one in held])
+    some_ids = [one.ids for one in held if one.ids is not None]
     ids = pa.concat_arrays(some_ids) if some_ids else None
     if not texts.null_count:
         return Batch(first_row, texts, ids, file_bytes)

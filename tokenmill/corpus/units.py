@@ -10,9 +10,10 @@ import hashlib
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from io import BufferedReader
 from pathlib import PurePosixPath
 
@@ -33,11 +34,22 @@ _SHARD_COST_BYTES = 1024  # what a small shard adds to a unit beside its bytes, 
 @dataclass(frozen=True)
 class Piece:
     """Documents of one shard in a unit: all, or those of `part`. `digest`: sha256 of their bytes (of a .parquet: of the whole
-    file)."""
+    file). `damage`: why they cannot be read; None as long as they are not known to be damaged."""
 
     shard: Shard
     part: Part | None
     digest: str
+    damage: str | None = None
+
+    @property
+    def first_row(self) -> int:
+        """The row of the first document in the shard, from 0."""
+        return self.part.first_row if self.part else 0
+
+    @property
+    def first_line(self) -> int:
+        """The line that the documents of a .jsonl begin with, from 1."""
+        return self.part.first_line if self.part else 1
 
     @property
     def n_bytes(self) -> int:
@@ -52,6 +64,11 @@ class Unit:
     name: str
     output: str
     pieces: tuple[Piece, ...]
+
+    def without(self, damaged: Mapping[int, str]) -> "Unit":
+        """The unit with these pieces, by index, not to be read, and why."""
+        pieces = (replace(piece, damage=damaged.get(i, piece.damage)) for i, piece in enumerate(self.pieces))
+        return replace(self, pieces=tuple(pieces))
 
     @property
     def n_bytes(self) -> int:
@@ -98,7 +115,8 @@ def cut(
 
     def look(shard: Shard) -> _Cut:
         word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
-        return with_retries(lambda: digests.fact(shard.path, word, _Cut, lambda: _look(shard, unit_bytes_max, stopped)))
+        read = partial(_look, shard, unit_bytes_max, stopped)
+        return with_retries(partial(digests.fact, shard.path, word, _Cut, read))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
         try:

@@ -7,15 +7,8 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.console import say
-from tokenmill.corpus.quarantine import (
-    QUARANTINE_FILE,
-    Left,
-    LeftOut,
-    Quarantined,
-    left_out,
-    read_quarantine,
-    write_left,
-)
+from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest_file
 from tokenmill.errors import ValidationError
@@ -59,8 +52,8 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
         rows=[
             InputRows(
                 name=piece.shard.name,
-                first_row=piece.part.first_row if piece.part else 0,
-                first_line=piece.part.first_line if piece.part else 1,
+                first_row=piece.first_row,
+                first_line=piece.first_line,
                 n_documents=n_documents,
                 n_bad=n_bad,
             )
@@ -122,26 +115,23 @@ def _is_whole(path: Path, sha256: str) -> bool:
     return False
 
 
-def _left_of(manifest: Manifest, quarantine: Path | None) -> dict[str, list[Quarantined]] | None:
+def _left_of(manifest: Manifest, quarantine: Path | None) -> dict[str, list[BadDocument]] | None:
     """What was left out, by the name of its shard; None when that is not known."""
     if manifest.n_bad == 0:
         return {}
     if quarantine is None or not _is_whole(quarantine, manifest.quarantine_sha256):
         return None
-    found: dict[str, list[Quarantined]] = {}
-    for one in read_quarantine(quarantine):
-        found.setdefault(one.shard, []).append(one)
-    return found
+    return read_quarantine(quarantine)
 
 
-def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[Quarantined]] | None) -> list[Left] | None:
+def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[BadDocument]] | None) -> list[BadDocument] | None:
     """What was left out of a unit, seen from its pieces; None when that is not known."""
     if all(rows.n_bad == 0 for rows in shard.rows):
         return []
     if left is None or any(rows.n_bad is None for rows in shard.rows):
         return None
     return [
-        Left(i, one.row - rows.first_row, None if one.line is None else one.line - rows.first_line, one.reason, one.raw)
+        one.moved(-rows.first_row, -rows.first_line, i)
         for i, rows in enumerate(shard.rows)
         for one in left.get(rows.name, ())
         if one.row is not None and rows.first_row <= one.row < rows.first_row + rows.n_documents + (rows.n_bad or 0)

@@ -104,9 +104,10 @@ class Build:
         asked = self.params.run.spill_directory
         return None if asked is None else Path(asked)
 
-    def run(self, stages: Callable[["Build"], None]) -> list[StageSummary]:
-        """Runs a project's stages, each a call of `stage`; what comes back is what each did. Raises what `stage` raises."""
-        stages(self)
+    def finished(self) -> list[StageSummary]:
+        """What each stage did, once those that the project runs were called; a stage of dvc.yaml that no call ran is settled here.
+
+        Raises what `stage` raises."""
         self._settle_passed_over(self.stages)
         return self.summaries
 
@@ -212,11 +213,15 @@ class Build:
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
         """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
         self._check_params(name)
-        if name not in STAGES:  # it may make the very documents
-            summary = _measured(name, run, self)
-        else:
-            _, signatures = self._inputs
-            summary = _measured(name, run, self)
+        signatures = (
+            self._inputs[1] if name in STAGES else None
+        )  # a stage of the project's own may make the very documents
+        release_unused()
+        reset_peak()
+        start_s = time.monotonic()
+        done = run(self) or StageSummary(name, "run", seconds=time.monotonic() - start_s)
+        summary = replace(done, peak_mb=peak_mb())
+        if signatures is not None:
             self._check_shards(name, signatures)
         self._check_params(name)
         return summary
@@ -308,15 +313,6 @@ def _signatures(shards: Sequence[Shard]) -> list[Signature]:
     return [
         (shard.name, shard.n_bytes, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
     ]
-
-
-def _measured(name: str, run: Callable[[Build], StageSummary | None], build: Build) -> StageSummary:
-    """What the stage did, with the memory that it took."""
-    release_unused()
-    reset_peak()
-    start_s = time.monotonic()
-    done = run(build) or StageSummary(name, "run", seconds=time.monotonic() - start_s)
-    return replace(done, peak_mb=peak_mb())
 
 
 def _pin_tokenizer(build: Build) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tokenmill import _core
 from tokenmill.config.params import Source
 from tokenmill.console import say
+from tokenmill.corpus.quarantine import PieceDamagedError
 from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
 from tokenmill.errors import UnitTimeoutError
@@ -66,8 +67,8 @@ class UnitRunner:
         """Each unit as the store has it, with facts of type `kind`.
 
         `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
-        unit's files in the folder it is given, and gives its facts back; `run_units` calls it for each. Raises what `do` raises,
-        after all units that can be done are done.
+        unit's files in the folder it is given, and gives its facts back; `run_units` calls it for each, and once
+        more, without the piece, where one turns out damaged. Raises what `do` raises, after all units that can be done are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -87,7 +88,12 @@ class UnitRunner:
         def one(unit: Unit) -> Done[F]:
             key = keys[unit.name]
             with self._in_time(stage, unit), self.store.new(key) as partial:
-                facts = do(unit, partial)
+                facts, rest = None, unit
+                while facts is None:
+                    try:
+                        facts = do(rest, partial)
+                    except PieceDamagedError as error:
+                        rest = error.rest  # what was made of the damaged piece is in the unit's files and sums
                 for piece in unit.pieces:  # else other bytes than those of its key would be kept under it
                     self.digests.check_unchanged(piece.shard.path)
                 return self.store.keep(key, partial, facts)

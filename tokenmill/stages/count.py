@@ -4,7 +4,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 
 from tokenmill.config.params import Count, Source
 from tokenmill.console import Advance, StageSummary, progress, say
-from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out, sifted
+from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.counter import Counter
@@ -93,11 +93,15 @@ def count(
     }
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
-
-            def do(unit: Unit, directory: Path) -> CountFacts:
-                groups = list(by_weight[unit.name].values())
-                return count_unit(unit, directory, source, params, groups, runner.memory, scratch, advance)
-
+            do = partial(
+                count_unit,
+                source=source,
+                params=params,
+                groups={name: list(groups.values()) for name, groups in by_weight.items()},
+                memory=runner.memory,
+                scratch=scratch,
+                advance=advance,
+            )
             done = runner.finish("count", do, units, keys, CountFacts, run_units, lambda facts: facts.left.fits(source))
         facts = [one.facts for one in done]
         n_documents = sum(one.n_documents for one in facts)
@@ -211,38 +215,29 @@ def count_unit(
     directory: Path,
     source: Source,
     params: Count,
-    groups: Sequence[Sequence[int]],
+    groups: Mapping[str, Sequence[Sequence[int]]],
     memory: Memory,
     scratch: Path,
     advance: Advance,
 ) -> CountFacts:
-    """Counts one unit into files in `directory`, one for each group of its pieces."""
+    """Counts one unit into files in `directory`, one for each of the groups of its pieces, which `groups` has by its name."""
+    own = groups[unit.name]
     error = params.approximate.error if params.approximate else None
-    group_of = {piece: i for i, pieces in enumerate(groups) for piece in pieces}
-    new = partial(
-        Counter,
-        params.pattern,
-        max(1, memory.kept_mib // len(groups)),
-        threads=1,
-        spill_directory=scratch,
-        approximate_error=error,
-    )
-
-    def counted(documents: Iterator[Documents]) -> tuple[int, int, list[int]]:
-        n_documents = text_bytes = 0
-        counters = [new() for _ in groups]
-        for piece, batch in documents:
-            counters[group_of[piece]].update(batch.texts)
-            n_documents += len(batch.texts)
-            text_bytes += batch.text_bytes
-            advance(batch.file_bytes / 1e6)
-        missed_max = [counter.missed_max for counter in counters]
-        for i, counter in enumerate(counters):
-            write_batches(counter.batches(), directory / part_name(i))
-        return n_documents, text_bytes, missed_max
-
-    (n_documents, text_bytes, missed_max), left = sifted(unit, source, memory.limits, counted)
-    return CountFacts(n_documents, text_bytes, missed_max, left_out(left))
+    kept_mib = max(1, memory.kept_mib // len(own))
+    counters = [
+        Counter(params.pattern, kept_mib, threads=1, spill_directory=scratch, approximate_error=error) for _ in own
+    ]
+    counter_of = {piece: counter for pieces, counter in zip(own, counters, strict=True) for piece in pieces}
+    n_documents = text_bytes = 0
+    documents = Documents(unit, source, memory.limits, advance)
+    for piece, batch in documents:
+        counter_of[piece].update(batch.texts)
+        n_documents += len(batch.texts)
+        text_bytes += batch.text_bytes
+    missed_max = [counter.missed_max for counter in counters]
+    for i, counter in enumerate(counters):
+        write_batches(counter.batches(), directory / part_name(i))
+    return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
 
 
 def part_name(group: int) -> str:

@@ -2,11 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import cache, partial
 from pathlib import Path
-
-import pyarrow as pa
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.lockfile import Pin, pinned
@@ -20,7 +18,6 @@ from tokenmill.corpus.quarantine import (
     check_limit,
     left_out,
     piece_bad,
-    sifted,
     write_left,
     write_quarantine,
 )
@@ -40,8 +37,6 @@ from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-_GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
-_GROUP_ROWS_MAX = 1 << 14
 _N_WARM = 1 << 16  # pre-tokens, nearly all of a text
 _WARM_BYTES_MIN = 1 << 24  # of files to be encoded; the most frequent pre-tokens are found while some 10 MB are
 
@@ -65,15 +60,18 @@ def encode(
         _take_over(set(keys.values()) - runner.store.keys(), runner)
     there = set() if runner.anew else runner.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
-    warm = cache(partial(_warm, tokenizer, runner.root / COUNTS_FILE, params.special_tokens_in_text))
+    warm = partial(_warm, tokenizer, runner.root / COUNTS_FILE, params.special_tokens_in_text)
     with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
-
-        def do(unit: Unit, directory: Path) -> EncodeFacts:
-            if n_bytes_todo >= _WARM_BYTES_MIN:
-                warm()
-            special = params.special_tokens_in_text
-            return encode_unit(unit, directory, source, tokenizer, end_id, special, runner.memory.limits, advance)
-
+        do = partial(
+            encode_unit,
+            warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
+            source=source,
+            tokenizer=tokenizer,
+            end_id=end_id,
+            special=params.special_tokens_in_text,
+            limits=runner.memory.limits,
+            advance=advance,
+        )
         done = runner.finish("encode", do, units, keys, EncodeFacts, run_units, lambda facts: facts.left.fits(source))
     tokenizer.forget()  # validate has the same one
     shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
@@ -149,6 +147,7 @@ def _warm(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Non
 def encode_unit(
     unit: Unit,
     directory: Path,
+    warm: Callable[[], None],
     source: Source,
     tokenizer: Tokenizer,
     end_id: int | None,
@@ -156,54 +155,31 @@ def encode_unit(
     limits: Limits,
     advance: Advance,
 ) -> EncodeFacts:
-    """Encodes one unit into a file in `directory`."""
+    """Encodes one unit into a file in `directory`. `warm`: called before the first document."""
+    warm()
     shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
-
-    def encoded(documents: Iterator[Documents]) -> tuple[list[int], int, int]:
-        piece_documents = [0] * len(unit.pieces)
-        n_tokens = text_bytes = 0
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            nonlocal n_tokens, text_bytes
-            for piece, batch in documents:
-                try:
-                    input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)
-                except SpecialTokenError as error:
-                    name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
-                    raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
-                piece_documents[piece] += len(input_ids)
-                n_tokens += len(input_ids.values)
-                text_bytes += batch.text_bytes
-                yield rows(batch, input_ids, shape)
-                advance(batch.file_bytes / 1e6)
-
-        write_tokens(directory / TOKENS_FILE, shape, _row_groups(batches()))
-        return piece_documents, n_tokens, text_bytes
-
-    (piece_documents, n_tokens, text_bytes), left = sifted(unit, source, limits, encoded)
-    write_left(left, directory)
+    piece_documents = [0] * len(unit.pieces)
+    n_tokens = text_bytes = 0
+    documents = Documents(unit, source, limits, advance)
+    with write_tokens(directory / TOKENS_FILE, shape) as write:
+        for piece, batch in documents:
+            try:
+                input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)
+            except SpecialTokenError as error:
+                name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+                raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
+            piece_documents[piece] += len(input_ids)
+            n_tokens += len(input_ids.values)
+            text_bytes += batch.text_bytes
+            write(rows(batch, input_ids, shape))
+    write_left(documents.left, directory)
     return EncodeFacts(
         piece_documents=piece_documents,
-        piece_bad=piece_bad(unit, left),
-        left=left_out(left),
+        piece_bad=piece_bad(unit, documents.left),
+        left=left_out(documents.left),
         n_tokens=n_tokens,
         text_bytes=text_bytes,
     )
-
-
-def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Joins the batches of small pieces, so that the file does not get a row group for each."""
-    held: list[pa.RecordBatch] = []
-    n_rows = n_bytes = 0
-    for batch in batches:
-        if held and (n_rows + batch.num_rows > _GROUP_ROWS_MAX or n_bytes + batch.nbytes > _GROUP_BYTES_MAX):
-            yield pa.concat_batches(held)
-            held, n_rows, n_bytes = [], 0, 0
-        held.append(batch)
-        n_rows += batch.num_rows
-        n_bytes += batch.nbytes
-    if held:
-        yield pa.concat_batches(held)
 
 
 def _keys(

@@ -9,13 +9,14 @@ from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import RunUnits, run_in_threads
 
 
-def run_inline(build: Build) -> None:
-    """count → train-vocab → encode → validate in this process, units in threads."""
+def run_inline(build: Build) -> list[StageSummary]:
+    """count → train-vocab → encode → validate in this process, units in threads; what each did."""
     run_units = run_in_threads(build.workers)
     build.stage("count", partial(count, run_units=run_units))
     build.stage("train-vocab", train_vocab)
     build.stage("encode", partial(encode, run_units=run_units))
     build.stage("validate", partial(validate, run_units=run_units))
+    return build.finished()
 
 
 def import_stages() -> None:

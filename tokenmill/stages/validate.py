@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -16,8 +16,8 @@ from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.params import Source
 from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import Documents, piece_bad, sifted
-from tokenmill.corpus.reader import Batch, Shard, read_batches
+from tokenmill.corpus.quarantine import Documents, piece_bad
+from tokenmill.corpus.reader import Shard, read_batches
 from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.counts.table import read_counts
 from tokenmill.dataset.checks import aligned, check_against, check_span
@@ -131,25 +131,16 @@ def validate_unit(
     entry = entries[unit.output]
     sample = {i * entry.n_documents // judge.sample_documents for i in range(judge.sample_documents)}
     _check_lost(unit, source, entry, limits)
-
-    def checked(documents: Iterator[Documents]) -> ValidateFacts:
-        n_documents = n_tokens = text_bytes = n_sampled = 0
-
-        def batches() -> Iterator[tuple[str, Batch]]:
-            for piece, batch in documents:
-                yield unit.pieces[piece].shard.name, batch
-                advance(batch.file_bytes / 1e6)
-
-        for span in aligned(batches(), read_tokens(tokens / entry.name)):
-            check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
-            n_sampled += check_against(span, judge.reference, judge.end_id, sample)
-            n_documents += span.tokens.num_rows
-            n_tokens += len(span.tokens["input_ids"].flatten())
-            text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
-        return ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, [])
-
-    facts, left = sifted(unit, source, limits, checked, damaged=_lost(entry))
-    facts = msgspec.structs.replace(facts, piece_bad=piece_bad(unit, left))
+    documents = Documents(unit.without(dict.fromkeys(_lost(entry), "")), source, limits, advance)
+    n_documents = n_tokens = text_bytes = n_sampled = 0
+    named = ((unit.pieces[piece].shard.name, batch) for piece, batch in documents)
+    for span in aligned(named, read_tokens(tokens / entry.name)):
+        check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
+        n_sampled += check_against(span, judge.reference, judge.end_id, sample)
+        n_documents += span.tokens.num_rows
+        n_tokens += len(span.tokens["input_ids"].flatten())
+        text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
+    facts = ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, piece_bad(unit, documents.left))
     _check_sums(unit, facts, entry)
     return facts
 
@@ -278,7 +269,7 @@ def _check_inputs(manifest: Manifest, sha256: dict[Shard, str]) -> None:
 def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
     """The manifest names a file for the unit, and says of each of its pieces where it is from."""
     named = None if rows is None else [(row.name, row.first_row) for row in rows]
-    expected = [(piece.shard.name, piece.part.first_row if piece.part else 0) for piece in unit.pieces]
+    expected = [(piece.shard.name, piece.first_row) for piece in unit.pieces]
     if named != expected:
         raise ValidationError(
             f"{_MANIFEST}: {unit.output}: expected the documents from {expected}; found {named}. "
