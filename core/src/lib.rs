@@ -1,5 +1,5 @@
 //! The core of tokenmill: bytes and integers in, bytes and integers out. It opens no file. It asks the clock only for how long
-//! threads wait, and the environment only for the processors that threads run on, their signals, and forks.
+//! threads wait, and the environment only for the processors that threads run on.
 //!
 //! Each folder is a room, and uses only rooms above it in this table.
 //!
@@ -18,8 +18,8 @@
 //! | [`md5`] | the digests that DVC names files by | python |
 //! | `python` | all of it as the module `tokenmill._core` | Python |
 
-// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, parallel::stream, parallel::threads, md5, chars
-// and of python ids, ints, objects and symbols may, and say why.
+// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, parallel::stream, md5, chars and of python ids,
+// ints, objects and symbols may, and say why.
 #![deny(unsafe_code)]
 
 pub mod pair;
