@@ -18,8 +18,8 @@
 //! | [`md5`] | the digests that DVC names files by | python |
 //! | `python` | all of it as the module `tokenmill._core` | Python |
 
-// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, parallel::stream, md5, chars and of python ids,
-// ints, objects and symbols may, and say why.
+// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, md5, chars and of python ids, ints, objects and
+// symbols may, and say why.
 #![deny(unsafe_code)]
 
 pub mod pair;
