@@ -1,5 +1,5 @@
 //! The core of tokenmill: bytes and integers in, bytes and integers out. It opens no file. It asks the clock only for how long
-//! threads wait, and the environment only for the processors that threads run on, their signals, and forks.
+//! threads wait, and the environment only for the processors that threads run on.
 //!
 //! Each folder is a room, and uses only rooms above it in this table.
 //!
@@ -17,8 +17,8 @@
 //! | [`chars`] | UTF-8 → characters as Python keeps them | python |
 //! | `python` | all of it as the module `tokenmill._core` | Python |
 
-// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, parallel::stream, parallel::threads, chars
-// and of python ids, ints, objects and symbols may, and say why.
+// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, chars and of python ids, ints, objects and symbols
+// may, and say why.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 

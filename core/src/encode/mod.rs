@@ -28,7 +28,6 @@ use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
 use crate::parallel::in_order::{Turn, in_order, pieces};
 use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
-use crate::parallel::stream;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
@@ -142,9 +141,8 @@ impl Piece {
             return;
         }
         if let Some(place) = rest.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let (mut ids, n) = (Tail::from(place), self.ids.n());
-            stream::copy(self.ids.as_slice(), &mut ids.room(n)[..n]);
-            ids.add(n);
+            let mut ids = Tail::from(place);
+            ids.extend(self.ids.as_slice());
             let mut before = std::mem::replace(&mut self.ids, ids);
             before.clear(IDS_KEPT_MAX);
             self.before = Some(before);
@@ -318,7 +316,7 @@ impl Encoder {
         };
         let put = |place: Option<Pages<u32>>, piece: &mut Piece| {
             if let Some(mut place) = place {
-                stream::copy(piece.ids.as_slice(), &mut place);
+                place.copy_from_slice(piece.ids.as_slice());
             }
             piece.ids.clear(IDS_KEPT_MAX);
         };

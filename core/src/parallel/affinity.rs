@@ -12,27 +12,13 @@ pub fn processor() -> Option<usize> {
     None
 }
 
-/// A set of processors.
-#[cfg(target_os = "linux")]
-pub type Processors = rustix::thread::CpuSet;
-#[cfg(not(target_os = "linux"))]
-pub type Processors = ();
-
-/// Those on which this thread may run; None where that cannot be told.
-pub fn allowed() -> Option<Processors> {
-    #[cfg(target_os = "linux")]
-    return rustix::thread::sched_getaffinity(None).ok();
-    #[cfg(not(target_os = "linux"))]
-    None
-}
-
 /// Takes this thread to another processor if it runs on the one named, and may run on others; whether it did.
 pub fn leave(named: Option<usize>) -> bool {
     if named.is_none() || processor() != named {
         return false;
     }
     #[cfg(target_os = "linux")]
-    if let (Some(named), Some(all)) = (named, allowed()) {
+    if let (Some(named), Ok(all)) = (named, rustix::thread::sched_getaffinity(None)) {
         let mut others = all;
         others.unset(named);
         // With no others, which the system refuses, it stays. What it may run on is as before in the end.

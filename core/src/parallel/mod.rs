@@ -3,5 +3,4 @@
 pub(crate) mod affinity;
 pub mod in_order;
 pub mod interrupt;
-pub(crate) mod stream;
 pub(crate) mod threads;

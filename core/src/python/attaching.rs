@@ -6,7 +6,6 @@
 //! one that it calls later may wait for such a thread: while nothing ends, that one comes back after a second.
 
 use super::symbols::is_finalizing;
-use crate::parallel::threads::n_forks;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::Cell;
@@ -102,6 +101,5 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     if let Some(register) = py.import("os")?.getattr_opt("register_at_fork")? {
         register.call((), Some(&at_fork))?;
     }
-    n_forks(); // begins to count, before a thread may fork while another one does
     Ok(())
 }
