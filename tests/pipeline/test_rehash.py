@@ -151,7 +151,9 @@ def test_a_unit_altered_in_place_is_not_used_after_a_build_with_rehash_that_has_
     assert_equal(project, built_anew(new_project, project))
 
 
-@pytest.mark.parametrize("where", ["build.settle_first", "versions.Stage.restore", "build._measured", "versions._dump"])
+@pytest.mark.parametrize(
+    "where", ["build.settle_first", "versions.Stage.restore", "build.Build._at_rest", "versions._dump"]
+)
 def test_a_build_after_one_with_rehash_that_was_killed_ends_as_that_one_would(
     new_project: Callable[[str], Project], where: str
 ) -> None:
