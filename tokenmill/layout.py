@@ -1,6 +1,7 @@
 """A project's names: its stages, and its files and folders, seen from the project's folder."""
 
 STAGES = ("count", "train-vocab", "encode", "validate")
+DOCUMENT_STAGES = ("count", "encode", "validate")  # those that read the documents
 PARAMS_FILE = "params.yaml"
 LOCK_FILE = "tokenmill.lock"
 DVC_LOCK_FILE = "dvc.lock"
@@ -8,6 +9,7 @@ DVC_RUNS_DIRECTORY = ".dvc/cache/runs"  # unless DVC is told otherwise
 RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise
 COUNTS_FILE = "data/counts/counts.parquet"
 COUNTS_REPORT_FILE = "data/counts/report.json"
+PROVENANCE_FILE = "data/counts/provenance.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"
 TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"

@@ -8,9 +8,10 @@ import pytest
 from tests.conftest import Project
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.artifacts.golden import check_golden, checked_tokenizer, first_difference, write_golden
-from tokenmill.artifacts.golden_making import make_golden, sample_texts
+from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import HARD, PANEL
 from tokenmill.config.params import Source
+from tokenmill.corpus.provenance import sample_texts
 from tokenmill.corpus.shards import find_shards
 from tokenmill.errors import TokenizerError
 

@@ -1,6 +1,7 @@
 """A build, from the shell, in a real git and DVC repository."""
 
 import json
+import shutil
 from collections.abc import Callable
 
 import polars as pl
@@ -219,6 +220,31 @@ def test_a_tokenizer_is_extended_when_its_digest_is_the_one_pinned(project: Proj
     report = json.loads((project.root / "data/tokenizer/training.json").read_text(encoding="utf-8"))
     assert report["extended"]["n_tokens_added"] == 4
     assert report["extended"]["n_old_documents"] == len(DOCUMENTS["a.jsonl"])
+
+
+def test_a_tokenizer_is_trained_from_the_counts_without_the_documents(project: Project) -> None:
+    project.build()
+    before = project.outputs()
+    (project.root / "data/raw").rename(project.root / "away")
+    shutil.rmtree(project.root / "data/tokenizer")
+    project.build("--only", "train-vocab", "--force")
+    assert project.outputs() == before
+    project.set(train_vocab__vocab_size=260)
+    project.build("--only", "train-vocab")
+    assert Tokenizer.load(project.root / "data/tokenizer").vocab_size == 260
+
+
+def test_counts_without_their_provenance_are_named_with_what_to_do(project: Project) -> None:
+    project.build("--only", "count")
+    path = project.root / "data/counts/provenance.json"
+    path.unlink()
+    done = project.run("tokenmill", "build", "--only", "train-vocab")
+    assert done.returncode == 2
+    assert f"{path}: missing; an older tokenmill counted" in done.stderr
+    path.write_text('{"shards": []}', encoding="utf-8")
+    done = project.run("tokenmill", "build", "--only", "train-vocab")
+    assert done.returncode == 2
+    assert f"{path}: Object missing required field" in done.stderr
 
 
 def test_what_a_build_cost_is_kept_for_programs(project: Project) -> None:

@@ -1,36 +1,12 @@
 """Makes a tokenizer's golden vectors: the fixed panel, the hard cases and a sample of its own corpus."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.artifacts.golden import Engine, Golden, Vector, first_difference, tiktoken_engine, tokenizers_engine
 from tokenmill.artifacts.golden_texts import HARD, PANEL
-from tokenmill.config.params import Source
-from tokenmill.corpus.limits import UNBOUNDED, Limits
-from tokenmill.corpus.quarantine import good_batches
-from tokenmill.corpus.shards import Shard
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.tokenizer import Tokenizer
-
-_N_SAMPLES = 32  # texts from the tokenizer's own corpus, from as many shards at most
-_SAMPLE_CHARACTERS_MAX = 400  # of each: a version must not carry whole documents around
-_SEED = b"tokenmill golden vectors 1"
-
-
-def sample_texts(shards: Sequence[Shard], source: Source, limits: Limits = UNBOUNDED) -> dict[str, str]:
-    """Beginnings of documents of the corpus by shard and row, drawn by a fixed seed: the same shards give the same.
-
-    Shards are drawn by the hash of their names, a document from the beginning of each. Raises CorpusError.
-    """
-    drawn = sorted(shards, key=lambda shard: _hash(shard.name))[:_N_SAMPLES]
-    texts = {}
-    for shard in sorted(drawn, key=lambda shard: shard.name):
-        batch = next((one for one in good_batches(shard, source, limits) if len(one.texts)), None)
-        if batch is not None:
-            i = int(_hash(f"{shard.name} row"), 16) % len(batch.texts)
-            texts[f"corpus/{shard.name}/{batch.rows()[i]}"] = batch.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
-    return texts
 
 
 def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str]) -> Golden:
@@ -57,7 +33,3 @@ def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str
         else:
             engines[name] = None
     return Golden(tokenizer_digest=tokenizer.digest, engines=engines, vectors=vectors)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(_SEED + text.encode()).hexdigest()

@@ -1,6 +1,6 @@
 """A tokenizer's card: what it was trained on, how, how well it does there, and how to load it; for people and for programs."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 import tokenmill
 from tokenmill.artifacts.golden import Golden
 from tokenmill.config.params import TrainVocab
+from tokenmill.corpus.provenance import CountedShard
 from tokenmill.corpus.scripts import characters_by_script
-from tokenmill.corpus.shards import Shard
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.storage.atomic import read, write_atomic
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -70,12 +70,9 @@ class Card(_Record):
 
 
 def measure_training(
-    counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Mapping[Shard, str]
+    counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Sequence[CountedShard]
 ) -> Training:
-    """What the tokenizer was learned from, and how it does there; `bytes_per_token` is exact, from all pre-tokens.
-
-    `shards`: those of the documents, with the sha256 of each.
-    """
+    """What the tokenizer was learned from, and how it does there; `bytes_per_token` is exact, from all pre-tokens."""
     assert tokenizer.model is not None
     whole = Tokenizer(replace(tokenizer.model, steps=()))  # a pre-token alone might be split otherwise than in its text
     text_bytes = n_tokens = n_pretokens = 0
@@ -101,7 +98,7 @@ def measure_training(
         n_tokens=n_tokens,
         bytes_per_token=round(text_bytes / max(n_tokens, 1), 4),
         scripts={script: round(n / n_characters, 6) for script, n in sorted(scripts.items())},
-        shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=sha256) for one, sha256 in shards.items()],
+        shards=[TrainedOn(name=one.name, n_bytes=one.n_bytes, sha256=one.sha256) for one in shards],
     )
 
 

@@ -13,7 +13,7 @@ from tokenmill.config.params import Params, load_params
 from tokenmill.console import StageSummary, say
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError
-from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
@@ -73,7 +73,6 @@ class Build:
     def runner(self) -> UnitRunner:
         """Where this build's units are done."""
         known = Digests(self.root, trust=not self.rehash)
-        store = UnitStore(self.root, trust=not self.rehash)
         recorded = partial(dvc_stage.recorded_files, self.root)
         return UnitRunner(
             self.root,
@@ -81,12 +80,17 @@ class Build:
             self.shards,
             self.memory,
             known,
-            store,
+            self.store,
             recorded,
             min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers),
             self.params.run.unit_timeout_s,
             anew=self.force,
         )
+
+    @cached_property
+    def store(self) -> UnitStore:
+        """The units that are finished."""
+        return UnitStore(self.root, trust=not self.rehash)
 
     @property
     def shards(self) -> list[Shard]:
@@ -138,7 +142,7 @@ class Build:
                     settled = self._at_rest(name, run)
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
-            self.runner.store.clean(int(self.params.run.store_gb_max * 1e9))
+            self.store.clean(int(self.params.run.store_gb_max * 1e9))
 
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)
@@ -173,7 +177,7 @@ class Build:
 
         Whoever wrote into an output wrote into the unit store, too, where the two are hard links of one file.
         """
-        if name in STAGES:
+        if name in DOCUMENT_STAGES:
             _refuse_unseen_shards(self.shards, stage, name)
         match stage.state():
             case "current":
@@ -182,7 +186,7 @@ class Build:
                 return StageSummary(name, "frozen")
             case "stale":
                 if name in STAGES:
-                    self.runner.store.remove_damaged(stage.altered())
+                    self.store.remove_damaged(stage.altered())
                 return StageSummary(name, "restored") if stage.restore() else None
 
     def _refuse_what_is_not_made_before(self, name: str) -> None:
@@ -213,9 +217,8 @@ class Build:
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
         """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
         self._check_params(name)
-        signatures = (
-            self._inputs[1] if name in STAGES else None
-        )  # a stage of the project's own may make the very documents
+        # train-vocab reads no documents, and a stage of the project's own may make them.
+        signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
         release_unused()
         reset_peak()
         start_s = time.monotonic()
@@ -359,7 +362,7 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name:
                 folder = Path(shard.name).parent
                 raise ParamsError(
                     f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                    f"not see it change. Put {folder} into the deps of {', '.join(STAGES)}, in the place of the one there."
+                    f"not see it change. Put {folder} into the deps of {', '.join(DOCUMENT_STAGES)}, in the place of the one there."
                 )
             case "linked":
                 raise ParamsError(

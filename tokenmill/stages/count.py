@@ -14,6 +14,7 @@ import msgspec
 
 from tokenmill.config.params import Count, Source
 from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.corpus.provenance import provenance_of, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.units import Unit
@@ -22,7 +23,7 @@ from tokenmill.counts.spill import Run, Sum, sum_of_runs
 from tokenmill.counts.table import merge, write_batches, write_counts
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, PatternError
-from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, SCRATCH_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, PROVENANCE_FILE, SCRATCH_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.memory import Memory
@@ -63,7 +64,8 @@ def count(
     run_units: RunUnits,
     output: Path,
 ) -> StageSummary:
-    """Counts the pre-tokens of all documents into counts.parquet in `output`, and says in report.json beside it of what.
+    """Counts the pre-tokens of all documents into counts.parquet in `output`, and says in report.json and provenance.json
+    beside it of what.
 
     `spill_directory`: where there is room for what the counters may not hold in memory (None: .tokenmill).
     Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
@@ -128,6 +130,8 @@ def count(
             report = report_of(params, facts, total, math.ceil(missed_max))
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            provenance = provenance_of(runner.corpus.sha256, source, runner.memory.limits)
+            write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
     if total.dropped.n_distinct:
         say(
             f"count: {total.dropped.n_distinct:,} of {total.kept.n_distinct + total.dropped.n_distinct:,} distinct pre-tokens "

@@ -45,15 +45,13 @@ def train_vocab(build: Build) -> StageSummary:
         return take_tokenizer(build.root, params.tokenizer)
     return train_vocab(
         build.root,
-        params.source,
-        build.runner.corpus.sha256,
         params.count.pattern,
         params.train_vocab,
         params.encode.end_of_document,
         params.publish.license,
         build.memory,
         params.run.checkpoint_every,
-        build.root / COUNTS_FILE,
+        (build.root / COUNTS_FILE).parent,
         build.root / TOKENIZER_DIRECTORY,
     )
 

@@ -14,7 +14,7 @@ from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, ValidationError, VersionsError
-from tokenmill.layout import COUNTS_FILE, LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import run_in_threads
 from tokenmill.stages.count import count
@@ -114,15 +114,13 @@ def train_candidate(build: Build) -> str:
         count(params.source, params.count, build.spill_directory, build.runner, run_in_threads(build.workers), counted)
         train_vocab(
             root,
-            params.source,
-            build.runner.corpus.sha256,
             params.count.pattern,
             params.train_vocab,
             end if (end := params.encode.end_of_document) in params.train_vocab.special_tokens else None,
             params.publish.license,
             build.memory,
             params.run.checkpoint_every,
-            counted / Path(COUNTS_FILE).name,
+            counted,
             root / CANDIDATE_DIRECTORY,
         )
     documents = (

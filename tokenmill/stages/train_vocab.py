@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import check_golden, write_golden
-from tokenmill.artifacts.golden_making import make_golden, sample_texts
+from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.config.lockfile import pinned
-from tokenmill.config.params import Extend, Source, TrainVocab
+from tokenmill.config.params import Extend, TrainVocab
 from tokenmill.config.params import Tokenizer as Asked
 from tokenmill.console import StageSummary, progress, say
+from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
-from tokenmill.corpus.shards import Shard
 from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
-from tokenmill.layout import CHECKPOINT_DIRECTORY, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.storage.atomic import write_atomic, write_directory
@@ -37,8 +36,6 @@ _HELD_FOR_A_BYTE = 31
 
 def train_vocab(
     root: Path,
-    source: Source,
-    shards: Mapping[Shard, str],
     pattern: str | None,
     params: TrainVocab,
     end_of_document: str | None,
@@ -48,18 +45,19 @@ def train_vocab(
     counted: Path,
     output: Path,
 ) -> StageSummary:
-    """Learns the vocabulary from the table `counted` and writes the directory `output`, with golden vectors and a card.
+    """Learns the vocabulary from what `count` wrote into the directory `counted`, and writes the directory `output`, with golden
+    vectors and a card.
 
-    The card is part of the stage's output, not of its publication: so a version is the very directory that was built.
-
-    `shards`: those of the documents, with the sha256 of each. A corpus too small for the size asked gives a smaller
-    vocabulary, and a line that says how many tokens it has.
+    The card is part of the stage's output, not of its publication: so a version is the very directory that was built. A
+    corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
     Raises CountsError, ParamsError, TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
     base = _base(root, params, pattern) if params.extend else None
-    _check_fits(counted, memory)
-    counts = read_counts(counted)
+    table = counted / Path(COUNTS_FILE).name
+    _check_fits(table, memory)
+    counts = read_counts(table)
+    provenance = read_provenance(counted / Path(PROVENANCE_FILE).name)
     goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
     checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
     n_done = 0
@@ -79,18 +77,17 @@ def train_vocab(
     tokenizer = learned.tokenizers[0]
     report = _report(counts, learned)
     if base and params.extend:
-        report["extended"] = _changes(root, source, base, tokenizer, counts, params.extend, memory)
+        report["extended"] = _changes(root, provenance, base, tokenizer, counts, params.extend, memory)
     with write_directory(output) as directory:
         tokenizer.save(directory, end_of_document=end_of_document)
         for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
             smaller.save(directory / str(size), end_of_document=end_of_document)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        golden = make_golden(directory, tokenizer, sample_texts(list(shards), source, memory.limits))
+        golden = make_golden(directory, tokenizer, provenance.samples)
         write_golden(golden, directory)
-        write_card(
-            make_card(tokenizer, golden, license, measure_training(counts, tokenizer, params, shards)), directory
-        )
+        training = measure_training(counts, tokenizer, params, provenance.shards)
+        write_card(make_card(tokenizer, golden, license, training), directory)
     if tokenizer.vocab_size < params.vocab_size:
         say(
             f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "
@@ -168,17 +165,18 @@ def _report(counts: pa.Table, learned: Learned) -> dict[str, Any]:
 
 def _changes(
     root: Path,
-    source: Source,
+    provenance: Provenance,
     old: Tokenizer,
     new: Tokenizer,
     counts: pa.Table,
     extended: Extend,
     memory: Memory,
 ) -> dict[str, Any]:
-    """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids."""
+    """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids, which are
+    read as the counted ones were."""
     n_documents = n_changed = 0
     for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
-        columns = (source.text_column, source.id_column, source.text_separator)
+        columns = (provenance.text_column, provenance.id_column, provenance.text_separator)
         for batch in read_batches(shard, *columns, limits=memory.limits):
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)
