@@ -158,16 +158,18 @@ LAST_MOMENT = """
 import os, sys, time
 import httpx
 from tokenmill.__main__ import program
-from tokenmill.orchestration import server
-kept = server.keep
-def keep(outcome):
+from tokenmill.orchestration.settings import quiet_environment
+quiet_environment()
+from tokenmill.orchestration.server import Server
+kept = Server.keep
+def keep(server, outcome):
     from prefect.runtime import flow_run
-    kept(outcome)
+    kept(server, outcome)
     path = f"{os.environ['PREFECT_API_URL']}/flow_runs/{flow_run.id}"
     while (answer := httpx.ACT).status_code == 503:  # its database is locked
         time.sleep(0.2)
     print("asked:", answer.json()["status"] if answer.content else "deleted", file=sys.stderr)
-server.keep = keep
+Server.keep = keep
 sys.argv = ["tokenmill", "build"]
 sys.exit(program())
 """
@@ -275,19 +277,19 @@ def test_a_signal_ends_the_build_with_its_code(project: Project, server: Server,
 BEFORE_THE_WORK = """
 import os, time
 import httpx
+from tokenmill.orchestration.settings import quiet_environment
+quiet_environment()
 from prefect import flow
-from prefect.client.orchestration import SyncPrefectClient
 from prefect.runtime import flow_run
 from tokenmill.errors import Terminated
-from tokenmill.orchestration import server
+from tokenmill.orchestration.server import Server
 from tokenmill.orchestration.watch import end_what_was_cancelled
-set_state, failures = SyncPrefectClient.set_flow_run_state, FAILURES
-def failing(self, run, state, force=False):
-    if state.is_cancelled() and failures:
-        answer = httpx.Response(failures.pop(), request=httpx.Request("POST", "http://127.0.0.1"))
-        answer.raise_for_status()
-    return set_state(self, run, state, force=force)
-SyncPrefectClient.set_flow_run_state = failing
+send, failures = httpx.Client.send, FAILURES
+def failing(self, request, *arguments, **named):
+    if b'"CANCELLED"' in request.read() and failures:
+        return httpx.Response(failures.pop(), request=request)
+    return send(self, request, *arguments, **named)
+httpx.Client.send = failing
 def cancelled():
     url = f"{os.environ['PREFECT_API_URL']}/flow_runs/{flow_run.id}/set_state"
     while httpx.post(url, json={"state": {"type": "CANCELLING"}}).status_code == 503:
@@ -297,7 +299,7 @@ def cancelled():
 def work():
     print("work")
 try:
-    server.run(work)
+    Server().run(work)
 except Terminated:
     print("terminated")
 """

@@ -152,13 +152,13 @@ def test_a_unit_altered_in_place_is_not_used_after_a_build_with_rehash_that_has_
 
 
 @pytest.mark.parametrize(
-    "where", ["build.settle_first", "versions.Stage.restore", "build.Build._at_rest", "versions._dump"]
+    "where", ["build.Build.settle_first", "dvc_stage.Stage.restore", "build.Build._at_rest", "dvc_stage._dump"]
 )
 def test_a_build_after_one_with_rehash_that_was_killed_ends_as_that_one_would(
     new_project: Callable[[str], Project], where: str
 ) -> None:
     project = new_project("project")
-    project.set(run__engine="threads" if where == "build.settle_first" else "inline")
+    project.set(run__engine="threads" if where == "build.Build.settle_first" else "inline")
     project.build()
     flip_a_byte(project.root / "data/tokens/b.jsonl.parquet")
     in_place(project.root / "data/raw/a.jsonl", b"cat", b"cow")

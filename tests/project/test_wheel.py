@@ -52,24 +52,6 @@ def test_a_wheel_asks_for_every_package_that_it_imports() -> None:
     assert [name for name in sorted(imported) if not asked & {*map(canonicalize_name, distributions[name])}] == []
 
 
-def test_the_program_does_without_pandas_where_it_is_installed() -> None:
-    script = (
-        "import sys\n"
-        "from tokenmill.__main__ import program\n"
-        "sys.argv = ['tokenmill']\n"
-        "try:\n"
-        "    program()\n"
-        "except SystemExit:\n"
-        "    import pyarrow\n"
-        "    pyarrow.array([[1], None])\n"
-        "    print('pandas' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout.endswith("False\n"), done.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not (REPOSITORY / "core/target/release").is_dir(), reason="the core was not compiled here")
 def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> None:

@@ -44,10 +44,14 @@ def _refresh(_asked: argparse.Namespace) -> None:
     if load_params(path).run.engine == "inline":
         _refresh_inline(path)
         return
-    from tokenmill.orchestration import server
+    from tokenmill.orchestration.settings import quiet_environment
+
+    quiet_environment()
+    from tokenmill.orchestration.server import Server
+
+    server = Server.start()
     from tokenmill.orchestration.project_flows import load_flow
 
-    server.begin()
     flow = load_flow(path.parent, "refresh")
     server.run(lambda: flow(str(path.parent)))
 

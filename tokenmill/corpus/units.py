@@ -101,21 +101,17 @@ def cut(
     unit_bytes_min: int,
     unit_bytes_max: int,
     threads: int,
-    leave_off: Callable[[], bool] = lambda: False,
 ) -> Corpus:
     """The units of these shards.
 
-    Files that `digests` does not know are read, until `leave_off` says so. Raises CorpusError for two units of one output
+    Files that `digests` does not know are read. Raises CorpusError for two units of one output
     name, and for a file that cannot be read or changes meanwhile; Stopped.
     """
     stop = threading.Event()
 
-    def stopped() -> bool:
-        return stop.is_set() or leave_off()
-
     def look(shard: Shard) -> _Cut:
         word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
-        read = partial(_look, shard, unit_bytes_max, stopped)
+        read = partial(_look, shard, unit_bytes_max, stop.is_set)
         return with_retries(partial(digests.fact, shard.path, word, _Cut, read))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:

@@ -5,7 +5,6 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,21 +12,10 @@ from tokenmill.console import say
 from tokenmill.errors import TokenmillError
 from tokenmill.orchestration.settings import quiet_environment
 
-_SETTINGS_FILES = ("~/.prefect/profiles.toml", "prefect.toml", ".env", "pyproject.toml")  # where a server may be named
 _ANSWER_S_MAX = 10.0
 _SILENCE_S_MAX = 2.0
 _SHOWN_MAX = 40
 _CREDENTIALS = re.compile(r"^(.*?://)?.*@", re.DOTALL)
-
-
-def may_be_set() -> bool:
-    """Whether Prefect may know a server. To ask it for certain is to import it, which takes seconds."""
-    if any(
-        name in os.environ for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
-    ):
-        return True
-    places = [Path(name).expanduser() for name in _SETTINGS_FILES]
-    return any(place.is_file() and b"prefect" in place.name.encode() + place.read_bytes().lower() for place in places)
 
 
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
@@ -38,9 +26,12 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     """
     import httpx
 
-    url = os.environ.get("PREFECT_API_URL") or _url_of_settings()  # the environment counts before all other settings
-    if not url:
-        return None
+    if not (url := os.environ.get("PREFECT_API_URL")):  # the environment counts before all other settings
+        quiet_environment()
+        from prefect.settings import PREFECT_API_URL
+
+        if not (url := PREFECT_API_URL.value()):
+            return None
     _refuse_no_address(url)
     shown = without_password(url)
     try:
@@ -118,12 +109,3 @@ def _is_healthy(answer: Any) -> bool:
         return answer.json() is True
     except ValueError:
         return False
-
-
-def _url_of_settings() -> str | None:
-    """What Prefect's own settings say, which takes seconds to import."""
-    quiet_environment()
-    from prefect.settings import PREFECT_API_URL
-
-    url: str | None = PREFECT_API_URL.value()
-    return url

@@ -18,9 +18,9 @@ from tokenmill.config.params import load_params
 from tokenmill.console import StageSummary, rows, say
 from tokenmill.errors import BusyError
 from tokenmill.layout import PARAMS_FILE
-from tokenmill.orchestration import server
 from tokenmill.orchestration.address import without_password
 from tokenmill.orchestration.notify import notify
+from tokenmill.orchestration.server import Server
 from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
@@ -72,11 +72,12 @@ def run_build(
     def work() -> list[StageSummary]:
         with alone(root, wait=False, force=force, rehash=rehash):
             build = prepared.get() or start(root / PARAMS_FILE, only, force, rehash)
-            summaries = _run_and_note(stages, build)
-        _show(summaries, root)
-        return summaries
+            return _run_and_note(stages, build)
 
-    return watched(work)
+    done = watched(work)
+    if not isinstance(done, State) and not Server.current().is_gone:
+        _show(done, root)
+    return done
 
 
 def run_refresh(stages: Stages, project: str) -> State[None]:
@@ -112,15 +113,12 @@ def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
     stages(build)
     summaries = build.finished()
     skipped = [one for one in summaries if one.action != "run"]
-    server.expect(len(skipped))
     wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
     return summaries
 
 
 def _show(summaries: Sequence[StageSummary], root: Path) -> None:
     """The table as an artifact; a server that cannot take it does not fail a build that is done."""
-    if server.give_up_if_gone():
-        return
     try:
         create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
     except (httpx.HTTPError, PrefectException) as error:

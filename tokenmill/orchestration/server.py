@@ -1,212 +1,230 @@
-"""The server that Prefect talks to: the one that is set, or an embedded one, which is started when none is.
+"""The Prefect server of a build: the one that is set, or an embedded one that lives as long as the build."""
 
-At its end an embedded server loses what it has not written yet (of 202 task runs, 24 to 57 were kept), so a build waits
-until its task runs are settled.
-"""
-
-import contextlib
+import atexit
 import os
+import re
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from typing import Any, TypeVar, cast
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Self, TypeVar, cast
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import TERMINAL_STATES
+from prefect.context import refresh_global_settings_context
+from prefect.events import Event
+from prefect.events.worker import EventsWorker, ProcessPoolForwardingEventsClient
+from prefect.exceptions import CancelledRun, ObjectNotFound, PrefectException, UnfinishedRun
 
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
-from tokenmill.orchestration.address import check_standing, may_be_set, place, told_if_long
-from tokenmill.orchestration.embedded import Embedded
-from tokenmill.orchestration.settings import quiet_environment
+from tokenmill.orchestration.address import check_standing, place
 
 T = TypeVar("T")
 
+_START_S_MAX = 120.0
+_END_S_MAX = 5.0
+_ANSWER_S_MAX = 5.0
 _SETTLE_S_MAX = 15.0
 _SETTLE_EVERY_S = 0.1
-_LEAVE_S = 1.0
-_LAST_ANSWER_S_MAX = 5.0
-_GONE_S_MAX = 1.0
+_EVENTS_MAX = 500  # in one request
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")  # the last line of a traceback
+FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
+"""What Prefect's client raises when a server refuses or does not answer. RuntimeError: when it is entered; AssertionError: when
+PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
 
-_embedded: Embedded | None = None
-_n_task_runs = 0
-_outcomes: list[Any] = []
-_ending: contextlib.ExitStack | None = None  # of `run`, until it has been told what is waited for
-_is_gone = False
-_to_the_end = contextlib.ExitStack()  # of the process
+_ENDED = [state.value for state in TERMINAL_STATES]
 
 
-def expect(n_task_runs: int) -> None:
-    """So many task runs more are on their way to the server."""
-    global _n_task_runs
-    _n_task_runs += n_task_runs
+class Server:
+    """The server of one build, and what the build and it know of each other.
 
-
-def keep(outcome: object) -> None:
-    """What the flow's work gave or raised: `run` hands it on when no server is there to be told of the end."""
-    _outcomes.append(outcome)
-
-
-def forget() -> None:
-    """What an earlier flow in this process kept and found is not of the one that begins."""
-    global _is_gone
-    _outcomes.clear()
-    _is_gone = False
-    tell_deleted.cache_clear()
-
-
-def is_well() -> bool:
-    """Whether the flow's work has ended, and raised nothing."""
-    return bool(_outcomes) and not isinstance(_outcomes[-1], BaseException)
-
-
-def begin() -> bool:
-    """Sees to it that Prefect has a server: the one that is set, or else an embedded one, which takes some seconds to start
-    (`run` waits for it) and ends with this process; whether it is such a one. Raises TokenmillError when the one that is set
-    does not answer."""
-    global _embedded
-    quiet_environment()
-    if may_be_set() and (url := check_standing()):
-        say(f"{place(url)}: the build appears there in some seconds")
-        return False
-    say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
-    _embedded = Embedded()
-    os.environ["PREFECT_API_URL"] = _embedded.url
-    if "prefect" in sys.modules:
-        from prefect.context import refresh_global_settings_context
-
-        refresh_global_settings_context()  # it has read its settings before
-    return True
-
-
-def import_late() -> None:
-    """Imports what Prefect imports at a flow's first run; a name that another Prefect does not have costs time alone."""
-    for name in ("prefect.flow_engine", "prefect.utilities.visualization", "fastapi.encoders"):
-        with contextlib.suppress(ImportError):
-            import_module(name)
-
-
-def give_up_if_gone(answer_s_max: float = _LAST_ANSWER_S_MAX) -> bool:
-    """To be asked when a flow's work has ended: whether the server no longer answers.
-
-    Prefect then tries each call of the flow only once, for a second: with a minute for each and five tries more, as by default,
-    a server that hangs would hold a build that is done for minutes.
+    `flow_run`: the build's, when its work has begun; `is_gone`: the server no longer answers.
     """
-    global _ending, _is_gone
-    from prefect.context import FlowRunContext
-    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-    if _is_gone:
-        return True
-    try:
-        check_standing(answer_s_max)
-    except TokenmillError:
-        _is_gone = True
-        _to_the_end.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
-        with contextlib.suppress(AttributeError):  # another Prefect keeps its client elsewhere, and waits for a minute
-            FlowRunContext.get().client._client.timeout = _GONE_S_MAX  # type: ignore[union-attr]
-    if _ending is not None:
-        whom = "Prefect to end without its server" if _is_gone else "Prefect's server to record how the build ended"
-        _ending.enter_context(told_if_long(f"waiting for {whom}"))
-        _ending = None
-    return _is_gone
+    def __init__(self) -> None:
+        self.flow_run: UUID | None = None
+        self.is_gone = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._outcomes: list[object] = []
+        self._told: set[str] = set()
+        self._events: list[Event] = []
+        self._ended: set[str] = set()
+        self._sending = threading.Lock()
 
+    @classmethod
+    def start(cls) -> Self:
+        """The server that Prefect is set to use, or else an embedded one, which starts in some seconds (`run` waits for it).
 
-def run(flow: Callable[[], T]) -> T:
-    """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the flow
-    was cancelled on the server. A server that goes away meanwhile changes neither."""
-    global _ending, _is_gone
-    import httpx
-    from prefect.exceptions import CancelledRun, ObjectNotFound, UnfinishedRun
+        Raises TokenmillError when the one that is set does not answer.
+        """
+        server = cls()
+        if url := check_standing():
+            say(f"{place(url)}: the build appears there in some seconds")
+        else:
+            say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
+            url = server._start_embedded()
+        if "prefect.cloud" not in url:  # whose client for events has a key
+            # Events are the task runs. At its end, a process waits for those that Prefect sends: minutes without a server.
+            EventsWorker.set_client_override(ProcessPoolForwardingEventsClient, event_queue=server)
+        return server
 
-    if _embedded is not None:
-        from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    @classmethod
+    def current(cls) -> "Server":
+        """That of the flow that runs; a flow that a server calls has that server."""
+        if (server := _current.get()) is None:
+            _current.set(server := cls())
+        return server
 
-        # Nobody watches this server for them, and to end the thread that sends them takes up to a second.
-        _to_the_end.enter_context(temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}))
-        _embedded.wait()
-    forget()
-    with contextlib.ExitStack() as _ending:
+    def run(self, flow: Callable[[], T]) -> T:
+        """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the
+        flow was cancelled on the server. A server that goes away meanwhile changes neither."""
+        self._wait()
+        token = _current.set(self)
         try:
-            try:
-                done = flow()
-            finally:
-                _is_gone = False  # if it still is, Prefect has raised what is caught below
+            return flow()
         except (CancelledRun, UnfinishedRun):  # the latter: before the work began
             raise Terminated from None
         except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
-            return cast("T", _without_server(error))
+            return cast("T", self._without(error))
+        finally:
+            _current.reset(token)
+            self._settle()
+
+    def keep(self, outcome: object) -> None:
+        """What the flow's work gave or raised: `run` hands it on when the server cannot be told of the end.
+
+        If the server does not answer now, Prefect tries each of its calls only once more.
+        """
+        self._outcomes.append(outcome)
+        try:
+            check_standing(_ANSWER_S_MAX)
         except TokenmillError:
-            _settle()
-            raise
-        _settle()
-        return done
+            self._say_gone()
+            os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "0"
+            refresh_global_settings_context()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the flow's work has ended, and raised nothing."""
+        return bool(self._outcomes) and not isinstance(self._outcomes[-1], BaseException)
+
+    def say_once(self, line: str) -> None:
+        """Says what may be found more than once in a build."""
+        if line not in self._told:
+            self._told.add(line)
+            say(line)
+
+    def say_deleted(self) -> None:
+        """Says that the flow run is not there any more."""
+        self.say_once("the flow run was deleted on Prefect's server, which does not show how this build ended")
+
+    def put(self, item: tuple[str, Event]) -> None:
+        """Prefect calls it with each event."""
+        event = item[1]
+        self._events.append(event)
+        if event.event.startswith("prefect.task-run.") and event.payload["intended"]["to"] in _ENDED:
+            self._ended.add(event.resource.id)
+
+    def send(self, client: SyncPrefectClient) -> None:
+        """Tells the server of the events so far. Raises FAILURES."""
+        with self._sending:
+            while batch := self._events[:_EVENTS_MAX]:
+                client.request("POST", "/events", json=[event.model_dump(mode="json") for event in batch])
+                del self._events[: len(batch)]
+
+    def _start_embedded(self) -> str:
+        """Starts a server with the database of PREFECT_HOME, without web page and schedules; its URL."""
+        # It gets the socket: there is no port that another could take meanwhile, and who connects early waits.
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            # Here, since uvicorn takes a socket that it is given for one of the machine's own, for which asyncio does not.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            os.environ["PREFECT_API_URL"] = url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tokenmill.orchestration.embedded", str(listening.fileno())],
+                stdin=subprocess.PIPE,  # ends when this process does
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,  # Ctrl-C in the terminal is not for it: it is to be told how the build ended
+                env={**os.environ, "PREFECT_UI_ENABLED": "0"},
+            )
+        atexit.register(self._stop)  # comes after the end of Prefect's threads, which tell it what is left
+        refresh_global_settings_context()
+        return url
+
+    def _wait(self) -> None:
+        """Returns when an embedded server answers. Raises TokenmillError when it has ended."""
+        if self._process is None:
+            return
+        try:
+            answer = httpx.get(f"{os.environ['PREFECT_API_URL']}/admin/version", timeout=_START_S_MAX)
+            if answer.is_server_error:  # 401 is of a healthy one that asks for a password
+                raise httpx.HTTPError(f"it answered with {answer.status_code}")
+        except httpx.HTTPError as error:
+            self._stop()
+            self._said.seek(0)
+            lines = self._said.read().decode("utf-8", "replace").splitlines()
+            reason = next((line for line in reversed(lines) if _EXCEPTION.match(line)), str(error))
+            raise TokenmillError(
+                f"Prefect's own server did not start: {reason}. See that its home (PREFECT_HOME, else ~/.prefect) can be "
+                "written to, start a server (`make server`), or set run.engine: inline in params.yaml."
+            ) from None
+
+    def _without(self, error: Exception) -> object:
+        """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
+        if not self._outcomes:
+            raise TokenmillError(
+                f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
+                "run.engine: inline in params.yaml."
+            ) from None
+        if isinstance(error, httpx.HTTPError):
+            self._say_gone()
+        else:
+            self.say_deleted()
+        outcome = self._outcomes[-1]
+        if isinstance(outcome, BaseException):
+            raise outcome from None
+        return outcome
+
+    def _say_gone(self) -> None:
+        self.is_gone = True
+        self.say_once("Prefect's server does not answer, so it may not show how this build ended")
+
+    def _settle(self) -> None:
+        """Tells the server of the last events, and waits until an embedded one has written them: it would lose them."""
+        if self.is_gone:
+            return
+        end_s = time.monotonic() + _SETTLE_S_MAX
+        EventsWorker.drain_all(timeout=_SETTLE_S_MAX)
+        filters = {
+            "flow_runs": {"id": {"any_": [str(self.flow_run)]}},
+            "task_runs": {"state": {"type": {"any_": _ENDED}}},
+        }
+        with suppress(*FAILURES), get_client(sync_client=True) as client:
+            self.send(client)
+            while self._ended and self._process and self._process.poll() is None and time.monotonic() < end_s:
+                if client.request("POST", "/task_runs/count", json=filters).json() >= len(self._ended):
+                    return
+                time.sleep(_SETTLE_EVERY_S)
+
+    def _stop(self) -> None:
+        """Ends an embedded server, at once when a signal comes meanwhile."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_S_MAX)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt, Terminated):
+            self._process.kill()
+            self._process.wait()
 
 
-@cache
-def tell_deleted() -> None:
-    """Says, once in a build, that the flow run is not there any more."""
-    say("the flow run was deleted on Prefect's server, which does not show how this build ended")
-
-
-def _without_server(error: Exception) -> object:
-    """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
-    global _is_gone
-    import httpx
-
-    _is_gone = True
-    if not _outcomes:
-        raise TokenmillError(
-            f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
-            "run.engine: inline in params.yaml."
-        ) from None
-    if isinstance(error, httpx.HTTPError):
-        say("Prefect's server does not answer, so it may not show how this build ended")
-    else:
-        tell_deleted()
-    outcome = _outcomes[-1]
-    if isinstance(outcome, BaseException):
-        raise outcome from None
-    return outcome
-
-
-def _settle() -> None:
-    """Waits until the embedded server has written the end of all task runs of its latest flow run."""
-    if _embedded is None or not _embedded.runs:
-        return
-    import httpx
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.objects import TERMINAL_STATES
-    from prefect.client.schemas.sorting import FlowRunSort
-
-    end_s = time.monotonic() + _SETTLE_S_MAX
-    # A server that has gone away has nothing left to wait for.
-    with contextlib.suppress(httpx.HTTPError), get_client(sync_client=True) as client:
-        latest = client.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
-        while latest and time.monotonic() < end_s:
-            filters = {
-                "flow_runs": {"id": {"any_": [str(latest[0].id)]}},
-                "task_runs": {"state": {"type": {"any_": [state.value for state in TERMINAL_STATES]}}},
-            }
-            if client.request("POST", "/task_runs/count", json=filters).raise_for_status().json() >= _n_task_runs:
-                return
-            time.sleep(_SETTLE_EVERY_S)
-
-
-def leave_in_time(code: int) -> None:
-    """To be called with the exit code when all else is done: without a server, Prefect goes on trying for minutes, and this
-    process ends a second from now all the same."""
-    if not _is_gone:
-        return
-
-    def leave() -> None:
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more; it is closed
-            sys.stdout.flush()
-            sys.stderr.flush()
-        if _embedded is not None:
-            _embedded.kill()
-        os._exit(code)
-
-    timer = threading.Timer(_LEAVE_S, leave)
-    timer.daemon = True
-    timer.start()
+_current: ContextVar[Server | None] = ContextVar("server", default=None)

@@ -4,16 +4,24 @@ import logging
 import os
 from pathlib import Path
 
+_SETTINGS = {
+    # Prefect's log goes to its server, not to the terminal.
+    "PREFECT_LOGGING_SETTINGS_PATH": str(Path(__file__).with_name("logging.yml")),
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_CLI_COLORS": "false",
+    # By default a server that hangs is asked six times, for a minute each.
+    "PREFECT_API_REQUEST_TIMEOUT": "10",
+    "PREFECT_CLIENT_MAX_RETRIES": "3",
+    # An embedded server writes each event of a task run by itself; in batches, 300 units are settled 13 s sooner. An interval
+    # below a second becomes 0 there, and the server takes all of a core.
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "500",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "500",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+}
+
 
 def quiet_environment() -> None:
-    """Settings of Prefect that only count before it is imported: its log goes to its server, not to the terminal, and its own
-    server keeps up with a build."""
-    os.environ.setdefault("PREFECT_LOGGING_SETTINGS_PATH", str(Path(__file__).with_name("logging.yml")))
-    os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
-    os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
-    os.environ.setdefault("PREFECT_CLI_COLORS", "false")
-    # Its embedded server writes each event of a task run by itself; in batches, 300 units are settled 13 s sooner. An interval
-    # below a second becomes 0 there, and the server takes all of a core.
-    for name, value in (("BATCH_SIZE", "500"), ("READ_BATCH_SIZE", "500"), ("FLUSH_INTERVAL", "1")):
-        os.environ.setdefault(f"PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_{name}", value)
+    """Settings of Prefect for a build, which only count before it is imported; what the environment says already stays."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     logging.raiseExceptions = False  # no traceback when a signal comes while a record is being sent

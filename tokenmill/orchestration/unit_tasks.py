@@ -12,7 +12,6 @@ from prefect.states import Completed
 from tokenmill import _core
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import PassingError
-from tokenmill.orchestration import server
 from tokenmill.pipeline.executor import F, RunUnits, results
 from tokenmill.storage.retries import DELAYS_S
 from tokenmill.storage.unit_store import Done
@@ -63,7 +62,6 @@ def map_units(unit_task: Task[..., Any]) -> RunUnits:
         names = [unit.name for unit in finished]
         if len(names) > _CACHED_SHOWN_MAX:
             names = [f"{len(names):,} units"]
-        server.expect(len(units) + len(names))
         all_done = False
         try:
             wait(cached.map(names))

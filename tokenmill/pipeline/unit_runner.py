@@ -1,9 +1,8 @@
 """Where a stage gets its units done: those that are finished come from the unit store, the others are carried out."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ class UnitRunner:
 
     `recorded`: the files that a stage made when it ran last, where they are now, by their names seen from `root`;
     `cache_mb_max`: what an encoder may remember of pre-tokens; `unit_timeout_s`: what one unit may take; `anew`: do
-    finished units again, too; `leave_off`: set when reading the documents for the units is to end.
+    finished units again, too.
     """
 
     root: Path
@@ -40,7 +39,6 @@ class UnitRunner:
     cache_mb_max: int
     unit_timeout_s: float | None
     anew: bool
-    leave_off: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -51,7 +49,6 @@ class UnitRunner:
             self.source.unit_bytes_min,
             self.source.unit_bytes_max,
             self.memory.workers,
-            self.leave_off.is_set,
         )
 
     def finish(

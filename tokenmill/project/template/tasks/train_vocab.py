@@ -6,7 +6,6 @@ from prefect import State, task
 from prefect.states import Completed
 
 from tokenmill.console import StageSummary
-from tokenmill.orchestration.server import expect
 from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
@@ -26,6 +25,5 @@ def _train(build: Build) -> StageSummary:
         n_tokens, text_mb, seconds = done.n_tokens or 0, done.text_mb or 0, done.seconds or 0
         return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s", data=done)
 
-    expect(1)
     summary: StageSummary = learn().result()  # a task that is called gives its state back
     return summary
