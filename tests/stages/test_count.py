@@ -16,6 +16,10 @@ from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tests.pipeline.test_incremental import said
 from tests.registry import build, cli
 from tokenmill import Counter
+from tokenmill.config.params import load_params
+from tokenmill.corpus.limits import UNBOUNDED
+from tokenmill.corpus.provenance import Samples, read_provenance
+from tokenmill.corpus.shards import find_shards
 from tokenmill.counts.table import merge, read_counts
 
 
@@ -45,6 +49,19 @@ def test_the_report_says_what_was_counted(project: Project) -> None:
     assert found["pretokens_distinct"] == len(counts)
     assert found["dropped"]["pretokens_distinct"] == 0
     assert found["approximate"] is None
+
+
+@pytest.mark.parametrize("unit_bytes_max", [100_000, 80])
+def test_the_samples_are_the_same_whether_they_are_taken_while_counting_or_read(
+    project: Project, unit_bytes_max: int
+) -> None:
+    project.set(source__unit_bytes_min=0, source__unit_bytes_max=unit_bytes_max)
+    build(project, "--only", "count")
+    provenance = read_provenance(project.root / "data/counts/provenance.json")
+    source = load_params(project.root / "params.yaml").source
+    shards = find_shards(project.root, source.glob)
+    assert provenance.samples == Samples(shards).texts(source, UNBOUNDED)
+    assert len(provenance.samples) == len(provenance.shards) == len(shards) == 2
 
 
 def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) -> None:

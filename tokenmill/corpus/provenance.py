@@ -4,15 +4,17 @@ It lies beside the counts, so that whoever learns from them needs the documents 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from tokenmill.config.params import Source
-from tokenmill.corpus.limits import UNBOUNDED, Limits
+from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import good_batches
+from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.units import Piece
 from tokenmill.errors import CountsError
 from tokenmill.storage.atomic import read, write_atomic
 
@@ -30,7 +32,7 @@ class CountedShard(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """What a table of counts was made from. `samples`: see `sample_texts`."""
+    """What a table of counts was made from. `samples`: see `Samples`."""
 
     text_column: str
     id_column: str | None
@@ -39,26 +41,32 @@ class Provenance(msgspec.Struct, frozen=True):
     samples: dict[str, str]
 
 
-def provenance_of(shards: Mapping[Shard, str], source: Source, limits: Limits) -> Provenance:
-    """The provenance of counts of these shards, which come with the sha256 of each. Raises CorpusError."""
-    counted = [CountedShard(shard.name, shard.n_bytes, sha256) for shard, sha256 in shards.items()]
-    samples = sample_texts(list(shards), source, limits)
-    return Provenance(source.text_column, source.id_column, source.text_separator, counted, samples)
-
-
-def sample_texts(shards: Sequence[Shard], source: Source, limits: Limits = UNBOUNDED) -> dict[str, str]:
+class Samples:
     """Beginnings of documents of the corpus by shard and row, drawn by a fixed seed: the same shards give the same.
 
-    Shards are drawn by the hash of their names, a document from the beginning of each. Raises CorpusError.
+    Shards are drawn by the hash of their names, a document from the first batch of each.
     """
-    drawn = sorted(shards, key=lambda shard: _hash(shard.name))[:_N_SAMPLES]
-    texts = {}
-    for shard in sorted(drawn, key=lambda shard: shard.name):
-        batch = next((one for one in good_batches(shard, source, limits) if len(one.texts)), None)
-        if batch is not None:
-            i = int(_hash(f"{shard.name} row"), 16) % len(batch.texts)
-            texts[f"corpus/{shard.name}/{batch.rows()[i]}"] = batch.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
-    return texts
+
+    def __init__(self, shards: Iterable[Shard]) -> None:
+        drawn = sorted(shards, key=lambda shard: _hash(shard.name))[:_N_SAMPLES]
+        self._drawn = {shard.name: shard for shard in drawn}
+        self._found: dict[str, tuple[str, str]] = {}
+
+    def offer(self, piece: Piece, batch: Batch) -> None:
+        """Draws from a batch that is read anyway, if it is the first with a document of a shard that was drawn."""
+        name = piece.shard.name
+        if piece.part is None and name in self._drawn and name not in self._found and len(batch.texts):
+            i = int(_hash(f"{name} row"), 16) % len(batch.texts)
+            text = batch.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
+            self._found[name] = f"corpus/{name}/{batch.rows()[i]}", text
+
+    def texts(self, source: Source, limits: Limits) -> dict[str, str]:
+        """The samples; shards of which nothing was offered are read. Raises CorpusError."""
+        for name, shard in self._drawn.items():
+            batches = () if name in self._found else good_batches(shard, source, limits)
+            if batch := next((one for one in batches if len(one.texts)), None):
+                self.offer(Piece(shard, None, ""), batch)
+        return dict(found for _, found in sorted(self._found.items()))
 
 
 def write_provenance(provenance: Provenance, path: Path) -> None:

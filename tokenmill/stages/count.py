@@ -14,7 +14,7 @@ import msgspec
 
 from tokenmill.config.params import Count, Source
 from tokenmill.console import Advance, StageSummary, progress, say
-from tokenmill.corpus.provenance import provenance_of, write_provenance
+from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.units import Unit
@@ -80,6 +80,7 @@ def count(
     root = runner.root
     units = runner.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
+    samples = Samples(runner.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     decides = {
         "code": code_digest("count"),
@@ -100,6 +101,7 @@ def count(
                 source=source,
                 params=params,
                 groups={name: list(groups.values()) for name, groups in by_weight.items()},
+                samples=samples,
                 memory=runner.memory,
                 scratch=scratch,
                 advance=advance,
@@ -130,7 +132,13 @@ def count(
             report = report_of(params, facts, total, math.ceil(missed_max))
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            provenance = provenance_of(runner.corpus.sha256, source, runner.memory.limits)
+            provenance = Provenance(
+                source.text_column,
+                source.id_column,
+                source.text_separator,
+                [CountedShard(one.name, one.n_bytes, sha256) for one, sha256 in runner.corpus.sha256.items()],
+                samples.texts(source, runner.memory.limits),
+            )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
     if total.dropped.n_distinct:
         say(
@@ -220,6 +228,7 @@ def count_unit(
     source: Source,
     params: Count,
     groups: Mapping[str, Sequence[Sequence[int]]],
+    samples: Samples,
     memory: Memory,
     scratch: Path,
     advance: Advance,
@@ -235,6 +244,7 @@ def count_unit(
     n_documents = text_bytes = 0
     documents = Documents(unit, source, memory.limits, advance)
     for piece, batch in documents:
+        samples.offer(unit.pieces[piece], batch)
         counter_of[piece].update(batch.texts)
         n_documents += len(batch.texts)
         text_bytes += batch.text_bytes
