@@ -1,11 +1,8 @@
 """Whether the server that Prefect is set to use answers."""
 
-import contextlib
 import os
 import re
 import threading
-from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 from tokenmill.console import say
@@ -34,23 +31,26 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
             return None
     _refuse_no_address(url)
     shown = without_password(url)
+    waiting = f"waiting for an answer of Prefect's server at {shown}, {answer_s_max:.0f} s"
+    timer = threading.Timer(_SILENCE_S_MAX, say, [waiting])
+    timer.daemon = True
+    timer.start()
     try:
-        with told_if_long(f"waiting for an answer of Prefect's server at {shown}, {answer_s_max:.0f} s"):
-            answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
-            if answer.status_code != httpx.codes.NOT_FOUND:
-                answer.raise_for_status()
+        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=answer_s_max)
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            answer.raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TokenmillError(
             f"PREFECT_API_URL: no Prefect server answers at {shown} ({type(error).__name__}). Start it (`prefect server start`), "
             "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
         ) from None
-    if not _is_healthy(answer):
+    finally:
+        timer.cancel()
+    is_cloud = answer.url.host.endswith("prefect.cloud")  # which may word it otherwise
+    if answer.status_code == httpx.codes.NOT_FOUND or not (is_cloud or answer.text.strip() == "true"):
         found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
-        meant = (
-            ""
-            if shown.rstrip("/").endswith("/api")
-            else f" A Prefect server's address ends with /api: {shown.rstrip('/')}/api?"
-        )
+        root = shown.rstrip("/")
+        meant = "" if root.endswith("/api") else f" A Prefect server's address ends with /api: {root}/api?"
         raise TokenmillError(
             f"PREFECT_API_URL: what answers at {shown} is not the API of a Prefect server: expected true from "
             f"{without_password(str(answer.url))}, found {found}.{meant} Correct or unset it, or set run.engine: inline in "
@@ -71,18 +71,6 @@ def without_password(text: str) -> str:
     return _CREDENTIALS.sub(r"\1", text)
 
 
-@contextlib.contextmanager
-def told_if_long(line: str) -> Iterator[None]:
-    """Says what is waited for when the block takes long."""
-    timer = threading.Timer(_SILENCE_S_MAX, say, [line])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _refuse_no_address(url: str) -> None:
     try:
         parts = urlsplit(url)
@@ -95,17 +83,3 @@ def _refuse_no_address(url: str) -> None:
             f"PREFECT_API_URL: found {without_password(url)!r}, expected the address of a Prefect server's API, like "
             "http://127.0.0.1:4200/api. Correct or unset it, or set run.engine: inline in params.yaml."
         )
-
-
-def _is_healthy(answer: Any) -> bool:
-    """Whether Prefect's API gave this answer to the question for its health; its cloud may word it otherwise."""
-    import httpx
-
-    if answer.status_code == httpx.codes.NOT_FOUND:
-        return False
-    if str(answer.url.host).endswith("prefect.cloud"):
-        return True
-    try:
-        return answer.json() is True
-    except ValueError:
-        return False
