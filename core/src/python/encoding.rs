@@ -3,7 +3,6 @@
 use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
-use super::attaching::detached;
 use super::calls::run;
 use super::ids::{IdArray, IdSlice, ids_of};
 use super::ints::u32s_of;
@@ -93,7 +92,7 @@ impl PyEncoder {
     }
 
     fn forget(&self, py: Python<'_>) {
-        detached(py, || self.0.forget());
+        py.detach(|| self.0.forget());
     }
 
     fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {

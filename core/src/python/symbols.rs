@@ -17,20 +17,6 @@ pub(super) fn from_kind_and_data() -> Option<FromKindAndData> {
     *FOUND.get_or_init(|| unsafe { std::mem::transmute(found(c"PyUnicode_FromKindAndData")) })
 }
 
-/// Whether the interpreter ends, where this Python says so: `Py_IsFinalizing`, public since 3.13, before with another name.
-pub(super) fn is_finalizing() -> Option<bool> {
-    type IsFinalizing = unsafe extern "C" fn() -> c_int;
-    static FOUND: OnceLock<Option<IsFinalizing>> = OnceLock::new();
-    // SAFETY: as above; the function reads a number, with and without the GIL.
-    unsafe {
-        let is_finalizing = *FOUND.get_or_init(|| {
-            let names = [c"Py_IsFinalizing", c"_Py_IsFinalizing"];
-            std::mem::transmute(names.map(found).into_iter().find(|found| !found.is_null()).unwrap_or_default())
-        });
-        is_finalizing.map(|is_finalizing| is_finalizing() != 0)
-    }
-}
-
 #[cfg(unix)]
 fn found(name: &CStr) -> *mut c_void {
     // SAFETY: a name that ends with 0.
