@@ -14,12 +14,11 @@
 //! | [`decode`] | ids → bytes | encode, python |
 //! | [`encode`] | text → ids: the cache of pre-tokens met before, the merges of all others | python |
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
-//! | [`chars`] | UTF-8 → characters as Python keeps them | python |
 //! | [`md5`] | the digests that DVC names files by | python |
 //! | `python` | all of it as the module `tokenmill._core` | Python |
 
-// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, md5, chars and of python ids, ints, objects and
-// symbols may, and say why.
+// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, md5, python::ids and python::ints may, and say
+// why.
 #![deny(unsafe_code)]
 
 pub mod pair;
@@ -40,8 +39,6 @@ pub mod encode;
 
 pub mod documents;
 
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_chars.rs")]
-pub mod chars;
 pub mod md5;
 
 #[cfg(feature = "python")]

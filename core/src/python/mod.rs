@@ -10,9 +10,7 @@ mod encoding;
 mod hashing;
 mod ids;
 mod ints;
-mod objects;
 mod reading;
-mod symbols;
 mod texts;
 mod training;
 
