@@ -17,7 +17,7 @@ test: setup ## every test
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
 	@$(BIN)/python -m tests.faults $(MODES)
 
-lint: setup ## format and lint of Python and Rust, types, and the core's own tests
+lint: setup ## format and lint of Python and Rust, types, and the core's own tests and documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict tokenmill flows tasks
@@ -25,6 +25,7 @@ lint: setup ## format and lint of Python and Rust, types, and the core's own tes
 	cargo fmt --manifest-path core/Cargo.toml --check
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	cargo test --manifest-path core/Cargo.toml --locked --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path core/Cargo.toml --locked --quiet --no-deps --document-private-items --all-features
 
 setup: .venv/.installed .venv/.core
 

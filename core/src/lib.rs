@@ -20,6 +20,7 @@
 // Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, md5, python::ids and python::ints may, and say
 // why.
 #![deny(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod pair;
 
@@ -39,6 +40,7 @@ pub mod encode;
 
 pub mod documents;
 
+#[allow(missing_docs)]
 pub mod md5;
 
 #[cfg(feature = "python")]

@@ -7,23 +7,31 @@ use crate::parallel::interrupt::{CoreError, Result, lossy};
 
 /// Some rows of a run, in the order of their bytes.
 pub trait Rows {
+    /// How many rows there are.
     fn n_rows(&self) -> usize;
+    /// The bytes of the pre-token of a row.
     fn pretoken(&self, row: usize) -> &[u8];
+    /// The count of a row.
     fn count(&self, row: usize) -> u64;
 }
 
 /// Rows that were made: the bytes of pre-token i are `bytes[ends[i - 1]..ends[i]]`.
 #[derive(Default)]
 pub struct Batch {
+    /// The pre-tokens' bytes, one after another.
     pub bytes: Vec<u8>,
+    /// Where each pre-token ends in `bytes`.
     pub ends: Vec<i32>,
+    /// The count of each pre-token.
     pub counts: Vec<u64>,
 }
 
 /// A batch ends before the row that would bring it past one of these; a longer pre-token is a batch alone.
 #[derive(Clone, Copy)]
 pub struct Limits {
+    /// Rows of a batch.
     pub n_rows: usize,
+    /// Bytes of the pre-tokens of a batch.
     pub n_bytes: usize,
 }
 
@@ -35,16 +43,22 @@ pub const GROUP: Limits = Limits { n_rows: 1 << 16, n_bytes: 1 << 22 };
 /// Distinct pre-tokens, occurrences, and bytes of text.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
+    /// Different pre-tokens.
     pub n_distinct: u64,
+    /// Occurrences of pre-tokens.
     pub n_pretokens: u128,
+    /// Bytes of all occurrences.
     pub n_bytes: u128,
 }
 
 /// How runs are added up: run i times `weights[i]` / `denominator`, rounded once a sum, halves up; then sums below
 /// `count_min`, and those of 0, are dropped.
 pub struct Sum {
+    /// The numerator of each run's weight.
     pub weights: Vec<u64>,
+    /// The denominator of all weights.
     pub denominator: u64,
+    /// Smaller sums are dropped.
     pub count_min: u64,
 }
 
@@ -54,9 +68,11 @@ pub enum Step {
     Batch(Batch),
     /// These runs have to be fed before more can be said.
     Hungry(Vec<usize>),
+    /// There is nothing more to come.
     Done,
 }
 
+/// The merge of several runs, batch for batch.
 pub struct Merge<R> {
     sum: Sum,
     limits: Limits,

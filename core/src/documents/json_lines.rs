@@ -9,7 +9,9 @@ use std::fmt;
 /// Strings one after another, and where each ends.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Strings {
+    /// The strings, one after another.
     pub bytes: Vec<u8>,
+    /// Where each string ends in `bytes`.
     pub ends: Vec<i64>,
 }
 
@@ -33,8 +35,11 @@ impl Strings {
 /// What lines hold. `ids`: as many as `texts`, or none.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Documents {
+    /// The texts of the documents.
     pub texts: Strings,
+    /// The ids of the documents.
     pub ids: Strings,
+    /// How many ends of lines there are.
     pub n_line_ends: usize,
 }
 

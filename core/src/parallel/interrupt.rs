@@ -28,6 +28,7 @@ pub enum CoreError {
     Internal(String),
 }
 
+/// The result of what a call of the core does.
 pub type Result<T> = std::result::Result<T, CoreError>;
 
 /// The beginning of some bytes, for a message.
@@ -58,10 +59,12 @@ impl<'a> Stop<'a> {
         Self { asked: Some(Asked(std::thread::current().id(), goes_on)), ..Self::default() }
     }
 
+    /// Asks the call to stop at its next check.
     pub fn request(&self) {
         self.is_requested.store(true, Ordering::Relaxed);
     }
 
+    /// Is an error once the call is to stop.
     pub fn check(&self) -> Result<()> {
         if let Some(Asked(thread, goes_on)) = &self.asked
             && *thread == std::thread::current().id()

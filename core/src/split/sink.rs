@@ -25,7 +25,9 @@ pub trait Sink {
 
 /// Hands each piece of `text` to `emit`.
 pub struct Each<'t, F> {
+    /// What is split.
     pub text: &'t str,
+    /// What is called with each piece.
     pub emit: F,
 }
 

@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 /// Scores below this have a level each.
 const N_LEVELS: usize = 1 << 12;
 
+/// A queue of keys by score: the highest first, of equal ones the smallest key.
 pub struct Queue<V> {
     high: BinaryHeap<(V, Reverse<u64>)>,
     /// By level: its score, once it has been seen, and the keys that wait.
@@ -32,10 +33,12 @@ impl<V: Ord + Copy> Queue<V> {
         queue
     }
 
+    /// How many entries it holds.
     pub fn n_entries(&self) -> usize {
         self.n
     }
 
+    /// Adds an entry; `level_of` as in `new`.
     pub fn push(&mut self, value: V, key: u64, level_of: impl Fn(V) -> Option<usize>) {
         self.n += 1;
         match level_of(value) {
@@ -52,6 +55,7 @@ impl<V: Ord + Copy> Queue<V> {
         }
     }
 
+    /// Takes the entry of the highest score out.
     pub fn pop(&mut self) -> Option<(V, u64)> {
         while self.high.is_empty() && self.sorted.is_empty() && self.later.is_empty() && self.level > 0 {
             self.level -= 1;

@@ -18,6 +18,7 @@ use std::ops::Range;
 const NONE: u32 = u32::MAX;
 /// So many stale positions are not worth a compaction.
 const STALE_MIN: usize = if cfg!(test) { 4 } else { 1 << 17 };
+/// How many bytes there are.
 pub const N_BYTES: usize = 256;
 /// So many changes ahead the lines that they need are fetched.
 const AHEAD: usize = 8;
@@ -59,6 +60,7 @@ pub struct Counted {
     pub n_places: usize,
 }
 
+/// All pairs of the text: the count of each, and where it stands.
 #[derive(Default)]
 pub struct Pairs {
     map: Map<Pair>,
@@ -72,6 +74,7 @@ pub struct Pairs {
     absent_max: u64,
 }
 
+/// The ids of the two sides of a pair's key.
 pub fn ids_of(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
 }
@@ -189,6 +192,7 @@ impl Pairs {
         all
     }
 
+    /// How many pairs are here.
     pub fn n_pairs(&self) -> usize {
         self.map.len()
     }
@@ -198,10 +202,12 @@ impl Pairs {
         self.absent_max
     }
 
+    /// The least count with which pairs are kept.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
+    /// The count of a pair, if it is here.
     pub fn count(&self, key: u64) -> Option<u64> {
         self.map.get(key).map(|pair| pair.count)
     }
@@ -217,6 +223,7 @@ impl Pairs {
         (n == 1).then_some(start as u32)
     }
 
+    /// All pairs, as keys, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.map.iter().map(|(key, pair)| (key, pair.count))
     }

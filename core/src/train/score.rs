@@ -16,22 +16,28 @@ pub enum Score {
     BytesSaved,
 }
 
+/// The scores by the names that users give.
 pub const NAMES: [(&str, Score); 3] =
     [("count", Score::Count), ("wordpiece", Score::WordPiece), ("bytes_saved", Score::BytesSaved)];
 
 /// One side of a pair: how often its token stands in the text now, and its bytes.
 #[derive(Clone, Copy)]
 pub struct Side {
+    /// How often the token stands in the text.
     pub count: u64,
+    /// The length of the token in bytes.
     pub n_bytes: usize,
 }
 
+/// A way to score pairs.
 pub trait Scoring: Sync {
+    /// What the score of a pair is.
     type Value: Ord + Copy + Send;
     /// Whether a score changes with the counts of its sides: it may then rise while the pair itself becomes rarer.
     const BY_SIDES: bool;
     /// Whether it is the count alone: pairs of low counts then come last, and need no place in the index before.
     const BY_COUNT: bool = false;
+    /// The score of a pair that stands `count` times.
     fn value(count: u64, left: Side, right: Side) -> Self::Value;
 
     /// The score as a small integer, for scores that are one and only fall.
@@ -40,6 +46,7 @@ pub trait Scoring: Sync {
     }
 }
 
+/// Scores by the count of the pair.
 pub struct ByCount;
 
 impl Scoring for ByCount {
@@ -56,6 +63,7 @@ impl Scoring for ByCount {
     }
 }
 
+/// Scores by the bytes that are saved.
 pub struct ByBytesSaved;
 
 impl Scoring for ByBytesSaved {
@@ -67,6 +75,7 @@ impl Scoring for ByBytesSaved {
     }
 }
 
+/// Scores as WordPiece does.
 pub struct ByWordPiece;
 
 impl Scoring for ByWordPiece {

@@ -28,27 +28,38 @@ const LONG_CELLS: usize = 32;
 /// A merge at work: what is joined to what, and their lengths in cells.
 #[derive(Clone, Copy)]
 pub struct Joint {
+    /// The id of the left side.
     pub left: u32,
+    /// The id of the right side.
     pub right: u32,
+    /// The id of what both are joined to.
     pub token: u32,
+    /// The length of the left side in cells.
     pub left_cells: usize,
+    /// The length of the right side in cells.
     pub right_cells: usize,
 }
 
 /// A neighbour of a merge: which token, where the pair that it makes now begins, and how often.
 pub struct Neighbour {
+    /// The id of the neighbouring token.
     pub id: u32,
+    /// Where the new pair begins.
     pub position: u32,
+    /// How often it stands there.
     pub count: u64,
 }
 
 /// What one merge found.
 #[derive(Default)]
 pub struct Found {
+    /// The tokens in front of the merged pair.
     pub before: Vec<Neighbour>,
+    /// The tokens behind the merged pair.
     pub after: Vec<Neighbour>,
-    /// Places merged, and the sum of their counts.
+    /// Places merged.
     pub n_places: u64,
+    /// The sum of the counts of the places merged.
     pub count: u64,
 }
 
@@ -61,6 +72,7 @@ impl Found {
     }
 }
 
+/// The text as cells of ids, in which pairs are merged in place.
 pub struct Words {
     cells: Vec<u32>,
     large_counts: Vec<u64>,
