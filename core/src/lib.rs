@@ -14,11 +14,9 @@
 //! | [`decode`] | ids → bytes | encode, python |
 //! | [`encode`] | text → ids: the cache of pre-tokens met before, the merges of all others | python |
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
-//! | [`chars`] | UTF-8 → characters as Python keeps them | python |
 //! | `python` | all of it as the module `tokenmill._core` | Python |
 
-// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, chars and of python ids, ints, objects and symbols
-// may, and say why.
+// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, python::ids and python::ints may, and say why.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -39,9 +37,6 @@ pub mod decode;
 pub mod encode;
 
 pub mod documents;
-
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_chars.rs")]
-pub mod chars;
 
 #[cfg(feature = "python")]
 mod python;

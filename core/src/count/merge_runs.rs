@@ -9,16 +9,16 @@ use crate::parallel::interrupt::{CoreError, Result, lossy};
 pub trait Rows {
     /// How many rows there are.
     fn n_rows(&self) -> usize;
-    /// The bytes of a row's pre-token.
+    /// The bytes of the pre-token of a row.
     fn pretoken(&self, row: usize) -> &[u8];
-    /// The count of a row's pre-token.
+    /// The count of a row.
     fn count(&self, row: usize) -> u64;
 }
 
 /// Rows that were made: the bytes of pre-token i are `bytes[ends[i - 1]..ends[i]]`.
 #[derive(Default)]
 pub struct Batch {
-    /// All pre-tokens, one after another.
+    /// The pre-tokens' bytes, one after another.
     pub bytes: Vec<u8>,
     /// Where each pre-token ends in `bytes`.
     pub ends: Vec<i32>,
@@ -29,9 +29,9 @@ pub struct Batch {
 /// A batch ends before the row that would bring it past one of these; a longer pre-token is a batch alone.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Rows of a batch at most.
+    /// Rows of a batch.
     pub n_rows: usize,
-    /// Bytes of pre-tokens in a batch at most.
+    /// Bytes of the pre-tokens of a batch.
     pub n_bytes: usize,
 }
 
@@ -43,9 +43,9 @@ pub const GROUP: Limits = Limits { n_rows: 1 << 16, n_bytes: 1 << 22 };
 /// Distinct pre-tokens, occurrences, and bytes of text.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Distinct pre-tokens.
+    /// Different pre-tokens.
     pub n_distinct: u64,
-    /// Occurrences of all pre-tokens.
+    /// Occurrences of pre-tokens.
     pub n_pretokens: u128,
     /// Bytes of all occurrences.
     pub n_bytes: u128,
@@ -54,11 +54,11 @@ pub struct Totals {
 /// How runs are added up: run i times `weights[i]` / `denominator`, rounded once a sum, halves up; then sums below
 /// `count_min`, and those of 0, are dropped.
 pub struct Sum {
-    /// One weight for each run.
+    /// The numerator of each run's weight.
     pub weights: Vec<u64>,
-    /// What the weighted sums are divided by.
+    /// The denominator of all weights.
     pub denominator: u64,
-    /// The smallest sum that is kept.
+    /// Smaller sums are dropped.
     pub count_min: u64,
 }
 
@@ -68,11 +68,11 @@ pub enum Step {
     Batch(Batch),
     /// These runs have to be fed before more can be said.
     Hungry(Vec<usize>),
-    /// All runs have ended, and all rows were handed out.
+    /// There is nothing more to come.
     Done,
 }
 
-/// Sorted runs on their way into one.
+/// The merge of several runs, batch for batch.
 pub struct Merge<R> {
     sum: Sum,
     limits: Limits,

@@ -210,7 +210,7 @@ fn too_long(pretoken: &[u8]) -> CoreError {
 }
 
 impl<V: Copy + Into<u64>> Drain<V> {
-    /// Rows from all `tables`, equal pre-tokens added up, in batches within `limits`.
+    /// One that hands out the rows of all `tables` in the order of their bytes.
     pub fn new(tables: Vec<Sorted<V>>, limits: Limits) -> Result<Self> {
         let tables: Vec<_> = tables.into_iter().map(Arc::new).collect();
         let parts: Vec<_> = tables

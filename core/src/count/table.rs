@@ -15,11 +15,11 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Copy)]
 pub struct Entry<V> {
     key: [u8; 16],
-    /// The value of the string.
+    /// What is kept for the string.
     pub value: V,
 }
 
-/// Strings and their values, within a limit of memory.
+/// A hash table of strings and their values.
 pub struct Table<V> {
     entries: Vec<Entry<V>>,
     n_used: usize,
@@ -73,17 +73,17 @@ impl<V: Copy + Default> Table<V> {
         Self { entries: vec![Entry::free(); n_entries], ..Self::new(bytes_max) }
     }
 
-    /// The memory that the table may hold.
+    /// The bytes that the table may take.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// How many strings there are.
+    /// How many strings it holds.
     pub fn len(&self) -> usize {
         self.n_used
     }
 
-    /// Whether there are no strings.
+    /// Whether it holds no string.
     pub fn is_empty(&self) -> bool {
         self.n_used == 0
     }
@@ -232,23 +232,23 @@ impl<V> Sorted<V> {
         self.entries.len()
     }
 
-    /// Whether there are no strings.
+    /// Whether there is no string.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What a next table of such strings can expect.
+    /// How many strings there are, and what the longer ones take.
     pub fn shape(&self) -> Shape {
         Shape { n_strings: self.entries.len(), arena_bytes: self.arena.n_bytes }
     }
 
-    /// The string of a row.
+    /// The bytes of the string at `row`.
     #[inline]
     pub fn bytes(&self, row: usize) -> &[u8] {
         self.entries[row].bytes(&self.arena)
     }
 
-    /// The value of a row's string.
+    /// The value of the string at `row`.
     #[inline]
     pub fn value(&self, row: usize) -> &V {
         &self.entries[row].value

@@ -9,7 +9,7 @@ use std::fmt;
 /// Strings one after another, and where each ends.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Strings {
-    /// All strings, one after another.
+    /// The strings, one after another.
     pub bytes: Vec<u8>,
     /// Where each string ends in `bytes`.
     pub ends: Vec<i64>,
@@ -39,7 +39,7 @@ pub struct Documents {
     pub texts: Strings,
     /// The ids of the documents.
     pub ids: Strings,
-    /// How many lines ended with a line feed.
+    /// How many ends of lines there are.
     pub n_line_ends: usize,
 }
 

@@ -48,23 +48,23 @@ pub const CACHE_BYTES_MAX: usize = 256 << 20;
 
 /// A merge of the vocabulary; lowest rank first.
 pub struct Rule {
-    /// The id of the left token.
+    /// The id of the left side.
     pub left: u32,
-    /// The id of the right token.
+    /// The id of the right side.
     pub right: u32,
-    /// Lower ranks are merged earlier.
+    /// The place of the merge in the order: the lowest goes first.
     pub rank: u32,
-    /// The id that the pair becomes.
+    /// The id of the token that the two become.
     pub token: u32,
 }
 
 /// A token that is not made by merges; with `in_text`, wherever its text stands it is this token.
 pub struct Added<'a> {
-    /// The id of the token.
+    /// The token's id.
     pub id: u32,
-    /// The bytes of the token.
+    /// The token's text.
     pub bytes: &'a [u8],
-    /// Whether the token is found in text.
+    /// Whether it is found wherever its text stands.
     pub in_text: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct Encoder {
     pattern: Pattern,
     new: NewPretokens,
     added: Option<(AhoCorasick, Vec<u32>)>,
-    /// The way back, from ids to bytes.
+    /// The way back from ids to bytes.
     pub decoder: Decoder,
     cache: Shared,
     /// What waits for the next threads that encode.
@@ -105,9 +105,9 @@ struct Worker<'e> {
 pub struct Wanted {
     /// Ends every text.
     pub end_id: Option<u32>,
-    /// Whether the ids are wanted, and not their number alone.
+    /// Whether the ids are wanted.
     pub ids: bool,
-    /// Whether it is wanted where each token begins.
+    /// Whether the places where tokens begin are wanted.
     pub starts: bool,
 }
 
@@ -118,9 +118,9 @@ pub struct Wanted {
 pub struct Batch {
     /// The ids of all texts, one after another.
     pub ids: Ids,
-    /// Where each text ends in `ids`.
+    /// Where each text ends in the ids.
     pub ends: Vec<i64>,
-    /// Where each token begins in its text, in bytes.
+    /// For each id the byte at which its token begins; empty if not wanted.
     pub starts: Vec<u64>,
 }
 

@@ -28,7 +28,7 @@ pub enum CoreError {
     Internal(String),
 }
 
-/// What a call of the core comes to.
+/// The result of what a call of the core does.
 pub type Result<T> = std::result::Result<T, CoreError>;
 
 /// The beginning of some bytes, for a message.
@@ -59,12 +59,12 @@ impl<'a> Stop<'a> {
         Self { asked: Some(Asked(std::thread::current().id(), goes_on)), ..Self::default() }
     }
 
-    /// Has the call end at the next check of each of its threads.
+    /// Asks the call to stop at its next check.
     pub fn request(&self) {
         self.is_requested.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `Interrupted` if the call is to end. The thread that made the `Stop` also asks `goes_on`.
+    /// Is an error once the call is to stop.
     pub fn check(&self) -> Result<()> {
         if let Some(Asked(thread, goes_on)) = &self.asked
             && *thread == std::thread::current().id()

@@ -1,6 +1,6 @@
 //! How a call from Python runs: without the GIL, ended by a signal, `interrupt` or its thread's deadline.
 
-use super::attaching::{attached, detached};
+use super::attaching::attached;
 use crate::parallel;
 use crate::parallel::interrupt::{CoreError, Stop, guarded};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
@@ -60,7 +60,7 @@ pub(super) fn run_showing<T: Send>(
 ) -> PyResult<T> {
     let deadline = DEADLINE.get();
     in_time(deadline)?;
-    detached(py, || {
+    py.detach(|| {
         // One thread alone looks, but whoever checks has the closure.
         let looked = Mutex::new(Looked::default());
         let goes_on = || {

@@ -1,7 +1,7 @@
 //! `Counter` and `Merger`.
 
 use super::arrays::{batch_of, batch_to_pyarrow, bytes_column, record_batch_of};
-use super::attaching::{attached, detached};
+use super::attaching::attached;
 use super::calls::run;
 use super::texts::Texts;
 use crate::count::lossy::Lossy;
@@ -91,7 +91,7 @@ impl Counter {
     }
 
     fn memory_bytes(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(detached(py, || {
+        Ok(py.detach(|| {
             self.counting().map(|counting| match &*counting {
                 Counting::Exact(counts) => counts.memory_bytes(),
                 Counting::Approximate(lossy) => lossy.memory_bytes(),
@@ -100,7 +100,7 @@ impl Counter {
     }
 
     fn missed_max(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(detached(py, || {
+        Ok(py.detach(|| {
             self.counting().map(|counting| match &*counting {
                 Counting::Exact(_) => 0,
                 Counting::Approximate(lossy) => lossy.missed_max(),
@@ -116,7 +116,7 @@ impl Counter {
 
     #[pyo3(name = "forget")]
     fn forget_from_python(&self, py: Python<'_>) {
-        detached(py, || self.forget());
+        py.detach(|| self.forget());
     }
 }
 
@@ -259,12 +259,12 @@ impl Merger {
             Ok::<_, PyErr>(CountsRows { pretokens: bytes_column(&batch, "pretoken")?, counts })
         });
         let rows = rows.transpose()?;
-        detached(py, || guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
+        py.detach(|| guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
     }
 
     #[allow(clippy::type_complexity)] // what Python gets, written once
     fn step<'py>(&self, py: Python<'py>) -> PyResult<(Option<Bound<'py, PyAny>>, Vec<usize>)> {
-        let done = detached(py, || {
+        let done = py.detach(|| {
             guarded(|| {
                 Ok(match locked(&self.0).step()? {
                     Step::Batch(batch) => (Some(counts_batch(batch)?), Vec::new()),

@@ -3,11 +3,9 @@
 use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
-use super::attaching::detached;
 use super::calls::run;
 use super::ids::{IdArray, IdSlice, ids_of};
 use super::ints::u32s_of;
-use super::objects::{bytes_of, str_of};
 use super::texts::{Texts, binary_of, first_null, slices};
 use crate::encode::id_block::Ids;
 use crate::encode::{Added, Batch as EncodedBatch, Encoder, Rule, Wanted};
@@ -21,7 +19,7 @@ use arrow_array::{Array, ArrayRef, GenericListArray, LargeBinaryArray, OffsetSiz
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 use bytes::Bytes;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyUnicodeDecodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::cell::Cell;
@@ -93,7 +91,7 @@ impl PyEncoder {
     }
 
     fn forget(&self, py: Python<'_>) {
-        detached(py, || self.0.forget());
+        py.detach(|| self.0.forget());
     }
 
     fn warm(&self, py: Python<'_>, pretokens: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -193,6 +191,24 @@ impl PyEncoder {
         keep(bytes);
         made
     }
+}
+
+/// Text of bytes; those that are no UTF-8 become U+FFFD as `bytes.decode(errors="replace")` has it.
+fn str_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    PyString::from_bytes(py, bytes).or_else(|error| {
+        if !error.is_instance_of::<PyUnicodeDecodeError>(py) {
+            return Err(error);
+        }
+        PyString::from_encoded_object(bytes_of(py, bytes)?.as_any(), Some(c"utf-8"), Some(c"replace"))
+    })
+}
+
+/// A copy of bytes; `PyBytes::new` would panic where there is no memory for it.
+fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, bytes.len(), |copy| {
+        copy.copy_from_slice(bytes);
+        Ok(())
+    })
 }
 
 /// The bytes of all tokens.

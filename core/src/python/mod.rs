@@ -9,9 +9,7 @@ mod counting;
 mod encoding;
 mod ids;
 mod ints;
-mod objects;
 mod reading;
-mod symbols;
 mod texts;
 mod training;
 

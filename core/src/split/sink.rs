@@ -25,9 +25,9 @@ pub trait Sink {
 
 /// Hands each piece of `text` to `emit`.
 pub struct Each<'t, F> {
-    /// The text that is split.
+    /// What is split.
     pub text: &'t str,
-    /// Called with each piece, in order.
+    /// What is called with each piece.
     pub emit: F,
 }
 

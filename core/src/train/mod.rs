@@ -38,7 +38,7 @@ const AHEAD: usize = 4;
 pub struct Goal<'a> {
     /// Learned tokens at most.
     pub n_tokens_max: u64,
-    /// What makes one pair better than another.
+    /// The order in which pairs are merged.
     pub score: Score,
     /// A pair that counts less is not merged (at least 1).
     pub pair_count_min: u64,
@@ -46,7 +46,7 @@ pub struct Goal<'a> {
     pub token_bytes_max: usize,
     /// Bytes that no token may have.
     pub forbidden: &'a [Vec<u8>],
-    /// Threads that build the index and carry out large merges.
+    /// Threads that work at the same time.
     pub threads: usize,
     /// Merges between two checkpoints.
     pub checkpoint_every: Option<u64>,
@@ -54,7 +54,7 @@ pub struct Goal<'a> {
 
 /// The text to learn from, as `begin` or an earlier call's checkpoint left it.
 pub struct Start {
-    /// The pre-tokens.
+    /// The pre-tokens and their counts.
     pub words: WordsBuilder,
     /// The bytes of every token so far, by id.
     pub tokens: Vec<Vec<u8>>,
@@ -71,22 +71,22 @@ pub type Lists = (Vec<u32>, Vec<i64>, Vec<u64>);
 /// One merge: the ids of its two sides, of its token, and what it counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merge {
-    /// The id of the left token.
+    /// The id of the left side.
     pub left: u32,
-    /// The id of the right token.
+    /// The id of the right side.
     pub right: u32,
-    /// The id of the new token.
+    /// The id of the token that the two become.
     pub token: u32,
-    /// How often the pair occurred.
+    /// How often the pair stood in the text.
     pub count: u64,
 }
 
 /// How far learning is, for another thread to read.
 #[derive(Default)]
 pub struct Progress {
-    /// Tokens that this call has learned so far.
+    /// Tokens so far.
     pub n_tokens: AtomicU64,
-    /// Merges that this call has made so far.
+    /// Merges so far.
     pub n_merges: AtomicU64,
 }
 
@@ -102,13 +102,13 @@ pub fn byte_order() -> [u8; 256] {
 /// What was learned: merges in order, the bytes of the new tokens one after another and how many each has, and the tokens of
 /// which the text consists then.
 pub struct Learned {
-    /// The merges, in order.
+    /// The merges in their order.
     pub merges: Vec<Merge>,
     /// The bytes of the new tokens, one after another.
     pub bytes: Vec<u8>,
     /// How many bytes each new token has.
     pub n_bytes: Vec<u32>,
-    /// Tokens in the whole text, each pre-token as often as it was counted.
+    /// Tokens of which the text consists after the last merge.
     pub n_text_tokens: u64,
 }
 

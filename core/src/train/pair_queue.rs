@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 /// Scores below this have a level each.
 const N_LEVELS: usize = 1 << 12;
 
-/// Pairs that wait to be merged, with their scores.
+/// A queue of keys by score: the highest first, of equal ones the smallest key.
 pub struct Queue<V> {
     high: BinaryHeap<(V, Reverse<u64>)>,
     /// By level: its score, once it has been seen, and the keys that wait.
@@ -33,12 +33,12 @@ impl<V: Ord + Copy> Queue<V> {
         queue
     }
 
-    /// How many entries wait.
+    /// How many entries it holds.
     pub fn n_entries(&self) -> usize {
         self.n
     }
 
-    /// Adds an entry; `level_of` as for `new`.
+    /// Adds an entry; `level_of` as in `new`.
     pub fn push(&mut self, value: V, key: u64, level_of: impl Fn(V) -> Option<usize>) {
         self.n += 1;
         match level_of(value) {
@@ -55,7 +55,7 @@ impl<V: Ord + Copy> Queue<V> {
         }
     }
 
-    /// Takes the entry with the highest score, among equals that with the smallest key.
+    /// Takes the entry of the highest score out.
     pub fn pop(&mut self) -> Option<(V, u64)> {
         while self.high.is_empty() && self.sorted.is_empty() && self.later.is_empty() && self.level > 0 {
             self.level -= 1;

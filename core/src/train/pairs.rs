@@ -18,7 +18,7 @@ use std::ops::Range;
 const NONE: u32 = u32::MAX;
 /// So many stale positions are not worth a compaction.
 const STALE_MIN: usize = if cfg!(test) { 4 } else { 1 << 17 };
-/// How many different bytes there are.
+/// How many bytes there are.
 pub const N_BYTES: usize = 256;
 /// So many changes ahead the lines that they need are fetched.
 const AHEAD: usize = 8;
@@ -60,7 +60,7 @@ pub struct Counted {
     pub n_places: usize,
 }
 
-/// The index: the pairs that are kept, with counts and positions.
+/// All pairs of the text: the count of each, and where it stands.
 #[derive(Default)]
 pub struct Pairs {
     map: Map<Pair>,
@@ -74,7 +74,7 @@ pub struct Pairs {
     absent_max: u64,
 }
 
-/// The two ids of a pair, of which `key_of` made `key`.
+/// The ids of the two sides of a pair's key.
 pub fn ids_of(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
 }
@@ -192,7 +192,7 @@ impl Pairs {
         all
     }
 
-    /// How many pairs are kept.
+    /// How many pairs are here.
     pub fn n_pairs(&self) -> usize {
         self.map.len()
     }
@@ -202,12 +202,12 @@ impl Pairs {
         self.absent_max
     }
 
-    /// The count below which pairs were left out.
+    /// The least count with which pairs are kept.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// A pair's count; None for one that is not kept.
+    /// The count of a pair, if it is here.
     pub fn count(&self, key: u64) -> Option<u64> {
         self.map.get(key).map(|pair| pair.count)
     }
@@ -223,7 +223,7 @@ impl Pairs {
         (n == 1).then_some(start as u32)
     }
 
-    /// The keys of all pairs that are kept, with their counts.
+    /// All pairs, as keys, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.map.iter().map(|(key, pair)| (key, pair.count))
     }

@@ -16,7 +16,7 @@ pub enum Score {
     BytesSaved,
 }
 
-/// The scores by the name that params.yaml has for them.
+/// The scores by the names that users give.
 pub const NAMES: [(&str, Score); 3] =
     [("count", Score::Count), ("wordpiece", Score::WordPiece), ("bytes_saved", Score::BytesSaved)];
 
@@ -25,19 +25,19 @@ pub const NAMES: [(&str, Score); 3] =
 pub struct Side {
     /// How often the token stands in the text.
     pub count: u64,
-    /// How many bytes the token has.
+    /// The length of the token in bytes.
     pub n_bytes: usize,
 }
 
-/// How a score is computed.
+/// A way to score pairs.
 pub trait Scoring: Sync {
-    /// A score; a higher one is merged earlier.
+    /// What the score of a pair is.
     type Value: Ord + Copy + Send;
     /// Whether a score changes with the counts of its sides: it may then rise while the pair itself becomes rarer.
     const BY_SIDES: bool;
     /// Whether it is the count alone: pairs of low counts then come last, and need no place in the index before.
     const BY_COUNT: bool = false;
-    /// The score of a pair from its count and its two sides.
+    /// The score of a pair that stands `count` times.
     fn value(count: u64, left: Side, right: Side) -> Self::Value;
 
     /// The score as a small integer, for scores that are one and only fall.
@@ -46,7 +46,7 @@ pub trait Scoring: Sync {
     }
 }
 
-/// The scoring of `Score::Count`.
+/// Scores by the count of the pair.
 pub struct ByCount;
 
 impl Scoring for ByCount {
@@ -63,7 +63,7 @@ impl Scoring for ByCount {
     }
 }
 
-/// The scoring of `Score::BytesSaved`.
+/// Scores by the bytes that are saved.
 pub struct ByBytesSaved;
 
 impl Scoring for ByBytesSaved {
@@ -75,7 +75,7 @@ impl Scoring for ByBytesSaved {
     }
 }
 
-/// The scoring of `Score::WordPiece`.
+/// Scores as WordPiece does.
 pub struct ByWordPiece;
 
 impl Scoring for ByWordPiece {

@@ -28,15 +28,15 @@ const LONG_CELLS: usize = 32;
 /// A merge at work: what is joined to what, and their lengths in cells.
 #[derive(Clone, Copy)]
 pub struct Joint {
-    /// The id of the left token.
+    /// The id of the left side.
     pub left: u32,
-    /// The id of the right token.
+    /// The id of the right side.
     pub right: u32,
-    /// The id of the new token.
+    /// The id of what both are joined to.
     pub token: u32,
-    /// How many cells the left token takes.
+    /// The length of the left side in cells.
     pub left_cells: usize,
-    /// How many cells the right token takes.
+    /// The length of the right side in cells.
     pub right_cells: usize,
 }
 
@@ -44,22 +44,22 @@ pub struct Joint {
 pub struct Neighbour {
     /// The id of the neighbouring token.
     pub id: u32,
-    /// The cell at which the pair begins.
+    /// Where the new pair begins.
     pub position: u32,
-    /// The count of the pre-token that the pair is in.
+    /// How often it stands there.
     pub count: u64,
 }
 
 /// What one merge found.
 #[derive(Default)]
 pub struct Found {
-    /// Neighbours on the left of merged places.
+    /// The tokens in front of the merged pair.
     pub before: Vec<Neighbour>,
-    /// Neighbours on the right of merged places.
+    /// The tokens behind the merged pair.
     pub after: Vec<Neighbour>,
-    /// How many places were merged.
+    /// Places merged.
     pub n_places: u64,
-    /// The sum of the counts of the places.
+    /// The sum of the counts of the places merged.
     pub count: u64,
 }
 
@@ -72,7 +72,7 @@ impl Found {
     }
 }
 
-/// All pre-tokens, as they are after the merges so far.
+/// The text as cells of ids, in which pairs are merged in place.
 pub struct Words {
     cells: Vec<u32>,
     large_counts: Vec<u64>,
