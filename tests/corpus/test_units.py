@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill.corpus.reader import find_shards, read_batches
-from tokenmill.corpus.units import Corpus, Stopped, _Lines, cut
+from tokenmill.corpus.units import Corpus, _Lines, cut
 from tokenmill.errors import CorpusError
 from tokenmill.storage.file_facts import Digests
 
@@ -127,12 +127,6 @@ def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
     for i in range(20):
         write(tmp_path, f"{i}.jsonl", b"".join(lines(20, i)))
     assert corpus_of(tmp_path, 200, threads=1) == corpus_of(tmp_path, 200, threads=8)
-
-
-def test_reading_ends_when_it_is_to_be_left_off(tmp_path: Path) -> None:
-    write(tmp_path, "a.jsonl", b"".join(lines(20)))
-    with pytest.raises(Stopped):
-        cut(find_shards(tmp_path, "data/raw/**/*"), Digests(tmp_path, trust=False), 0, 100, 2, lambda: True)
 
 
 def test_a_file_that_grew_since_it_was_found_is_refused_and_nothing_of_it_is_remembered(tmp_path: Path) -> None:
