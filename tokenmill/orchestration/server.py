@@ -51,7 +51,7 @@ class Server:
 
     def __init__(self) -> None:
         self.flow_run: UUID | None = None
-        self.is_gone = False
+        self.is_gone: bool = False
         self._process: subprocess.Popen[bytes] | None = None
         self._outcomes: list[object] = []
         self._told: set[str] = set()
