@@ -20,7 +20,6 @@ _PARTIAL = re.compile(r"(?:\.\d+-\d+)?\.partial|\.[\w-]{22}\.tmp")
 _VARIES = re.compile(rf"{_PARTIAL.pattern}|[0-9a-f]{{20,}}|(?<=/)[0-9a-f]{{2}}(?=/|$)|(?<=count-)\w{{8}}")
 # Calls whose errors DVC, or Python, does not tell as they are.
 _UNTOLD = (
-    ("ioctl", "/.dvc/cache/files/md5/"),
     ("rename", "/data/report/"),
     ("lock", "/.tokenmill/lock"),
     ("truncate", "/.dvc/tmp/rwlock.lock"),

@@ -3,6 +3,7 @@
 DVC runs in this process: a status is 0.1 s, `dvc repro` with a subprocess a stage costs 3 s a stage.
 """
 
+import errno
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ from tokenmill.errors import VersionsError, room
 from tokenmill.storage.atomic import naming, read
 from tokenmill.storage.links import has_clones
 from tokenmill.versioning import leftovers
-from tokenmill.versioning.dvc_files import make_strict
+from tokenmill.versioning.dvc_patches import patched
 
 _SITE_CACHE = Path(".dvc/tmp/site-cache")
 _RWLOCK = "rwlock"
@@ -87,20 +88,22 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
     from dvc.scm import SCMError
 
-    make_strict()
+    from tokenmill.versioning.dvc_local_files import project_files
+
     _quiet_logs()
     try:
         with naming(root / ".dvc"):
             keep_site_cache_private(root)
         with (
+            patched(),
             naming(root / ".dvc"),
             chdir(root),
-            Repo(str(root)) as repo,
+            Repo(str(root), fs=project_files()) as repo,
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _remove_rwlock_if(_was_cut, repo)
             _keep_bytes_once(repo)
-            if "checksum_jobs" not in repo.config["core"]:  # DVC itself would take half of the cores
-                repo.fs.hash_jobs = len(os.sched_getaffinity(0))
+            # DVC itself would take half of the cores, and a file system that it is given does not get the setting.
+            repo.fs.hash_jobs = repo.config["core"].get("checksum_jobs") or len(os.sched_getaffinity(0))
             yield repo
     except NotDvcRepoError:
         raise VersionsError(f"{root}: not a DVC repository. Run `git init && dvc init` there.") from None
@@ -256,12 +259,20 @@ def _keep_bytes_once(repo: Any) -> None:
     """Lets the cache take outputs in as hard links where the file system has no clones, unless someone chose copies.
 
     An output of the unit store is a read-only hard link already; as a copy each byte would be on disk three times. With
-    "reflink" before "hardlink" in cache.type, DVC copies into the cache.
+    "reflink" before "hardlink" in cache.type, DVC copies into the cache. Nor does this repository try a clone there: DVC makes an
+    empty file for it first, and takes that for the one wanted if it cannot be removed.
     """
     cache = repo.cache.local
+    if has_clones(Path(cache.path)):
+        return
+    repo.fs.reflink = cache.fs.reflink = _refuse_clone
     chosen = repo.config["cache"].get("type")
-    if (chosen is None or {"reflink", "hardlink"} <= set(chosen)) and not has_clones(Path(cache.path)):
+    if chosen is None or {"reflink", "hardlink"} <= set(chosen):
         cache.cache_types = ["hardlink", "copy"]
+
+
+def _refuse_clone(_source: str, target: str) -> None:
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), target)
 
 
 def _failed_call(error: BaseException) -> OSError | None:
