@@ -2,8 +2,10 @@
 
 import json
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,8 +92,29 @@ def test_what_a_format_makes_read_at_once_is_refused_by_its_own_limit(tmp_path: 
     with pytest.raises(CorpusError, match=r"a.parquet, row group 0: the page of column 'text' from row 0 on has 7,"):
         read(tmp_path / "a.parquet")
     write_arrow(tmp_path / "a.arrow", texts)
-    with pytest.raises(CorpusError, match=r"a.arrow: message 1 .* smaller record batches"):
+    with pytest.raises(CorpusError, match=r"a.arrow: record batch 0 .* smaller record batches"):
         read(tmp_path / "a.arrow")
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_record_batch_of_an_arrow_file_is_refused_before_it_is_read(tmp_path: Path, new: Callable[..., Any]) -> None:
+    small, large = table([SHORT] * 100).to_batches()[0], table(["x" * MB] * 7).to_batches()[0]
+    with new(str(tmp_path / "a.arrow"), small.schema) as writer:
+        for batch in (small, small, large):
+            writer.write_batch(batch)
+    (shard,) = find_shards(tmp_path, "a.arrow")
+    tracemalloc.start()
+    with pytest.raises(CorpusError, match=r"a.arrow: record batch 2 .* has 7,"):
+        list(read_batches(shard, "text", "id", None, limits=LIMITS))
+    assert tracemalloc.get_traced_memory()[1] < 7 * MB
+    tracemalloc.stop()
+
+
+def test_what_other_columns_hold_counts_for_nothing_in_an_arrow_file(tmp_path: Path) -> None:
+    wide = table([SHORT] * 7).append_column("other", pa.array(["x" * MB] * 7))
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), wide.schema) as writer:
+        writer.write_table(wide)
+    assert sum(read(tmp_path / "a.arrow")) == 7 * len(SHORT)
 
 
 @pytest.mark.parametrize("use_dictionary", [False, True])

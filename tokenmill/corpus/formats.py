@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.jsonl import line_reader
-from tokenmill.corpus.limits import UNBOUNDED, Limits, check_batches, rows_within
+from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
+from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.shards import Part, Shard
 from tokenmill.errors import CorpusError
 
@@ -90,9 +91,7 @@ def _rows_at_once(metadata: pq.FileMetaData, text_column: str) -> int:
 
 
 def _read_arrow(shard: Shard, text_column: str, id_column: str | None, limits: Limits) -> Iterator[Columns]:
-    if limits.block_bytes_max:
-        check_batches(shard, limits)
-    with pa.OSFile(str(shard.path)) as file:  # not memory-mapped: a file cut short under a map kills the process
+    with BoundedFile(shard, limits) as file:  # not memory-mapped: a file cut short under a map kills the process
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         open_reader = pa.ipc.open_file if is_file else pa.ipc.open_stream
@@ -104,6 +103,7 @@ def _read_arrow(shard: Shard, text_column: str, id_column: str | None, limits: L
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
         for batch in batches:
             yield _columns(batch, text_column, id_column, file.tell())
+            file.begin_batch()
 
 
 def _read_jsonl(

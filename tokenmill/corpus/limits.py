@@ -1,20 +1,15 @@
-"""What a reader may take in at once, and how much a .parquet or .arrow file would make it take in, without reading it."""
+"""What a reader may take in at once, and a file that is not read beyond that."""
 
 import io
-import struct
-from collections.abc import Iterator, Sequence
+import os
 from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 from tokenmill.storage.atomic import open_regular
 
 BATCH_BYTES = 4 << 20  # of text that is worked on at a time; row groups of the dataset follow from it
-
-_HEADER_BYTES = 1 << 12  # of a page's header: nearly always enough
-_HEADER_BYTES_MAX = 1 << 26  # least and largest value of a page stand in it
-_STRUCT_DEPTH_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -45,188 +40,37 @@ class Limits:
 UNBOUNDED = Limits(None, None)
 
 
-class _Page(NamedTuple):
-    n_bytes: int
-    n_rows: int
-    is_dictionary: bool
+class BoundedFile(io.BufferedReader):
+    """An .arrow file: what pyarrow asks for is counted up to the next `begin_batch`, and refused before it is read when it is too
+    much. Leaving a `with` block then raises CorpusError instead of pyarrow's error.
 
-
-def rows_within(
-    shard: Shard, metadata: Any, groups: Sequence[int], names: Sequence[str], limits: Limits, n_rows: int
-) -> int:
-    """How many rows of a .parquet file can be read at once, up to `n_rows`, so that the pages that hold any of them have no more
-    bytes than `limits.block_bytes_max`, whichever they are. Raises CorpusError where one page has more.
-
-    The sizes are those of the pages' own headers (github.com/apache/parquet-format, PageHeader): averages mislead.
+    pyarrow itself says how long a record batch is only once it has read it, and reads it at once.
     """
-    assert limits.block_bytes_max is not None
-    first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
-    with open(shard.path, "rb", opener=open_regular) as file:
-        for i in groups:
-            group = metadata.row_group(i)
-            for column in (group.column(j) for j in range(group.num_columns)):
-                if column.path_in_schema not in names:
-                    continue
-                pages = list(_pages(file, column))
-                row = first_row
-                for page in pages:
-                    where = (
-                        f"{shard.name}, row group {i}: the page of column {column.path_in_schema!r} from row {row} on"
-                    )
-                    limits.check_block(page.n_bytes, where, "write the file with smaller pages or documents")
-                    row += page.n_rows
-                    if page.is_dictionary:
-                        n_rows = max(1, min(n_rows, limits.block_bytes_max // max(page.n_bytes, 1)))
-                plain = [page for page in pages if not page.is_dictionary]
-                while n_rows > 1 and _most_bytes(plain, n_rows) > limits.block_bytes_max:
-                    n_rows = (n_rows + 1) // 2
-            first_row += group.num_rows
-    return n_rows
 
+    def __init__(self, shard: Shard, limits: Limits) -> None:
+        super().__init__(io.FileIO(shard.path, opener=open_regular))
+        self._name, self._limits = shard.name, limits
+        self._n_bytes = os.fstat(self.fileno()).st_size
+        self._n_batches = self._n_held = 0
+        self._refusal: CorpusError | None = None
 
-def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
-    """The bytes of all pages that hold some of `n_rows` rows in a row, where they are most."""
-    most = held = rows = last = 0
-    for first, page in enumerate(pages):
-        # From the last row of this page on; the rows of those behind it are counted in `rows`.
-        while last < len(pages) and (last <= first or rows < n_rows - 1):
-            held += pages[last].n_bytes
-            rows += pages[last].n_rows if last > first else 0
-            last += 1
-        most = max(most, held)
-        held -= page.n_bytes
-        rows -= pages[first + 1].n_rows if first + 1 < last else 0
-    return most
+    def begin_batch(self) -> None:
+        """What was read up to now is no longer held."""
+        self._n_batches, self._n_held = self._n_batches + 1, 0
 
-
-def _pages(file: IO[bytes], column: Any) -> Iterator[_Page]:
-    """The pages of a column chunk. A header that makes no sense ends them: whoever reads the file says what is wrong with it."""
-    start = column.data_page_offset
-    if column.has_dictionary_page and column.dictionary_page_offset:
-        start = min(start, column.dictionary_page_offset)
-    end = start + column.total_compressed_size
-    while start < end:
-        found = _page_header(file, start)
-        if found is None:
-            return
-        fields, n_header = found
-        n_bytes, n_compressed = fields.get(2), fields.get(3)
-        kinds = [fields[id] for id in (5, 7, 8) if isinstance(fields.get(id), dict)]
-        n_rows = kinds[0].get(1, 0) if kinds else 0
-        if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or n_compressed < 0:
-            return
-        yield _Page(max(n_bytes, n_compressed), 0 if 7 in fields else n_rows, 7 in fields)
-        start += n_header + n_compressed
-
-
-def _page_header(file: IO[bytes], start: int) -> tuple[dict[int, Any], int] | None:
-    n_bytes = _HEADER_BYTES
-    while n_bytes <= _HEADER_BYTES_MAX:
-        file.seek(start)
-        data = io.BytesIO(file.read(n_bytes))
+    def read(self, n_bytes: int | None = -1, /) -> bytes:
+        left = max(self._n_bytes - self.tell(), 0)
+        n_bytes = left if n_bytes is None or n_bytes < 0 else min(n_bytes, left)  # a damaged file asks for any number
+        self._n_held += n_bytes
         try:
-            return _struct(data, 0), data.tell()
-        except EOFError:
-            n_bytes *= 16
-        except ValueError:
-            return None
-    return None
+            where = f"{self._name}: record batch {self._n_batches} (or a dictionary in front of it)"
+            self._limits.check_block(self._n_held, where, "write the file in smaller record batches")
+        except CorpusError as error:
+            self._refusal = error
+            raise
+        return super().read(n_bytes)
 
-
-def _struct(data: IO[bytes], depth: int) -> dict[int, Any]:
-    """A struct of Thrift's compact protocol: integers and structs by the number of their field; other values are None."""
-    if depth > _STRUCT_DEPTH_MAX:
-        raise ValueError
-    fields: dict[int, Any] = {}
-    id = 0
-    while head := _bytes(data, 1)[0]:
-        id = id + (head >> 4) if head >> 4 else _zigzag(data)
-        fields[id] = _value(data, head & 15, depth)
-    return fields
-
-
-def _value(data: IO[bytes], kind: int, depth: int) -> Any:
-    match kind:
-        case 1 | 2:
-            return None
-        case 3:
-            _bytes(data, 1)
-        case 4 | 5 | 6:
-            return _zigzag(data)
-        case 7:
-            _bytes(data, 8)
-        case 8:
-            _bytes(data, _varint(data))
-        case 9 | 10:
-            head = _bytes(data, 1)[0]
-            for _ in range(_varint(data) if head >> 4 == 15 else head >> 4):
-                _value(data, 3 if head & 15 in (1, 2) else head & 15, depth + 1)
-        case 12:
-            return _struct(data, depth + 1)
-        case _:
-            raise ValueError
-    return None
-
-
-def _bytes(data: IO[bytes], n_bytes: int) -> bytes:
-    found = data.read(n_bytes)
-    if len(found) < n_bytes:
-        raise EOFError
-    return found
-
-
-def _varint(data: IO[bytes]) -> int:
-    value = shift = 0
-    while shift < 70:
-        byte = _bytes(data, 1)[0]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value
-        shift += 7
-    raise ValueError
-
-
-def _zigzag(data: IO[bytes]) -> int:
-    value = _varint(data)
-    return (value >> 1) ^ -(value & 1)
-
-
-def check_batches(shard: Shard, limits: Limits) -> None:
-    """Raises CorpusError when a record batch of an .arrow file, or a dictionary, is too long to be read at once.
-
-    The sizes are those of the messages' own metadata (arrow.apache.org/docs/format/Columnar.html, Encapsulated message format).
-    """
-    assert limits.block_bytes_max is not None
-    if shard.n_bytes <= limits.block_bytes_max:
-        return
-    with open(shard.path, "rb", opener=open_regular) as file:
-        if file.read(8) != b"ARROW1\0\0":
-            file.seek(0)
-        n_messages = 0
-        while len(head := file.read(8)) == 8:
-            marker, n_metadata = struct.unpack("<Ii", head)
-            if marker != 0xFFFFFFFF:  # as before Arrow 0.15
-                n_metadata = marker
-                file.seek(-4, io.SEEK_CUR)
-            metadata = file.read(n_metadata) if 0 < n_metadata <= _HEADER_BYTES_MAX else b""
-            n_body = _body_bytes(metadata)
-            if n_body is None:
-                return
-            where = f"{shard.name}: message {n_messages} (a record batch or dictionary)"
-            limits.check_block(n_body, where, "write the file in smaller record batches")
-            file.seek(n_body, io.SEEK_CUR)
-            n_messages += 1
-
-
-def _body_bytes(metadata: bytes) -> int | None:
-    """The bodyLength of a Message, which is a flatbuffer: its fourth field. None: it is no such thing, or the end."""
-    try:
-        (table,) = struct.unpack_from("<I", metadata, 0)
-        (back,) = struct.unpack_from("<i", metadata, table)
-        n_vtable, _, _, _, _, at = struct.unpack_from("<6H", metadata, table - back)
-        if n_vtable < 12 or not at:
-            return 0
-        (n_bytes,) = struct.unpack_from("<q", metadata, table + at)
-    except struct.error:
-        return None
-    return n_bytes if n_bytes >= 0 else None
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if self._refusal is not None:
+            raise self._refusal from None

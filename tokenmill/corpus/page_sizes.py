@@ -1,0 +1,165 @@
+"""How many bytes the pages of a .parquet file make a reader take in at once, out of the headers of the pages.
+
+pyarrow gives no size of a page, only that of a column chunk, of which a page is a part. That is too coarse a bound: 11,840 English
+documents, as pyarrow writes them by itself, are one chunk of 64.1 MB with pages of 5.9 MB at most, and a group of pyarrow's
+1,048,576 rows is some GB. Under run.memory_mb_max 4096 with two workers (160 MB a page) a bound on chunks would refuse such a file
+from 30,000 documents on. Nor does the average of a chunk do: one page of a few long documents stands in a chunk of short ones.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, NamedTuple
+
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.shards import Shard
+from tokenmill.storage.atomic import open_regular
+
+_HEADER_BYTES = 1 << 12  # of a page's header: nearly always enough
+_HEADER_BYTES_MAX = 1 << 26  # least and largest value of a page stand in it
+_STRUCT_DEPTH_MAX = 8
+
+
+class _Page(NamedTuple):
+    n_bytes: int
+    n_rows: int
+    is_dictionary: bool
+
+
+def rows_within(
+    shard: Shard, metadata: Any, groups: Sequence[int], names: Sequence[str], limits: Limits, n_rows: int
+) -> int:
+    """How many rows of a .parquet file can be read at once, up to `n_rows`, so that the pages that hold any of them have no more
+    bytes than `limits.block_bytes_max`, whichever they are. Raises CorpusError where one page has more.
+
+    The sizes are those of the pages' own headers (github.com/apache/parquet-format, PageHeader): averages mislead.
+    """
+    assert limits.block_bytes_max is not None
+    first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
+    with open(shard.path, "rb", opener=open_regular) as file:
+        for i in groups:
+            group = metadata.row_group(i)
+            for column in (group.column(j) for j in range(group.num_columns)):
+                if column.path_in_schema not in names:
+                    continue
+                pages = list(_pages(file, column))
+                row = first_row
+                for page in pages:
+                    where = (
+                        f"{shard.name}, row group {i}: the page of column {column.path_in_schema!r} from row {row} on"
+                    )
+                    limits.check_block(page.n_bytes, where, "write the file with smaller pages or documents")
+                    row += page.n_rows
+                    if page.is_dictionary:
+                        n_rows = max(1, min(n_rows, limits.block_bytes_max // max(page.n_bytes, 1)))
+                plain = [page for page in pages if not page.is_dictionary]
+                while n_rows > 1 and _most_bytes(plain, n_rows) > limits.block_bytes_max:
+                    n_rows = (n_rows + 1) // 2
+            first_row += group.num_rows
+    return n_rows
+
+
+def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
+    """The bytes of all pages that hold some of `n_rows` rows in a row, where they are most."""
+    most = held = rows = last = 0
+    for first, page in enumerate(pages):
+        # From the last row of this page on; the rows of those behind it are counted in `rows`.
+        while last < len(pages) and (last <= first or rows < n_rows - 1):
+            held += pages[last].n_bytes
+            rows += pages[last].n_rows if last > first else 0
+            last += 1
+        most = max(most, held)
+        held -= page.n_bytes
+        rows -= pages[first + 1].n_rows if first + 1 < last else 0
+    return most
+
+
+def _pages(file: IO[bytes], column: Any) -> Iterator[_Page]:
+    """The pages of a column chunk. A header that makes no sense ends them: whoever reads the file says what is wrong with it."""
+    start = column.data_page_offset
+    if column.has_dictionary_page and column.dictionary_page_offset:
+        start = min(start, column.dictionary_page_offset)
+    end = start + column.total_compressed_size
+    while start < end:
+        found = _page_header(file, start)
+        if found is None:
+            return
+        fields, n_header = found
+        n_bytes, n_compressed = fields.get(2), fields.get(3)
+        kinds = [fields[id] for id in (5, 7, 8) if isinstance(fields.get(id), dict)]
+        n_rows = kinds[0].get(1, 0) if kinds else 0
+        if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or n_compressed < 0:
+            return
+        yield _Page(max(n_bytes, n_compressed), 0 if 7 in fields else n_rows, 7 in fields)
+        start += n_header + n_compressed
+
+
+def _page_header(file: IO[bytes], start: int) -> tuple[dict[int, Any], int] | None:
+    n_bytes = _HEADER_BYTES
+    while n_bytes <= _HEADER_BYTES_MAX:
+        file.seek(start)
+        data = io.BytesIO(file.read(n_bytes))
+        try:
+            return _struct(data, 0), data.tell()
+        except EOFError:
+            n_bytes *= 16
+        except ValueError:
+            return None
+    return None
+
+
+def _struct(data: IO[bytes], depth: int) -> dict[int, Any]:
+    """A struct of Thrift's compact protocol: integers and structs by the number of their field; other values are None."""
+    if depth > _STRUCT_DEPTH_MAX:
+        raise ValueError
+    fields: dict[int, Any] = {}
+    id = 0
+    while head := _bytes(data, 1)[0]:
+        id = id + (head >> 4) if head >> 4 else _zigzag(data)
+        fields[id] = _value(data, head & 15, depth)
+    return fields
+
+
+def _value(data: IO[bytes], kind: int, depth: int) -> Any:
+    match kind:
+        case 1 | 2:
+            return None
+        case 3:
+            _bytes(data, 1)
+        case 4 | 5 | 6:
+            return _zigzag(data)
+        case 7:
+            _bytes(data, 8)
+        case 8:
+            _bytes(data, _varint(data))
+        case 9 | 10:
+            head = _bytes(data, 1)[0]
+            for _ in range(_varint(data) if head >> 4 == 15 else head >> 4):
+                _value(data, 3 if head & 15 in (1, 2) else head & 15, depth + 1)
+        case 12:
+            return _struct(data, depth + 1)
+        case _:
+            raise ValueError
+    return None
+
+
+def _bytes(data: IO[bytes], n_bytes: int) -> bytes:
+    found = data.read(n_bytes)
+    if len(found) < n_bytes:
+        raise EOFError
+    return found
+
+
+def _varint(data: IO[bytes]) -> int:
+    value = shift = 0
+    while shift < 70:
+        byte = _bytes(data, 1)[0]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+        shift += 7
+    raise ValueError
+
+
+def _zigzag(data: IO[bytes]) -> int:
+    value = _varint(data)
+    return (value >> 1) ^ -(value & 1)
