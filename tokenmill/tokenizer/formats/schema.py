@@ -1,4 +1,9 @@
-"""Whether a tokenizer.json is well formed: every field of its type, every token and id once, every merge in the vocabulary."""
+"""Whether a tokenizer.json is well formed: every field of its type, every token and id once, every merge in the vocabulary.
+
+Models of pydantic in place of the shapes here and of `strict_json.check` were tried: 156 lines for 110, as each small object of the
+format is a class and pydantic's errors have to be put into words. Loading a tokenizer, which imports no pydantic, took 0.18 s
+longer: 1.18 times as long for gpt-2 (0.99 s before), 1.09 times for qwen3 (2.1 s).
+"""
 
 from collections.abc import Mapping
 from typing import Any
