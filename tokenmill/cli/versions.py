@@ -76,6 +76,10 @@ def _publish(asked: argparse.Namespace) -> None:
 
     path = find_params()
     root = path.parent
+    if asked.sign is not None:
+        from tokenmill.versioning.signing import check_installed
+
+        check_installed()
     if load_params(path).run.engine != "inline" and os.environ.get("PREFECT_API_URL"):
         from tokenmill.orchestration.address import check_standing
         from tokenmill.orchestration.settings import quiet_environment

@@ -1,7 +1,4 @@
-"""Signatures of a directory's files with a key, by the model-signing package, without a network.
-
-The package is the extra `tokenmill[sign]`: it brings 15 others along, which whoever signs nothing can do without.
-"""
+"""Signatures of a directory's files with a key of an elliptic curve, by the library model-signing, without a network."""
 
 import tempfile
 from pathlib import Path
@@ -9,76 +6,82 @@ from typing import Any
 
 from tokenmill.errors import ParamsError, VersionsError
 
-_MAKE_A_KEY = (
-    "Make one: openssl ecparam -name prime256v1 -genkey -noout -out KEY, and openssl ec -in KEY -pubout -out PUBKEY."
+_KEY = (
+    "expected a key in PEM, without a password, of the curve P-256, P-384 or P-521. Make one: "
+    "openssl ecparam -name prime256v1 -genkey -noout -out KEY, and openssl ec -in KEY -pubout -out PUBKEY."
 )
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    IndexError,
+)  # what the library raises for what is malformed
+
+
+def check_installed() -> None:
+    """Raises ParamsError when the library is missing, which is only in tokenmill's extra `sign`."""
+    try:
+        import model_signing.signing  # noqa: F401
+    except ImportError as error:
+        raise ParamsError(
+            f"--sign and --verify need the library model-signing, which cannot be imported: {error}. "
+            "Run `pip install model-signing pyopenssl`, which is what tokenmill's extra `sign` brings."
+        ) from None
 
 
 def sign_directory(directory: Path, private_key: Path) -> str:
-    """The signature, as one line of JSON, of every file in the directory, by an elliptic curve key (PEM without password).
+    """The signature, as one line of JSON (a Sigstore bundle v0.3), of every file in the directory.
 
-    Raises ParamsError for a key that cannot be used, and where model-signing is missing; VersionsError for a link.
+    Raises ParamsError for a key that cannot be used, and VersionsError for a link, which cannot be signed.
     """
-    library = _library()
-    _refuse_links(directory)
+    check_installed()
+    from model_signing.signing import Config
+
     try:
-        config = library.signing.Config().use_elliptic_key_signer(private_key=private_key)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ParamsError(
-            f"{private_key}: expected a private key in PEM without a password, of the curve P-256, P-384 or P-521: {error}. "
-            f"{_MAKE_A_KEY}"
-        ) from None
-    config.set_hashing_config(_every_file(library))
-    with tempfile.TemporaryDirectory() as folder:
-        signature = Path(folder) / "signature.json"
-        config.sign(directory, signature)
-        return signature.read_text(encoding="utf-8")
+        signer = Config().set_hashing_config(_every_file()).use_elliptic_key_signer(private_key=private_key)
+    except (*_UNUSABLE, OSError) as error:
+        raise ParamsError(f"{private_key}: the private key cannot be used: {_reason(error)}; {_KEY}") from None
+    with tempfile.NamedTemporaryFile(prefix="tokenmill-") as file:
+        try:
+            signer.sign(directory, file.name)
+        except ValueError as error:
+            raise VersionsError(f"{directory}: cannot be signed: {_reason(error)}.") from None
+        return file.read().decode()
 
 
 def verify_directory(directory: Path, signature: str, public_key: Path, place: str) -> None:
     """Refuses a directory that is not, file for file, what the owner of the key signed.
 
     Raises VersionsError, beginning with `place`, for another key, and for a file that was changed, added or removed;
-    ParamsError for a key that cannot be used, and where model-signing is missing.
+    ParamsError for a key that cannot be used.
     """
-    library = _library()
-    _refuse_links(directory)
+    check_installed()
+    from cryptography.exceptions import InvalidSignature
+    from model_signing.verifying import Config
+
     try:
-        config = library.verifying.Config().use_elliptic_key_verifier(public_key=public_key)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ParamsError(
-            f"{public_key}: expected a public key in PEM, of the curve P-256, P-384 or P-521: {error}. {_MAKE_A_KEY}"
-        ) from None
-    config.set_hashing_config(_every_file(library))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "signature.json"
-        path.write_text(signature, encoding="utf-8")
+        verifier = Config().set_hashing_config(_every_file()).use_elliptic_key_verifier(public_key=public_key)
+    except (*_UNUSABLE, OSError) as error:
+        raise ParamsError(f"{public_key}: the public key cannot be used: {_reason(error)}; {_KEY}") from None
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="tokenmill-") as file:
+        file.write(signature)
+        file.flush()
         try:
-            config.verify(directory, path)
-        except Exception as error:  # noqa: BLE001 — of several libraries, for what anybody may have put into a tag
+            verifier.verify(directory, file.name)
+        except (*_UNUSABLE, InvalidSignature) as error:
             raise VersionsError(
-                f"{place}: not what the owner of {public_key} signed: {str(error) or type(error).__name__:.300}. Do not use these "
-                "files."
+                f"{place}: not what the owner of the key {public_key} signed: {_reason(error)}. Do not use these files."
             ) from None
 
 
-def _library() -> Any:
-    try:
-        import model_signing
-    except ImportError as error:
-        raise ParamsError(
-            f"signatures need the package model-signing ({error}): pip install 'tokenmill[sign]'."
-        ) from None
-    return model_signing
+def _every_file() -> Any:
+    """Left to itself, the library signs no .git* file, so that one which was added would pass."""
+    from model_signing.hashing import Config
+
+    return Config().set_ignored_paths(paths=[], ignore_git_paths=False)
 
 
-def _every_file(library: Any) -> Any:
-    """Each file by its sha256; none is left out, as model-signing by itself leaves out those of git."""
-    config = library.hashing.Config().use_file_serialization(hashing_algorithm="sha256")
-    return config.set_ignored_paths(paths=(), ignore_git_paths=False)
-
-
-def _refuse_links(directory: Path) -> None:
-    for path in directory.rglob("*"):
-        if path.is_symlink():
-            raise VersionsError(f"{path}: is a link; only files can be signed.")
+def _reason(error: Exception) -> str:
+    reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+    return " ".join(reason.split()).rstrip(".")[:500]
