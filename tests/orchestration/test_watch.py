@@ -18,6 +18,9 @@ from tests.standing import Server, standing_server
 
 pytestmark = pytest.mark.slow
 
+# By default a build waits 10 s for an answer and tries three times more. The tests do not wait that long.
+IMPATIENT = {"PREFECT_API_REQUEST_TIMEOUT": "2", "PREFECT_CLIENT_MAX_RETRIES": "1"}
+
 
 def test_the_server_shows_names_states_progress_and_logs(project: Project, server: Server) -> None:
     project.set(run__engine="threads", source__on_bad_document="quarantine", source__bad_documents_max=1)
@@ -88,7 +91,7 @@ def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path
     (home := tmp_path / "home").mkdir()
     with ExitStack() as standing:
         server = standing.enter_context(standing_server(home))
-        with building(project, server.environment, n_documents=3) as process:
+        with building(project, server.environment | IMPATIENT, n_documents=3) as process:
             standing.close()  # ends the server
             assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
     words = said(project).read_text(encoding="utf-8")
@@ -115,17 +118,17 @@ def hanging(processes: list[psutil.Process]) -> Iterator[None]:
             process.resume()
 
 
-@pytest.mark.parametrize(("number", "code", "wait_s_max"), [(None, 0, 70), (signal.SIGINT, 130, 40)])
+@pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGINT, 130)])
 def test_a_server_that_hangs_stops_no_build(
-    project: Project, tmp_path: Path, number: signal.Signals | None, code: int, wait_s_max: int
+    project: Project, tmp_path: Path, number: signal.Signals | None, code: int
 ) -> None:
     (home := tmp_path / "home").mkdir()
     with standing_server(home) as server:
         processes = processes_of(server)
-        with building(project, server.environment, n_documents=2) as process, hanging(processes):
+        with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
             if number:
                 process.send_signal(number)
-            assert process.wait(timeout=wait_s_max) == code, said(project).read_text(encoding="utf-8")
+            assert process.wait(timeout=60) == code, said(project).read_text(encoding="utf-8")
     words = said(project).read_text(encoding="utf-8")
     assert "Traceback" not in words
     assert "waiting for" in words
@@ -140,14 +143,14 @@ def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(project: Pro
     (home := tmp_path / "home").mkdir()
     with standing_server(home) as server:
         processes = processes_of(server)
-        with building(project, server.environment) as process, ExitStack() as standing_still:
+        with building(project, server.environment | IMPATIENT) as process, ExitStack() as standing_still:
             server.cancel(server.flow_run(f"build {project.root.name}"))
             deadline = time.monotonic() + 60
             while "cancelled on Prefect's server" not in said(project).read_text(encoding="utf-8"):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             standing_still.enter_context(hanging(processes))
-            assert process.wait(timeout=40) == 143, said(project).read_text(encoding="utf-8")
+            assert process.wait(timeout=60) == 143, said(project).read_text(encoding="utf-8")
     words = said(project).read_text(encoding="utf-8")
     assert "Traceback" not in words
     assert "before the build began" not in words
@@ -314,7 +317,8 @@ def test_a_run_that_is_cancelled_before_its_work_begins_ends_on_the_server(
 ) -> None:
     name = f"{len(failures)} {failures[:1]}"
     code = BEFORE_THE_WORK.replace("FAILURES", str(failures)).replace("NAME", name)
-    environment = {**os.environ, **server.environment, "PYTHONPATH": str(REPOSITORY)}
+    tries = {"PREFECT_CLIENT_MAX_RETRIES": "2"}
+    environment = {**os.environ, **server.environment, **tries, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "terminated\n", done.stderr
     assert server.flow_run(f"cancelled {name}")["state"]["type"] == state

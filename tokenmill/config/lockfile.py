@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import VersionsError, first_finding
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import read, write_atomic
@@ -20,7 +20,7 @@ class Pin(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    asked: Asked
+    asked: TokenizerSource
     version: str | None
     commit: str | None
     digest: str
@@ -61,7 +61,7 @@ def read_pin(root: Path) -> Pin | None:
     return read_lock(root).tokenizer
 
 
-def pinned(root: Path, asked: Asked) -> Pin:
+def pinned(root: Path, asked: TokenizerSource) -> Pin:
     """The pin of what params.yaml asks for. Raises VersionsError when tokenmill.lock has none, or that of something else."""
     pin = read_pin(root)
     if pin is None or pin.asked != asked:
@@ -78,6 +78,6 @@ def write_pin(root: Path, pin: Pin | None) -> None:
     write_lock(root, read_lock(root).model_copy(update={"tokenizer": pin}))
 
 
-def words_for(asked: Asked) -> str:
+def words_for(asked: TokenizerSource) -> str:
     """What is asked for, in a message."""
     return asked.from_ if asked.name is None else f"{asked.name}@{asked.version} from {asked.from_}"

@@ -126,7 +126,7 @@ class TrainVocab(_Section):
         return self
 
 
-class Tokenizer(_Section):
+class TokenizerSource(_Section):
     """A tokenizer that is taken instead of being trained: a published version, or a file or directory."""
 
     from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
@@ -136,7 +136,7 @@ class Tokenizer(_Section):
     special_tokens: dict[str, int] | None = None
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Tokenizer":
+    def _one_kind(self) -> "TokenizerSource":
         if (self.name is None) != (self.version is None):
             raise ValueError(
                 "name and version: found one of them; allowed: both (a published version), or neither (a file)"
@@ -177,7 +177,7 @@ class Validate(_Section):
     sample_documents: int = Field(ge=0)
 
 
-class Run(_Section):
+class RunOptions(_Section):
     """How the build runs; nothing here changes a byte of the result."""
 
     engine: Literal["threads", "inline"]
@@ -196,12 +196,12 @@ class Params(_Section):
     source: Source
     count: Count
     train_vocab: TrainVocab
-    tokenizer: Tokenizer | None
+    tokenizer: TokenizerSource | None
     encode: Encode
     validate_: Validate = Field(alias="validate")
     publish: Publish
     refresh: Refresh
-    run: Run
+    run: RunOptions
 
     @model_validator(mode="after")
     def _end_of_document_is_special(self) -> "Params":

@@ -13,7 +13,7 @@ from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.page_sizes import rows_within
-from tokenmill.corpus.shards import Part, Shard
+from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.errors import CorpusError
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s so, at 540 with 128 kB, 530 with 1 MB
@@ -38,7 +38,7 @@ def read_columns(
     text_column: str,
     id_column: str | None,
     separator: str | None,
-    part: Part | None,
+    part: ShardRange | None,
     has_bad: bool = False,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Columns]:
@@ -61,7 +61,7 @@ def read_columns(
 
 
 def _read_parquet(
-    shard: Shard, text_column: str, id_column: str | None, part: Part | None, limits: Limits
+    shard: Shard, text_column: str, id_column: str | None, part: ShardRange | None, limits: Limits
 ) -> Iterator[Columns]:
     with pq.ParquetFile(shard.path, pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
         names = _check_columns(shard, file.schema_arrow, text_column, id_column)
@@ -110,7 +110,7 @@ def _read_jsonl(
     shard: Shard,
     text_column: str,
     id_column: str | None,
-    part: Part | None,
+    part: ShardRange | None,
     has_bad: bool,
     limits: Limits,
 ) -> Iterator[Columns]:

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
-from tokenmill.corpus.shards import SUFFIXES, Part, Shard, find_shards
+from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange, find_shards
 from tokenmill.errors import CorpusError, DamagedError, unreadable
 from tokenmill.storage.atomic import open_regular
 
-__all__ = ["SUFFIXES", "BadDocument", "Batch", "Part", "Shard", "find_shards", "read_batches"]
+__all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
@@ -69,7 +69,7 @@ def read_batches(
     id_column: str | None,
     separator: str | None,
     batch_bytes: int = BATCH_BYTES,
-    part: Part | None = None,
+    part: ShardRange | None = None,
     on_bad: OnBad | None = None,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Batch]:

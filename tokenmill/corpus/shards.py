@@ -27,7 +27,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardRange:
     """Whole documents of a shard, in order: bytes of a .jsonl file, or row groups of a .parquet file, from `start` to before
     `stop`. `first_row`: of its first document in the shard, from 0; `first_line`: the same of its first line, from 1."""
 

@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from tokenmill.corpus.shards import Part, Shard
+from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.atomic import open_regular
 from tokenmill.storage.file_facts import Digests
@@ -37,7 +37,7 @@ class Piece:
     file). `damage`: why they cannot be read; None as long as they are not known to be damaged."""
 
     shard: Shard
-    part: Part | None
+    part: ShardRange | None
     digest: str
     damage: str | None = None
 
@@ -88,7 +88,7 @@ class _Cut(msgspec.Struct, frozen=True, array_like=True):
     """A shard's sha256, and its parts with theirs; none: the shard is not cut."""
 
     sha256: str
-    parts: list[tuple[Part, str]]
+    parts: list[tuple[ShardRange, str]]
 
 
 class Stopped(Exception):
@@ -141,7 +141,7 @@ def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:
 
 def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cut:
     may_be_cut = _may_be_cut(shard, unit_bytes_max)
-    parts: list[tuple[Part, str]] = []
+    parts: list[tuple[ShardRange, str]] = []
     whole = hashlib.sha256()
     try:
         with open(shard.path, "rb", opener=open_regular) as file:
@@ -172,7 +172,7 @@ def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], boo
 
 def _line_parts(
     file: BufferedReader, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
-) -> Iterator[tuple[Part, str]]:
+) -> Iterator[tuple[ShardRange, str]]:
     """The parts of a file of lines, which is read to its end; `take` gets its bytes, too."""
     start = first_row = 0
     first_line = 1
@@ -185,7 +185,7 @@ def _line_parts(
             take(block)
             lines.add(block)
         lines.end()
-        yield Part(start, end, end - start, first_row, first_line), digest.hexdigest()
+        yield ShardRange(start, end, end - start, first_row, first_line), digest.hexdigest()
         start, first_row, first_line = end, first_row + lines.n_lines - lines.n_blank, first_line + lines.n_lines
 
 
@@ -244,7 +244,7 @@ def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max:
     return end
 
 
-def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[Part]:
+def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -257,10 +257,10 @@ def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[Part]:
         group = metadata.row_group(i)
         group_bytes = sum(group.column(j).total_compressed_size for j in range(group.num_columns))
         if i > start and n_bytes + group_bytes > unit_bytes_max:
-            yield Part(start, i, n_bytes, first_row, 1)
+            yield ShardRange(start, i, n_bytes, first_row, 1)
             start, first_row, n_bytes, n_rows = i, first_row + n_rows, 0, 0
         n_bytes, n_rows = n_bytes + group_bytes, n_rows + group.num_rows
-    yield Part(start, metadata.num_row_groups, n_bytes, first_row, 1)
+    yield ShardRange(start, metadata.num_row_groups, n_bytes, first_row, 1)
 
 
 def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]]:
@@ -298,7 +298,7 @@ def _unit(pieces: Sequence[Piece]) -> Unit:
     return Unit(first + more, f"{output}{more}.parquet", tuple(pieces))
 
 
-def _part_unit(shard: Shard, i: int, part: Part, digest: str) -> Unit:
+def _part_unit(shard: Shard, i: int, part: ShardRange, digest: str) -> Unit:
     return Unit(f"{shard.name}[{i}]", f"{_output(shard.name)}.{i:05}.parquet", (Piece(shard, part, digest),))
 
 

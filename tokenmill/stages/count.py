@@ -111,7 +111,7 @@ def count(
         n_documents = sum(one.n_documents for one in facts)
         check_limit(units, [one.left for one in facts], n_documents, source)
         parts = [
-            Part(keys[unit.name], one.folder / part_name(i), weight, keys[unit.name])
+            PartialCounts(keys[unit.name], one.folder / part_name(i), weight, keys[unit.name])
             for unit, one in zip(units, done, strict=True)
             for i, weight in enumerate(by_weight[unit.name])
             if weight
@@ -155,7 +155,7 @@ def count(
     )
 
 
-class Part(NamedTuple):
+class PartialCounts(NamedTuple):
     """Counts in a file, what decides them, what they are multiplied by, and by the beginning of what they are grouped."""
 
     key: str
@@ -174,7 +174,9 @@ class SumFacts(msgspec.Struct, frozen=True):
         return f"{self.n_parts:,} files of counts"
 
 
-def sums_of(parts: Sequence[Part], runner: UnitRunner, run_units: RunUnits, scratch: Path) -> Sequence[Part]:
+def sums_of(
+    parts: Sequence[PartialCounts], runner: UnitRunner, run_units: RunUnits, scratch: Path
+) -> Sequence[PartialCounts]:
     """Parts with the same sum, of each weight 16 at most where there were many.
 
     They are added up in groups by the beginning of their keys, those groups by one digit less, and so on, and the unit store
@@ -189,9 +191,9 @@ def sums_of(parts: Sequence[Part], runner: UnitRunner, run_units: RunUnits, scra
 
 
 def _sums_of_groups(
-    parts: Sequence[Part], n_digits: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
-) -> list[Part]:
-    groups: dict[tuple[Fraction, str], list[Part]] = {}
+    parts: Sequence[PartialCounts], n_digits: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
+) -> list[PartialCounts]:
+    groups: dict[tuple[Fraction, str], list[PartialCounts]] = {}
     for part in sorted(parts):
         groups.setdefault((part.weight, part.place[:n_digits]), []).append(part)
     summed = {f"{place} × {weight}": group for (weight, place), group in groups.items() if len(group) > 1}
@@ -210,7 +212,7 @@ def _sums_of_groups(
     done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units)
     alone = [group[0] for group in groups.values() if len(group) == 1]
     return alone + [
-        Part(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
+        PartialCounts(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
         for unit, group, one in zip(units, summed.values(), done, strict=True)
     ]
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.lockfile import Pin, pinned
-from tokenmill.config.params import Encode, Source
-from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.config.params import Encode, Source, TokenizerSource
 from tokenmill.console import Advance, StageSummary, progress, say
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
@@ -42,7 +41,7 @@ _WARM_BYTES_MIN = 1 << 24  # of files to be encoded; the most frequent pre-token
 
 
 def encode(
-    source: Source, asked: Asked | None, params: Encode, runner: UnitRunner, run_units: RunUnits
+    source: Source, asked: TokenizerSource | None, params: Encode, runner: UnitRunner, run_units: RunUnits
 ) -> StageSummary:
     """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
     are let through, go to data/quarantine.

@@ -12,8 +12,7 @@ from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.config.lockfile import pinned
-from tokenmill.config.params import Extend, TrainVocab
-from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.config.params import Extend, TokenizerSource, TrainVocab
 from tokenmill.console import StageSummary, progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -102,7 +101,7 @@ def train_vocab(
     )
 
 
-def take_tokenizer(root: Path, asked: Asked) -> StageSummary:
+def take_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
     """Brings the tokenizer that tokenmill.lock pins into data/tokenizer, in the place of training one.
 
     Raises VersionsError when what is there now is another.

@@ -342,15 +342,9 @@ class Tokenizer:
         return self._engine.decode_batch(plain_lists(ids, self.id_max), threads_or_all(threads))
 
     def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
-        is_core = self._model is not None
-        if is_core:
-            try:
-                return decode(ids)  # most are plain as they are
-            except (TypeError, OverflowError):
-                pass
         plain = plain_ids(ids, self.id_max)
         try:
-            if not is_core:  # its engine looks ids up as they are
+            if self._model is None:  # the engine tokenizers looks ids up as they are
                 plain = [operator.index(id) for id in (plain if isinstance(plain, list) else plain.to_pylist())]
             return decode(plain)
         except (TypeError, OverflowError) as error:

@@ -10,7 +10,7 @@ from tokenmill.artifacts.golden import GOLDEN_FILE, check_golden, first_differen
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import CARD_FILE, make_card, write_card
 from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
-from tokenmill.config.params import Tokenizer as Asked
+from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
@@ -18,13 +18,13 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
 
 
-def pin_if_new(root: Path, asked: Asked) -> Pin:
+def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
     """The pin of what params.yaml asks for, made now if it asks for something else than what is pinned."""
     pin = read_pin(root)
     return pin if pin is not None and pin.asked == asked else pin_anew(root, asked)
 
 
-def pin_anew(root: Path, asked: Asked) -> Pin:
+def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
     """Looks up what params.yaml asks for, as it is now, and writes tokenmill.lock. Raises VersionsError, TokenizerError."""
     with _folder_for(asked) as directory:
         version, files_sha256 = _take(root, asked, None, directory)
@@ -89,7 +89,7 @@ def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
 
 
 @contextmanager
-def _folder_for(asked: Asked) -> Iterator[Path]:
+def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
     """A place for its files; what is wrong with them is told of where they are from."""
     with TemporaryDirectory(prefix="tokenmill-") as folder:
         directory = Path(folder) / "tokenizer"
@@ -99,7 +99,7 @@ def _folder_for(asked: Asked) -> Iterator[Path]:
             raise TokenizerError(str(error).replace(str(directory), words_for(asked))) from None
 
 
-def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
+def _take(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
     """Makes `directory` with what is asked for; the version it is, and the sha256 over the files that were taken."""
     if asked.name is None or asked.version is None:
         return None, _adopt(_source(root, asked), asked, directory)
@@ -112,7 +112,7 @@ def _take(root: Path, asked: Asked, pin: Pin | None, directory: Path) -> tuple[V
     return version, sha256_directory(directory)
 
 
-def _adopt(source: Path, asked: Asked, directory: Path) -> str:
+def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
     """Takes a file or directory: one that tokenmill made as it is, any other with golden vectors and a card made now."""
     if _is_ours(source):
         with write_directory(directory) as partial:
@@ -130,7 +130,7 @@ def _adopt(source: Path, asked: Asked, directory: Path) -> str:
     return _files_sha256(source)
 
 
-def _source(root: Path, asked: Asked) -> Path:
+def _source(root: Path, asked: TokenizerSource) -> Path:
     return root / Path(asked.from_).expanduser()
 
 

@@ -35,10 +35,10 @@ pub struct Counts {
 }
 
 /// The pre-tokens of sorted tables, in order, in batches.
-pub struct Drain<V = u64>(Merge<Part<V>>);
+pub struct Drain<V = u64>(Merge<TableRows<V>>);
 
 /// The short or the long strings of a sorted table.
-struct Part<V> {
+struct TableRows<V> {
     table: Arc<Sorted<V>>,
     rows: Range<usize>,
 }
@@ -217,7 +217,7 @@ impl<V: Copy + Into<u64>> Drain<V> {
             .iter()
             .flat_map(|table| [0..table.n_short(), table.n_short()..table.len()].map(|rows| (table, rows)))
             .filter(|(_, rows)| !rows.is_empty())
-            .map(|(table, rows)| Part { table: Arc::clone(table), rows })
+            .map(|(table, rows)| TableRows { table: Arc::clone(table), rows })
             .collect();
         let mut merge = Merge::new(Sum { weights: vec![1; parts.len()], denominator: 1, count_min: 1 }, limits);
         for (run, part) in parts.into_iter().enumerate() {
@@ -238,7 +238,7 @@ impl<V: Copy + Into<u64>> Drain<V> {
     }
 }
 
-impl<V: Copy + Into<u64>> Rows for Part<V> {
+impl<V: Copy + Into<u64>> Rows for TableRows<V> {
     fn n_rows(&self) -> usize {
         self.rows.len()
     }

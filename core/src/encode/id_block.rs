@@ -17,17 +17,17 @@ pub type Spare = Arc<Mutex<Option<Pages<u32>>>>;
 /// Ids, in a list of their own length or at the beginning of a block.
 pub enum Ids {
     List(Vec<u32>),
-    Block(Block),
+    Block(IdBlock),
 }
 
 /// A block and how many ids are in it; of one that was not filled it is not known.
-pub struct Block {
+pub struct IdBlock {
     pages: Option<Pages<u32>>,
     n: Option<usize>,
     spare: Spare,
 }
 
-impl Block {
+impl IdBlock {
     /// One with room for `n_max` ids; None where there are not so many addresses, as under `ulimit -v`.
     pub fn new(n_max: usize, spare: &Spare) -> Option<Self> {
         let kept = spare.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -47,7 +47,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for IdBlock {
     fn drop(&mut self) {
         if self.n.is_some_and(|n| n <= KEPT_BYTES_MAX / size_of::<u32>()) {
             *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = self.pages.take();
@@ -87,7 +87,7 @@ mod tests {
     fn a_block_serves_again_where_it_is_long_enough() {
         let spare = Spare::default();
         for (n_max, is_longer) in [(3000, true), (2000, false), (4000, true), (4000, false)] {
-            let mut block = Block::new(n_max, &spare).unwrap();
+            let mut block = IdBlock::new(n_max, &spare).unwrap();
             let mut pages = block.take().unwrap();
             assert_eq!(pages[..3].iter().any(|&id| id != 0), !is_longer);
             pages[..3].copy_from_slice(&[7, 8, 8]);
@@ -95,12 +95,12 @@ mod tests {
             assert_eq!((&*ids, AsRef::<[u8]>::as_ref(&ids).len()), (&[7, 8, 8][..], 12));
         }
         let long = KEPT_BYTES_MAX / size_of::<u32>() + 1;
-        let mut block = Block::new(long, &spare).unwrap();
+        let mut block = IdBlock::new(long, &spare).unwrap();
         let pages = block.take();
         drop(block.filled(pages, long));
         assert!(spare.lock().unwrap().is_none());
-        drop(Block::new(3, &spare)); // its batch failed, and how much was written is not known
+        drop(IdBlock::new(3, &spare)); // its batch failed, and how much was written is not known
         assert!(spare.lock().unwrap().is_none());
-        assert!(Block::new(usize::MAX >> 3, &spare).is_none());
+        assert!(IdBlock::new(usize::MAX >> 3, &spare).is_none());
     }
 }

@@ -9,7 +9,7 @@
 //! and O(ranks) a part: with the 446,000 of o200k about a sixth of it, by parts of 16 and 32 kB compared.
 
 use crate::encode::merge_table::MergeTable;
-use crate::encode::rank_queue::Queue;
+use crate::encode::rank_queue::RankQueue;
 use crate::memory::out_buffer::Tail;
 use crate::pair::{NO_PAIR, NONE, Pair};
 use crate::parallel::interrupt::{Result, Stop};
@@ -49,7 +49,7 @@ pub struct Long {
     /// By the position of their first byte.
     symbols: Vec<Symbol>,
     /// Pairs that were there; of those that still are, every one is in it.
-    queue: Queue,
+    queue: RankQueue,
     edge: Edge,
 }
 

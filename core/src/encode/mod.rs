@@ -17,11 +17,11 @@ pub(crate) mod whole_tokens;
 
 use crate::decode::Decoder;
 use crate::encode::cache::{Key, SHORT_BYTES_MAX};
-use crate::encode::id_block::{Block, Ids, Spare};
+use crate::encode::id_block::{IdBlock, Ids, Spare};
 use crate::encode::merge::Scratch;
 use crate::encode::merge_table::MergeTable;
 use crate::encode::new_pretoken::NewPretokens;
-use crate::encode::pretokens::{AT_ONCE_IDS, Run, Waiting};
+use crate::encode::pretokens::{AT_ONCE_IDS, TextEncoding, Waiting};
 use crate::encode::shared_cache::{Reader, Shared};
 use crate::encode::whole_tokens::Whole;
 use crate::memory::out_buffer::Tail;
@@ -270,9 +270,9 @@ impl Encoder {
         // For more than a piece there is a block with room for an id a byte, and those that end the texts.
         let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
         let mut block =
-            if wanted.ids && n_bytes_of_all > PIECE_BYTES { Block::new(n_ids_max, &self.spare) } else { None };
+            if wanted.ids && n_bytes_of_all > PIECE_BYTES { IdBlock::new(n_ids_max, &self.spare) } else { None };
         if wanted.ids && (threads == 1 || pieces.len() <= 1) {
-            let ids = block.as_mut().and_then(Block::take).map(Tail::from);
+            let ids = block.as_mut().and_then(IdBlock::take).map(Tail::from);
             let mut all = Piece { ids: ids.unwrap_or_default(), ..Piece::default() };
             let mut worker = self.hire(n_bytes_of_all)?;
             (0..n).try_for_each(|i| encode(&mut worker, i, &mut all))?;
@@ -284,7 +284,7 @@ impl Encoder {
             return Ok(Batch { ids, ends, starts });
         }
         let mut all = Batch::default();
-        let (rest, mut list) = (block.as_mut().and_then(Block::take), Vec::new());
+        let (rest, mut list) = (block.as_mut().and_then(IdBlock::take), Vec::new());
         let begin = rest.as_deref().map(<[u32]>::as_ptr);
         let (has_block, rest) = (rest.is_some(), Mutex::new(rest));
         let work = |worker: &mut Worker, mut texts: Range<usize>, piece: &mut Piece, turn: &Turn| {
@@ -391,16 +391,17 @@ impl Encoder {
 
     fn encode_with(&self, worker: &mut Worker, text: &str, stop: &Stop, ids: &mut Tail<u32>) -> Result<()> {
         let Worker { tools: Tools { pattern, scratch, waiting, .. }, cache, .. } = worker;
-        let mut run = Run { new: &self.new, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
+        let mut encoding =
+            TextEncoding { new: &self.new, text, start: 0, cache, scratch, stop, ids, waiting, coming: 0 };
         let mut start = 0;
         if let Some((finder, added_ids)) = &self.added {
             for found in finder.find_iter(text) {
-                run.put_text(pattern, start..found.start())?;
-                run.ids.put([added_ids[found.pattern().as_usize()]], 1);
+                encoding.put_text(pattern, start..found.start())?;
+                encoding.ids.put([added_ids[found.pattern().as_usize()]], 1);
                 start = found.end();
             }
         }
-        run.put_text(pattern, start..text.len())
+        encoding.put_text(pattern, start..text.len())
     }
 }
 

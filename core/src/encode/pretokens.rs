@@ -37,7 +37,7 @@ impl Default for Waiting {
 }
 
 /// The encoding of one text.
-pub struct Run<'r, 's> {
+pub struct TextEncoding<'r, 's> {
     pub new: &'r NewPretokens,
     pub text: &'r str,
     /// Where in the text the part of it begins that is split now.
@@ -51,7 +51,7 @@ pub struct Run<'r, 's> {
     pub coming: usize,
 }
 
-impl Sink for Run<'_, '_> {
+impl Sink for TextEncoding<'_, '_> {
     fn put(&mut self, from: usize, to: usize) -> Result<()> {
         match Key::of(&self.text.as_bytes()[self.start + from..self.start + to]) {
             Some(key) => {
@@ -98,7 +98,7 @@ impl Sink for Run<'_, '_> {
     }
 }
 
-impl Run<'_, '_> {
+impl TextEncoding<'_, '_> {
     /// A pre-token that the cache does not keep, and those that follow it.
     #[cold]
     #[inline(never)]

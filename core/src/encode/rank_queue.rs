@@ -17,7 +17,7 @@ const END: u32 = u32::MAX;
 
 /// A cache line of a bucket; the block before it comes next.
 #[derive(Clone, Copy)]
-struct Block {
+struct PositionsLine {
     next: u32,
     n: u32,
     positions: [u32; PER_BLOCK],
@@ -25,10 +25,10 @@ struct Block {
 
 /// Positions by rank.
 #[derive(Default)]
-pub struct Queue {
+pub struct RankQueue {
     /// The newest block of each rank.
     buckets: Vec<u32>,
-    blocks: Vec<Block>,
+    blocks: Vec<PositionsLine>,
     free: Vec<u32>,
     /// The rank that is swept; what is pushed with it, or with a lower one, goes to the heap.
     rank: u32,
@@ -37,7 +37,7 @@ pub struct Queue {
     heap: BinaryHeap<Reverse<u64>>,
 }
 
-impl Queue {
+impl RankQueue {
     /// Empties it, for the pairs of `n` symbols whose ranks are below `n_ranks`.
     pub fn start(&mut self, n: usize, n_ranks: usize) {
         self.heap.clear();
@@ -73,7 +73,7 @@ impl Queue {
             block.n += 1;
             return;
         }
-        let mut block = Block { next: *newest, n: 1, positions: [0; PER_BLOCK] };
+        let mut block = PositionsLine { next: *newest, n: 1, positions: [0; PER_BLOCK] };
         block.positions[0] = position;
         match self.free.pop() {
             Some(at) => {
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_least_comes_first_whatever_is_pushed_in_between() {
         for n in [10, SWEPT_MIN] {
-            let (mut queue, mut heap) = (Queue::default(), BinaryHeap::new());
+            let (mut queue, mut heap) = (RankQueue::default(), BinaryHeap::new());
             for _ in 0..2 {
                 let mut state = 7_u64;
                 let mut random = |below: u64| {

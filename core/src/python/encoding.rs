@@ -4,7 +4,7 @@ use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
 };
 use super::calls::run;
-use super::ids::{IdArray, IdSlice, ids_of};
+use super::ids::{IdSlice, id_array, ids_of};
 use super::ints::u32s_of;
 use super::texts::{Texts, binary_of, first_null, slices};
 use crate::encode::id_block::Ids;
@@ -180,11 +180,11 @@ impl PyEncoder {
             let ids = u32s_of(list)?;
             run(py, |stop| joined(&self.0, &ids, stop))?
         } else {
-            let array = IdArray::new(ids)?;
-            let ids = array.ids()?;
-            run(py, |stop| match ids {
-                IdSlice::Wide(ids) => joined(&self.0, ids, stop),
-                IdSlice::Narrow(ids) => joined(&self.0, ids, stop),
+            let array = id_array(ids)?;
+            run(py, |stop| match ids_of(&array) {
+                Some(IdSlice::Wide(ids)) => joined(&self.0, ids, stop),
+                Some(IdSlice::Narrow(ids)) => joined(&self.0, ids, stop),
+                None => Err(CoreError::Internal("the ids are of another type".to_owned())),
             })?
         };
         let made = make(py, bytes.as_slice());

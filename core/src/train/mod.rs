@@ -14,7 +14,7 @@ pub mod words;
 
 use crate::parallel::interrupt::{CoreError, Result, Stop};
 use crate::parallel::threads::in_threads;
-use crate::train::pair_queue::Queue;
+use crate::train::pair_queue::PairQueue;
 use crate::train::pairs::{Pairs, ids_of};
 use crate::train::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
 use crate::train::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
@@ -132,7 +132,7 @@ struct Trainer<'a, S: Scoring> {
     words: Words,
     pairs: Pairs,
     tokens: Tokens,
-    queue: Queue<S::Value>,
+    queue: PairQueue<S::Value>,
     /// How often the index was made.
     n_indexed: u32,
     /// Places in the text where a pair begins now.
@@ -161,7 +161,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             words,
             pairs: Pairs::default(),
             tokens,
-            queue: Queue::new(std::iter::empty(), S::level),
+            queue: PairQueue::new(std::iter::empty(), S::level),
             n_indexed: 0,
             counts,
             partners: Vec::new(),
@@ -177,7 +177,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
     /// Makes the index, of the pairs that count `floor` or more, and the queue.
     fn index(&mut self, floor: u64, stop: &Stop) -> Result<()> {
         self.pairs = Pairs::default();
-        self.queue = Queue::new(std::iter::empty(), S::level);
+        self.queue = PairQueue::new(std::iter::empty(), S::level);
         let Self { words, tokens, goal, .. } = self;
         let threads = goal.threads.max(1);
         let cuts: Vec<u32> = (1..threads).map(|part| (words.n_cells() * part / threads) as u32).collect();
@@ -357,7 +357,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
     /// The queue anew, without stale entries.
     fn fill_queue(&mut self) {
         let enough = self.pairs.iter().filter(|&(_, count)| count >= self.goal.pair_count_min);
-        self.queue = Queue::new(enough.map(|(key, count)| (self.value(key, count), key)), S::level);
+        self.queue = PairQueue::new(enough.map(|(key, count)| (self.value(key, count), key)), S::level);
     }
 
     fn note_partners(&mut self, keys: &[u64]) {

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 const N_LEVELS: usize = 1 << 12;
 
 /// A queue of keys by score: the highest first, of equal ones the smallest key.
-pub struct Queue<V> {
+pub struct PairQueue<V> {
     high: BinaryHeap<(V, Reverse<u64>)>,
     /// By level: its score, once it has been seen, and the keys that wait.
     levels: Vec<(Option<V>, Vec<u64>)>,
@@ -22,7 +22,7 @@ pub struct Queue<V> {
     n: usize,
 }
 
-impl<V: Ord + Copy> Queue<V> {
+impl<V: Ord + Copy> PairQueue<V> {
     /// `level_of`: the score as a small integer, for scores that are one.
     pub fn new(entries: impl Iterator<Item = (V, u64)>, level_of: impl Fn(V) -> Option<usize>) -> Self {
         let mut levels = Vec::new();
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_highest_score_comes_first_and_of_equal_ones_the_smallest_key() {
-        let mut queue = Queue::new([(5, 1), (9000, 2), (5, 0), (7000, 9)].into_iter(), level_of);
+        let mut queue = PairQueue::new([(5, 1), (9000, 2), (5, 0), (7000, 9)].into_iter(), level_of);
         queue.push(6, 3, level_of);
         let order = [(9000, 2), (7000, 9), (6, 3)];
         assert_eq!(order.map(|_| queue.pop()), order.map(Some));

@@ -39,7 +39,7 @@ impl Span {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Pair {
+struct PairEntry {
     count: u64,
     span: Span,
     /// Where in `more` this pair's next span stands, or NONE: a token that is made again makes its pairs again.
@@ -63,7 +63,7 @@ pub struct Counted {
 /// All pairs of the text: the count of each, and where it stands.
 #[derive(Default)]
 pub struct Pairs {
-    map: Map<Pair>,
+    map: Map<PairEntry>,
     positions: Vec<u32>,
     /// Where in `positions` the pair stood that was taken last.
     free: Range<usize>,
@@ -320,7 +320,7 @@ impl Pairs {
     }
 
     fn add(&mut self, key: u64, count: u64, span: Span) {
-        let (pair, was_there) = self.map.get_or_insert(key, Pair { count, span, next: NONE });
+        let (pair, was_there) = self.map.get_or_insert(key, PairEntry { count, span, next: NONE });
         if was_there {
             pair.count += count;
             self.more.push((span, pair.next));
@@ -411,7 +411,7 @@ fn span_of(positions: &[u32], start: usize) -> Span {
 }
 
 /// Appends a pair's positions, in ascending order, those that `keep` names.
-fn gather(pair: &Pair, held: &[u32], more: &[(Span, u32)], keep: impl Fn(u32) -> bool, positions: &mut Vec<u32>) {
+fn gather(pair: &PairEntry, held: &[u32], more: &[(Span, u32)], keep: impl Fn(u32) -> bool, positions: &mut Vec<u32>) {
     let first = positions.len();
     let (mut span, mut next) = (pair.span, pair.next);
     loop {

@@ -166,7 +166,7 @@ fn too_large(what: &str) -> CoreError {
 }
 
 /// The cells of some whole pre-tokens, and where they stand among all.
-pub struct Part<'w> {
+pub struct WordRange<'w> {
     cells: &'w mut [u32],
     offset: usize,
     large_counts: &'w [u64],
@@ -199,21 +199,21 @@ impl Words {
     }
 
     /// The same, to be merged each by a thread of its own.
-    pub fn parts(&mut self, cuts: &[u32]) -> Vec<Part<'_>> {
+    pub fn parts(&mut self, cuts: &[u32]) -> Vec<WordRange<'_>> {
         let ranges = self.ranges(cuts);
         let Self { cells, large_counts, long, .. } = self;
         let mut rest = &mut cells[..];
         let part = |range: Range<usize>| {
             let (cells, after) = std::mem::take(&mut rest).split_at_mut(range.len());
             rest = after;
-            Part { cells, offset: range.start, large_counts, long }
+            WordRange { cells, offset: range.start, large_counts, long }
         };
         ranges.into_iter().map(part).collect()
     }
 
     /// All cells as one part.
-    pub fn whole(&mut self) -> Part<'_> {
-        Part { cells: &mut self.cells, offset: 0, large_counts: &self.large_counts, long: &self.long }
+    pub fn whole(&mut self) -> WordRange<'_> {
+        WordRange { cells: &mut self.cells, offset: 0, large_counts: &self.large_counts, long: &self.long }
     }
 
     /// Has the cell at a position fetched.
@@ -302,7 +302,7 @@ impl Words {
     }
 }
 
-impl Part<'_> {
+impl WordRange<'_> {
     /// Where the part's cells end among all.
     pub fn end(&self) -> usize {
         self.offset + self.cells.len()
