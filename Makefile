@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint setup core lock server bench bench-build bench-count bench-encode bench-hard bench-task bench-train clean
+.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-task bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -28,6 +28,9 @@ lint: setup ## format and lint of Python and Rust, types, the core's documentati
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path core/Cargo.toml --locked --quiet --no-deps --document-private-items --all-features
 	cargo test --manifest-path core/Cargo.toml --locked --quiet
+
+docs: setup ## the documentation as a web site, in site/; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
 setup: .venv/.installed .venv/.core
 
