@@ -55,6 +55,7 @@ def message_of(error: BaseException) -> str:
 def as_json(error: BaseException) -> dict[str, str | None]:
     """An error in its parts. `where`: file, row or setting; `why`: what its code means; `fix`: what to do.
 
+    >>> from tokenmill.errors import ParamsError
     >>> found = as_json(ParamsError("params.yaml: count.pattern: found 3; allowed: a text. Put it in quotes.", code="TM102"))
     >>> found["where"], found["what"], found["fix"]
     ('params.yaml: count.pattern', 'found 3; allowed: a text.', 'Put it in quotes.')

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import re
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
 from tokenmill.versioning import git
-from tokenmill.versioning.dvc_repository import quiet_environment
+from tokenmill.versioning.dvc_repository import quiet_environment, quiet_logs
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
@@ -223,8 +222,7 @@ def _opened(version: Version) -> Iterator[Any]:
     from dvc_data.index import DataIndexDirError
     from scmrepo.exceptions import SCMError
 
-    for name in ("dvc", "dvc_data", "dvc_objects"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    quiet_logs()
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as private:  # DVC unpickles what it finds in its site cache
         config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
         try:
