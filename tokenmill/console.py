@@ -143,7 +143,8 @@ def table(summaries: Sequence[StageSummary]) -> None:
         shown.add_column(name, justify="left" if i in (0, len(_HEAD) - 1) else "right")
     for row in lines:
         shown.add_row(*row)
-    Console().print(shown)
+    # DVC's colorama takes the codes out of what goes through sys.stdout into a pipe.
+    Console(file=sys.stdout if sys.stdout.isatty() else sys.__stdout__).print(shown)
 
 
 def _cells(summary: StageSummary) -> tuple[str, ...]:

@@ -161,6 +161,7 @@ class Terminated(BaseException):
         super().__init__("asked to end; what is finished is kept for the next build")
 
 
+_BEGINNING_MIN = 3  # characters that are enough to tell a name by
 _SHOWN_CHARACTERS_MAX = 60  # characters of a value in a message
 EXIT_DONE = 0
 EXIT_NO = 1
@@ -222,8 +223,15 @@ def code_of(error: BaseException) -> str:
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
-    """A sentence for the end of a message, with the allowed name that is nearest; nothing where none is near."""
-    close = difflib.get_close_matches(found, list(allowed), n=1)
+    """A sentence for the end of a message, with the allowed name that it begins, or that is nearest; nothing where none is
+    near.
+
+    >>> did_you_mean("biuld", ["build", "status"]), did_you_mean("stat", ["build", "status"]), did_you_mean("x", ["build"])
+    (' Did you mean build?', ' Did you mean status?', '')
+    """
+    names = list(allowed)
+    begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 

@@ -17,7 +17,7 @@ SCHEMA = 1
 STREAMS = ("serve",)
 """Commands that print an object a line, as they go on."""
 
-_PLACE = re.compile(r"(?P<place>(?:[^\s:]*[/.][^:\n]*|[^\s:]+|[^:\n]+, (?:row|line) \d+)): ")
+_PLACE = re.compile(r"(?P<place>(?:[^\s:]*[/.][^:\n]*|[^\s:]+|--[a-z][^:\n]*|[^:\n]+, (?:row|line) \d+)): ")
 _SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z`])")
 
 
@@ -80,8 +80,8 @@ def as_json(error: BaseException) -> dict[str, str | None]:
 @contextmanager
 def stdout_kept() -> Iterator[None]:
     """Whatever is written to standard output in the block, by this process or a child, goes to standard error."""
-    sys.stdout.flush() if sys.stdout else None
     kept = None
+    _flush()
     with suppress(OSError):  # one of them is closed
         kept = os.dup(1)
         os.dup2(2, 1)
@@ -89,9 +89,17 @@ def stdout_kept() -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
+        _flush()  # what went past sys.stdout
         if kept is not None:
             os.dup2(kept, 1)
             os.close(kept)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.__stdout__):
+        if stream is not None:  # it was closed when the process began
+            with suppress(OSError, ValueError):
+                stream.flush()
 
 
 def _print(envelope: dict[str, Any]) -> None:

@@ -178,7 +178,10 @@ def _pin(_asked: argparse.Namespace) -> Answer:
     path = find_params()
     wanted = load_params(path).tokenizer
     if wanted is None:
-        raise ParamsError(f"{path}: tokenizer: null, so there is none to pin; the README says what to put there.")
+        raise ParamsError(
+            f"{path}: tokenizer: null, so there is none to pin. Name one first, like tokenizer: {{from: ., name: tokenizer, "
+            "version: v1.0.0}."
+        )
     before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
     was = "" if before is None else f" (was {before.version or before.asked.from_} {before.digest[:16]})"
     result = {"before": None if before is None else _pinned(before), "now": _pinned(now)}

@@ -221,7 +221,7 @@ def load_params(path: Path) -> Params:
     try:
         return Params.model_validate(_read_yaml(path))
     except ValidationError as error:
-        found = error.errors(include_url=False)
+        found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")  # typos first
         code = _CODES.get(found[0]["type"], "TM102")
         raise ParamsError("\n".join(f"{path}: {_explain(one)}" for one in found), code=code) from None
 
