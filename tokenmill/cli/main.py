@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     command, is_json = command_of(given), "--json" in given
     try:
+        if is_json and "--version" in given:
+            print_result(command, {"version": tokenmill.__version__})
+            return EXIT_DONE
         asked = _parser().parse_args(given)
         _set_up(asked)
         with stdout_kept() if is_json and command not in STREAMS else nullcontext():
