@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -22,6 +22,7 @@ from prefect.context import refresh_global_settings_context
 from prefect.events import Event
 from prefect.events.worker import EventsWorker, ProcessPoolForwardingEventsClient
 from prefect.exceptions import CancelledRun, ObjectNotFound, PrefectException, UnfinishedRun
+from prefect.logging.handlers import set_api_log_sink
 
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
@@ -34,7 +35,8 @@ _END_S_MAX = 5.0
 _ANSWER_S_MAX = 5.0
 _SETTLE_S_MAX = 15.0
 _SETTLE_EVERY_S = 0.1
-_EVENTS_MAX = 500  # in one request
+_SENT_AT_ONCE_MAX = 500  # events, or log records, in one request
+_SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")  # the last line of a traceback
 FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
 """What Prefect's client raises when a server refuses or does not answer. RuntimeError: when it is entered; AssertionError: when
@@ -56,6 +58,7 @@ class Server:
         self._outcomes: list[object] = []
         self._told: set[str] = set()
         self._events: list[Event] = []
+        self._logs: list[dict[str, Any]] = []
         self._ended: set[str] = set()
         self._sending = threading.Lock()
 
@@ -71,8 +74,10 @@ class Server:
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
             url = server._start_embedded()
+        # Prefect would send log records and events (which make the task runs) itself, and wait for them when the process ends:
+        # minutes if the server hangs.
+        set_api_log_sink(server._logs.append)
         if "prefect.cloud" not in url:  # whose client for events has a key
-            # Events are the task runs. At its end, a process waits for those that Prefect sends: minutes without a server.
             EventsWorker.set_client_override(ProcessPoolForwardingEventsClient, event_queue=server)
         return server
 
@@ -134,11 +139,14 @@ class Server:
             self._ended.add(event.resource.id)
 
     def send(self, client: SyncPrefectClient) -> None:
-        """Tells the server of the events so far. Raises FAILURES."""
+        """Tells the server of the events and log records so far. Raises FAILURES."""
         with self._sending:
-            while batch := self._events[:_EVENTS_MAX]:
-                client.request("POST", "/events", json=[event.model_dump(mode="json") for event in batch])
-                del self._events[: len(batch)]
+            while events := self._events[:_SENT_AT_ONCE_MAX]:
+                client.request("POST", "/events", json=[event.model_dump(mode="json") for event in events])
+                del self._events[: len(events)]
+            while logs := self._logs[:_SENT_AT_ONCE_MAX]:
+                client.request("POST", "/logs/", json=[{k: log[k] for k in log if k != _SIZE_KEY} for log in logs])
+                del self._logs[: len(logs)]
 
     def _start_embedded(self) -> str:
         """Starts a server with the database of PREFECT_HOME, without web page and schedules; its URL."""
@@ -200,7 +208,7 @@ class Server:
         self.say_once("Prefect's server does not answer, so it may not show how this build ended")
 
     def _settle(self) -> None:
-        """Tells the server of the last events, and waits until an embedded one has written them: it would lose them."""
+        """Tells the server the rest, and waits until an embedded one has written the task runs: it would lose them."""
         if self.is_gone:
             return
         end_s = time.monotonic() + _SETTLE_S_MAX
