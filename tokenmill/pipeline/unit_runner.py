@@ -91,7 +91,7 @@ class UnitRunner:
                     try:
                         facts = do(rest, partial)
                     except PieceDamagedError as error:
-                        rest = error.rest  # `rest` already includes the quarantine entry of the damaged piece
+                        rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
                 for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
                     self.digests.check_unchanged(piece.shard.path)
                 return self.store.keep(key, partial, facts)
@@ -127,6 +127,6 @@ def _content(piece: Piece, with_rows: bool) -> list[Any]:
     part = piece.part
     if part is None:
         return [suffix, piece.digest, None, 0]
-    is_lines = piece.shard.name.endswith(".jsonl")  # a part's digest covers its lines alone, wherever they are in the file
+    is_lines = piece.shard.name.endswith(".jsonl")  # a part's digest covers its lines, wherever in the file they are
     span = ["lines", part.first_line == 1] if is_lines else ["row groups", part.start, part.stop]
     return [suffix, piece.digest, span, part.first_row if with_rows else 0]
