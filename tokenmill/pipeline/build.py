@@ -155,8 +155,8 @@ class Build:
             if settled is None:
                 raise ParamsError(
                     f"dvc.yaml: stage {name} has to run, but nothing ran it before the stages that follow. flows/build.py must "
-                    f"call a stage after those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do "
-                    f"`dvc repro {name}` first."
+                    f"call a stage after those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: "
+                    f"do `dvc repro {name}` first."
                 )
             self.summaries.append(settled)
 
