@@ -1,5 +1,6 @@
 """What a build shows: one progress bar a stage and a table on a terminal, plain lines in a pipe."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,9 @@ from typing import Literal
 
 Advance = Callable[[float], None]
 Action = Literal["run", "up to date", "restored", "frozen", "taken", "not needed"]
+
+level: int = 0
+"""How much is said: -1 nothing but errors, 1 a line for each unit of work, too, 2 what libraries log, too."""
 
 _PLAIN_EVERY_S = 30.0
 _HEAD = ("stage", "units", "documents", "MB", "tokens", "seconds", "MB/s", "peak MB", "")
@@ -51,7 +55,7 @@ def progress(stage: str, total: float, unit: str) -> Iterator[Advance]:
     """Shows how far a stage is while the block runs; what it yields is called, from any thread, with what was added."""
     now = Progress(stage, total, unit)
     shown.append(now)
-    with (_bar if sys.stderr.isatty() else _plain_lines)(now) as advance:
+    with (_bar if sys.stderr.isatty() and level == 0 else _plain_lines)(now) as advance:
         yield advance
     now.done = total
 
@@ -103,7 +107,14 @@ def _plain_lines(now: Progress) -> Iterator[Advance]:
 
 def say(line: str) -> None:
     """One line for the person who watches (standard error)."""
-    print(line, file=sys.stderr, flush=True)
+    if level >= 0:
+        print(line, file=sys.stderr, flush=True)
+
+
+def say_more(line: str) -> None:
+    """The same for who asked for more."""
+    if level > 0:
+        say(line)
 
 
 def rows(summaries: Sequence[StageSummary]) -> list[dict[str, str]]:
@@ -114,7 +125,7 @@ def rows(summaries: Sequence[StageSummary]) -> list[dict[str, str]]:
 def table(summaries: Sequence[StageSummary]) -> None:
     """Prints what every stage did (standard output)."""
     lines = [_cells(summary) for summary in summaries]
-    if not sys.stdout.isatty():
+    if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
         widths = [max(len(row[i]) for row in (_HEAD, *lines)) for i in range(len(_HEAD))]
         for row in (_HEAD, *lines):
             cells = [
@@ -132,7 +143,8 @@ def table(summaries: Sequence[StageSummary]) -> None:
         shown.add_column(name, justify="left" if i in (0, len(_HEAD) - 1) else "right")
     for row in lines:
         shown.add_row(*row)
-    Console().print(shown)
+    # DVC's colorama takes the codes out of what goes through sys.stdout into a pipe.
+    Console(file=sys.stdout if sys.stdout.isatty() else sys.__stdout__).print(shown)
 
 
 def _cells(summary: StageSummary) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The errors tokenmill raises on purpose, and the words for those of the machine.
 
     TokenmillError               a user can mend it; the command line prints the message alone and exits with 2
+    ├── UsageError               the command line is not understood
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
     │   ├── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
@@ -17,13 +18,20 @@
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
     Terminated                   no error: the command is to end, by a termination signal or as cancelled in Prefect
 
-A message says what, where (file, row), what was expected, what was found, and what to do.
+A message says what, where (file, row), what was expected, what was found, and what to do. Every error has a code, which
+`tokenmill explain` explains: that of its class, or of its kind where a class has several.
 """
 
+import difflib
 import errno
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from tokenmill.error_codes import CODES as CODES
+from tokenmill.error_codes import ErrorCode as ErrorCode
 
 if TYPE_CHECKING:
     from pydantic import ValidationError as ModelError
@@ -32,28 +40,56 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class TokenmillError(Exception):
-    """Base of every error that a user can mend."""
+    """Base of every error that a user can mend. `code`: a key of CODES, where it is another than that of the class."""
+
+    code: str = "TM900"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+        assert self.code in CODES
+
+
+class UsageError(TokenmillError):
+    """The command line is not understood. `usage`: how the command is called."""
+
+    code = "TM001"
+
+    def __init__(self, message: str, usage: str = "") -> None:
+        self.usage = usage
+        super().__init__(message)
 
 
 class ParamsError(TokenmillError):
     """A parameter, an argument, or a stage definition is wrong."""
 
+    code = "TM100"
+
 
 class CorpusError(TokenmillError):
     """An input file cannot be read as documents."""
+
+    code = "TM200"
 
 
 class DamagedError(CorpusError):
     """An input file is not whole."""
 
+    code = "TM202"
+
 
 class PassingError(CorpusError):
     """An input file could not be read for a reason that may pass."""
+
+    code = "TM204"
 
 
 class SpecialTokenError(CorpusError):
     """A text holds the text of a special token. `index`: which text; `byte_offset`: where in it, in UTF-8, or None where
     it is only there once the text is normalized; `token`: which token."""
+
+    code = "TM205"
 
     def __init__(self, index: int, byte_offset: int | None, token: str, place: str | None = None) -> None:
         self.index: int = index
@@ -69,21 +105,31 @@ class SpecialTokenError(CorpusError):
 class PatternError(TokenmillError):
     """A split pattern does not compile, or gives up on a text."""
 
+    code = "TM302"
+
 
 class TokenizerError(TokenmillError):
     """A tokenizer file, a vocabulary or an id is wrong."""
+
+    code = "TM301"
 
 
 class CountsError(TokenmillError):
     """A table of counts is wrong, or counting would exceed its memory."""
 
+    code = "TM303"
+
 
 class VersionsError(TokenmillError):
     """DVC or git cannot do what the build needs."""
 
+    code = "TM401"
+
 
 class BusyError(TokenmillError):
     """Another process builds the project. `holder`: the sentence that says which; `advice`: what to do."""
+
+    code = "TM402"
 
     def __init__(self, holder: str, advice: str) -> None:
         self.holder = holder
@@ -93,13 +139,19 @@ class BusyError(TokenmillError):
 class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
 
+    code = "TM501"
+
 
 class UnitTimeoutError(TokenmillError):
     """A unit takes too long."""
 
+    code = "TM701"
+
 
 class UnitsError(TokenmillError):
     """Several units of a stage failed; the message has a line for each."""
+
+    code = "TM702"
 
 
 class Terminated(BaseException):
@@ -109,13 +161,27 @@ class Terminated(BaseException):
         super().__init__("asked to end; what is finished is kept for the next build")
 
 
+_BEGINNING_MIN = 3  # characters that are enough to tell a name by
 _SHOWN_CHARACTERS_MAX = 60  # characters of a value in a message
-EXIT_INTERRUPTED = 130
-"""Of a command that Ctrl-C ended."""
+EXIT_DONE = 0
+EXIT_NO = 1
+EXIT_ERROR = 2
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
+EXIT_INTERRUPTED = 130  # as the shell says of a command that SIGINT ended, and so on
 EXIT_UNREAD = 141
-"""Of one whose reader has seen enough, as `head` has: as the shell says of a command that SIGPIPE ended."""
 EXIT_TERMINATED = 143
-"""Of one that Terminated ended."""
+EXIT_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        EXIT_DONE: "done, or nothing to do",
+        EXIT_NO: "the answer is no: status (a build would do something), diff (other ids), doctor (something is wrong)",
+        EXIT_ERROR: "an error that you can mend; `tokenmill explain CODE` says more about it",
+        EXIT_DEFECT: "a defect of tokenmill",
+        EXIT_INTERRUPTED: "interrupted by Ctrl-C",
+        EXIT_UNREAD: "nobody reads what is printed, as when `head` has seen enough",
+        EXIT_TERMINATED: "terminated by a signal, by the end of the terminal, or by a cancellation in Prefect",
+    }
+)
+"""What each exit code of every command means."""
 
 
 class InternalError(Exception):
@@ -139,6 +205,34 @@ def of_the_machine(error: OSError) -> str:
         f"{place}: {why}: {room(place)}. Make room and build again: what is finished is kept, and the last recorded version "
         "stays in DVC's cache."
     )
+
+
+def code_of(error: BaseException) -> str:
+    """The code of any error that ends a command, a key of CODES."""
+    match error:
+        case TokenmillError():
+            return error.code
+        case OSError():
+            return "TM601" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "TM602"
+        case KeyboardInterrupt():
+            return "TM801"
+        case Terminated():
+            return "TM802"
+        case _:
+            return "TM901"
+
+
+def did_you_mean(found: str, allowed: Iterable[str]) -> str:
+    """A sentence for the end of a message, with the allowed name that it begins, or that is nearest; nothing where none is
+    near.
+
+    >>> did_you_mean("biuld", ["build", "status"]), did_you_mean("stat", ["build", "status"]), did_you_mean("x", ["build"])
+    (' Did you mean build?', ' Did you mean status?', '')
+    """
+    names = list(allowed)
+    begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def first_finding(error: "ModelError") -> str:

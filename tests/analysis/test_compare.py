@@ -73,7 +73,7 @@ def test_the_command_compares_directories(project: Project, as_json: bool) -> No
     done = cli(project, *arguments)
     assert done.returncode == 1, done.stderr
     if as_json:
-        found = json.loads(done.stdout)
+        found = json.loads(done.stdout)["result"]
         assert found["ids_differ"] is True
         assert len(found["tokens_added"]) == 2
         assert sum(one["n_documents"] for one in found["yields"].values()) == 6
@@ -95,7 +95,7 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     (project.root / "some.parquet").write_bytes(b"PAR1")
     done = cli(project, "diff", "one", "one", "--corpus", "some.*", "--language", "lang", "--json")
     assert done.returncode == 0, done.stderr
-    counted = {name: one["n_documents"] for name, one in json.loads(done.stdout)["yields"].items()}
+    counted = {name: one["n_documents"] for name, one in json.loads(done.stdout)["result"]["yields"].items()}
     assert counted == {". en": 2, ". fr": 1}
     bad, damaged = done.stderr.splitlines()
     assert bad.startswith("diff: left out 2 bad documents; the first: some.jsonl, row 1: ")

@@ -28,7 +28,6 @@ def oddities(tmp_path: Path, document: dict[str, Any]) -> dict[str, list[str]]:
 
 def test_it_says_what_a_tokenizer_is(tmp_path: Path) -> None:
     found = checked(tmp_path, DOCUMENT)
-    assert found["usable"]
     assert (found["kind"], found["engine"], found["engine_reason"]) == ("byte-level BPE", "core", None)
     assert (found["vocab_size"], found["id_max"], found["n_merges"]) == (1200, 1199, len(DOCUMENT["model"]["merges"]))
     assert (found["pattern"], found["normalizer"], found["digest"]) == ("gpt2", None, TOKENIZER.digest)
@@ -106,15 +105,15 @@ def test_the_command_prints_text_or_json_and_ends_with_0_or_2(
     assert main(["check", str(tmp_path)]) == 0
     assert "engine          core\n" in capsys.readouterr().out
     assert main(["check", str(tmp_path / "tokenizer.json"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["digest"] == TOKENIZER.digest
+    assert json.loads(capsys.readouterr().out)["result"]["digest"] == TOKENIZER.digest
     assert main(["check", str(tmp_path / "vocab.tiktoken"), "--pattern", "gpt2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["pattern"] == "gpt2"
+    assert json.loads(capsys.readouterr().out)["result"]["pattern"] == "gpt2"
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     assert main(["check", str(tmp_path), "--json"]) == 2
-    found = json.loads(capsys.readouterr().out)
-    assert (found["usable"], "model: expected an object" in found["error"]) == (False, True)
+    found = json.loads(capsys.readouterr().out)["error"]
+    assert (found["code"], found["what"]) == ("TM301", "expected an object; found nothing.")
     assert main(["check", str(tmp_path / "none.json")]) == 2
-    assert "refused" in capsys.readouterr().out
+    assert "tokenmill: error[TM301]: " in capsys.readouterr().err
 
 
 def test_the_command_works_without_a_project(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_bad_input_stops_the_build_with_one_message_and_leaves_nothing(project: 
     make(project)
     done = project.run("tokenmill", "build")
     assert done.returncode == 2, done.stderr
-    message = done.stderr.split("tokenmill: error: ", 1)[1]
+    message = done.stderr.split("tokenmill: error[TM", 1)[1]
     for part in expected:
         assert part.lower() in message.lower(), message
     assert "Traceback" not in done.stderr

@@ -108,7 +108,7 @@ def fail(scenario: Scenario, place: Place, error: int) -> tuple[Outcome, str]:
 
 def unclear(ended: Ended, paths: Sequence[str], root: Path) -> str | None:
     """What an error message lacks: it is to be one, and to name a path, or the file or folder that it is in."""
-    message = ended.said.partition("tokenmill: error: ")[2]
+    message = ended.said.partition("tokenmill: error[")[2].partition("]: ")[2]
     if ended.code != 2 or not message or "Traceback" in ended.said:
         return f"no clear error, exit code {ended.code}: {ended.said}"
     names = [_PARTIAL.sub("", path.removeprefix(str(root)).lstrip("/")) for path in paths]

@@ -253,7 +253,7 @@ sys.exit(program())
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **home}, timeout=90)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.endswith("tokenmill: error: no room\n")
+    assert done.stderr.endswith("tokenmill: error[TM900]: no room\n")
 
 
 def _until_equal(found: Callable[[], set[int]], expected: set[int]) -> None:

@@ -61,7 +61,7 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     where, started, _finished, error = done.stderr.splitlines()
     assert where == f"Prefect at {server.url.removesuffix('/api')}: the build appears there in some seconds"
     assert started == "count: started"
-    assert error.startswith("tokenmill: error: data/raw/d.jsonl")
+    assert error.startswith("tokenmill: error[TM201]: data/raw/d.jsonl")
     run = server.flow_run(name)
     assert run["state"]["type"] == "FAILED"
     states = server.task_states(run)

@@ -151,7 +151,7 @@ def test_a_server_of_prefect_that_does_not_answer_is_named_and_not_asked_with_an
     done = team.project.run("tokenmill", "publish", "dataset@v1.0.0", **nobody)
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "tokenmill: error: PREFECT_API_URL: no Prefect server answers at http://127.0.0.1:9/api"
+        "tokenmill: error[TM703]: PREFECT_API_URL: no Prefect server answers at http://127.0.0.1:9/api"
     )
     assert tags(team.bare) == ["tokenizer@v1.0.0"]
 

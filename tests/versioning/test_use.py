@@ -218,7 +218,7 @@ def test_a_directory_whose_golden_vectors_are_of_another_tokenizer_is_named(team
     (directory / "golden.json").unlink()
     (directory / "golden.json").write_text(json.dumps({**golden, "tokenizer_digest": "0" * 64}), encoding="ascii")
     take(user, **{"from": "copied"})
-    assert "error: copied/golden.json: made for the tokenizer 000" in refused(user)
+    assert "error[TM301]: copied/golden.json: made for the tokenizer 000" in refused(user)
 
 
 def test_python_loads_a_version(published: Team) -> None:

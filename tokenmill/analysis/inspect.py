@@ -29,7 +29,6 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         unread = unread_fields(read_document(read(file), str(file)))
         oddities += [entry("fields that nothing reads", unread)] if unread else []
     return {
-        "usable": True,
         "kind": "byte-level BPE" if model else document["model"]["type"],
         "engine": tokenizer.engine,
         "engine_reason": tokenizer.engine_reason,
@@ -50,8 +49,6 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
 
 def as_text(found: dict[str, Any], place: str) -> str:
     """The result of `check_tokenizer` as text for a terminal."""
-    if not found["usable"]:
-        return f"{place}: refused\n  {found['error']}"
     specials = ", ".join(f"{text} = {id}" for text, id in list(found["special_tokens"].items())[:_N_SHOWN])
     n_more = len(found["special_tokens"]) - _N_SHOWN
     why = f", because {found['engine_reason']}" if found["engine_reason"] else ""

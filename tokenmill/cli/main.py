@@ -1,4 +1,4 @@
-"""The command line: build, status, check, and the commands of project, versions, refresh."""
+"""The command line: how a command is run and ends; and the commands build, status, check."""
 
 import argparse
 import dataclasses
@@ -8,22 +8,36 @@ import select
 import signal
 import stat
 import sys
+import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from threading import Timer
 from types import FrameType
 
 import tokenmill
-from tokenmill.cli import project, refresh, versions
+from tokenmill import console
+from tokenmill.cli import help, project, refresh, versions
+from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_kept, text
+from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.cli.versions import find_params
 from tokenmill.console import StageSummary, say, table
-from tokenmill.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_UNREAD, Terminated, TokenmillError, of_the_machine
+from tokenmill.errors import (
+    EXIT_DEFECT,
+    EXIT_DONE,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_NO,
+    EXIT_TERMINATED,
+    EXIT_UNREAD,
+    Terminated,
+    TokenmillError,
+    UsageError,
+    code_of,
+)
 from tokenmill.layout import LAST_BUILD_FILE
 from tokenmill.storage.atomic import write_atomic
-from tokenmill.versioning.dvc_repository import quiet_environment
-
-EXIT_USER_ERROR = 2
 
 _AGAIN_S = 0.05
 
@@ -32,39 +46,86 @@ _signals: list[int] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; what comes back is the exit code: 0 done, 2 an error that the user can mend, 130 or 143 ended by
-    Ctrl-C, or by a termination signal or the end of its terminal, 141 nobody reads what it prints."""
+    """Runs the command; what comes back is the exit code, see `tokenmill.errors.EXIT_CODES`."""
     _signals.clear()
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
         signal.signal(signal.SIGHUP, _hang_up)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command, is_json = command_of(given), "--json" in given
     try:
-        asked = _parser().parse_args(arguments)
-        quiet_environment()
-        return asked.run(asked) or 0
-    except Exception as error:
+        asked = _parser().parse_args(given)
+        _set_up(asked)
+        with stdout_kept() if is_json and command not in STREAMS else nullcontext():
+            answer = asked.run(asked)
+            if answer.is_asked_for < is_json:  # a report is for who watches, too
+                _show_report(answer)
+        if is_json:
+            print_result(asked.command, answer.result)
+        elif answer.is_asked_for:
+            answer.show()
+        else:
+            _show_report(answer)
+        return int(answer.code)
+    except Exception as error:  # noqa: BLE001 — what is not expected is a defect, and told with its traceback
         if not _signals:
             if isinstance(error, BrokenPipeError) and _is_unread():
                 return EXIT_UNREAD
-            if not isinstance(error, TokenmillError | OSError):
-                raise
-            words = of_the_machine(error) if isinstance(error, OSError) else error
-            print(f"tokenmill: error: {words}", file=sys.stderr)
-            return EXIT_USER_ERROR
+            return _tell(error, command, given)
         _pass_over_halves()
-        is_interrupted = _signals[-1] == signal.SIGINT
-    except (KeyboardInterrupt, Terminated) as ended:
+        ended: BaseException = KeyboardInterrupt() if _signals[-1] == signal.SIGINT else Terminated()
+    except (KeyboardInterrupt, Terminated) as signalled:
         _pass_over_halves()
-        is_interrupted = isinstance(ended, KeyboardInterrupt)
+        ended = signalled
+    is_interrupted = isinstance(ended, KeyboardInterrupt)
     # What was remembered of files may not have been forgotten yet.
-    again = "build --rehash" if "--rehash" in (arguments or sys.argv[1:]) else "build"
+    again = "build --rehash" if "--rehash" in given else "build"
     print(
         f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}. Run `tokenmill {again}` to go on.",
         file=sys.stderr,
     )
+    if is_json:
+        print_error(command, ended)
     return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED
+
+
+def _set_up(asked: argparse.Namespace) -> None:
+    """What the options of every command ask for."""
+    from tokenmill.versioning.dvc_repository import quiet_environment
+
+    is_debug = getattr(asked, "debug", False)
+    console.level = -1 if getattr(asked, "quiet", False) else 2 if is_debug else int(getattr(asked, "verbose", False))
+    if is_debug:
+        import logging
+
+        logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
+    quiet_environment()
+
+
+def _show_report(answer: Answer) -> None:
+    if console.level >= 0:
+        answer.show()
+
+
+def _tell(error: Exception, command: str | None, given: Sequence[str]) -> int:
+    """Says what ended the command, on standard error and with --json as JSON, too; the exit code."""
+    is_defect = not isinstance(error, TokenmillError | OSError)
+    if is_defect or "--debug" in given:
+        traceback.print_exception(error)
+    if isinstance(error, UsageError):
+        print(error.usage, file=sys.stderr, end="")
+    words = message_of(error)
+    if is_defect:
+        words = f"a defect of tokenmill: {type(error).__name__}: {words}"
+    code = code_of(error)
+    print(f"tokenmill: error[{code}]: {words}", file=sys.stderr)
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"`tokenmill explain {code}` says more.", file=sys.stderr)
+    if "--json" in given:
+        print_error(command, error)
+    return EXIT_DEFECT if is_defect else EXIT_ERROR
 
 
 def _pass_over_halves() -> None:
@@ -72,18 +133,14 @@ def _pass_over_halves() -> None:
     sys.unraisablehook = lambda _: None
 
 
-def _check(asked: argparse.Namespace) -> int:
+def _check(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.inspect import as_text, check_tokenizer
 
-    try:
-        found = check_tokenizer(asked.tokenizer, asked.pattern)
-    except TokenmillError as error:
-        found = {"usable": False, "error": str(error)}
-    print(json.dumps(found, indent=2) if asked.json else as_text(found, str(asked.tokenizer)))
-    return 0 if found["usable"] else EXIT_USER_ERROR
+    found = check_tokenizer(asked.tokenizer, asked.pattern)
+    return text(found, as_text(found, str(asked.tokenizer)))
 
 
-def _status(asked: argparse.Namespace) -> int:
+def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.params import load_params
     from tokenmill.pipeline.status import as_text, standing_of
 
@@ -98,8 +155,9 @@ def _status(asked: argparse.Namespace) -> int:
         if pin is not None and pin.asked == params.tokenizer:
             refuse_changed(root, pin)
     found = standing_of(root)
-    print(json.dumps([dataclasses.asdict(one) for one in found], indent=2) if asked.json else as_text(found))
-    return 2 if any(one.would_run for one in found) else 0
+    would_run = any(one.would_run for one in found)
+    stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
+    return text({"would_run": would_run, "stages": stages}, as_text(found), EXIT_NO if would_run else EXIT_DONE)
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
@@ -145,7 +203,7 @@ def _send_again(ignored: "sys.UnraisableHookArgs") -> None:
         again.start()
 
 
-def _build(asked: argparse.Namespace) -> None:
+def _build(asked: argparse.Namespace) -> Answer:
     from tokenmill.pipeline.build import alone, root_of, start, under_dvc
     from tokenmill.stages.recipe import run_inline
 
@@ -162,22 +220,21 @@ def _build(asked: argparse.Namespace) -> None:
             _keep(summaries, build.root / LAST_BUILD_FILE)
     if not is_new:
         say("Nothing to do: every stage is up to date.")
-    table(summaries)
+    stages = [dataclasses.asdict(one) for one in summaries]
+    return Answer({"up_to_date": not is_new, "stages": stages}, partial(table, summaries), is_asked_for=False)
 
 
 def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
     """The table as JSON, for programs that watch what builds cost; outside DVC, since times differ from run to run."""
-    with write_atomic(path) as partial:
-        text = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
-        partial.write_text(text + "\n", encoding="utf-8")
+    with write_atomic(path) as file:
+        words = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
+        file.write_text(words + "\n", encoding="utf-8")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tokenmill", description="Builds a tokenizer and a token dataset from documents."
-    )
+def _parser() -> Parser:
+    parser = Parser(prog="tokenmill", description="Builds a tokenizer and a token dataset from documents.")
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = Commands(parser)
     build = commands.add_parser(
         "build",
         help="run the stages that are not up to date",
@@ -201,10 +258,9 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser(
         "status",
         help="say what a build would do now, and why",
-        description="Runs nothing. Exit code 0: every stage is up to date, 2: a build would do something.",
+        description="Runs nothing. Exit code 0: every stage is up to date, 1: a build would do something.",
         epilog="example: tokenmill status --json",
     )
-    status.add_argument("--json", action="store_true", help="print JSON instead of text")
     status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     status.set_defaults(run=_status)
     project.add_commands(commands)
@@ -213,11 +269,11 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser(
         "check",
         help="say what a tokenizer file is, what is odd about it, and which engine would run it",
-        description="Loads a tokenizer as a build would, without a project. Exit code 0: usable, 2: refused.",
+        description="Loads a tokenizer as a build would, without a project. One that a build would refuse is an error.",
         epilog="example: tokenmill check tokenizer.json",
     )
     check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
     check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
-    check.add_argument("--json", action="store_true", help="print JSON instead of text")
     check.set_defaults(run=_check)
+    help.add_commands(commands)
     return parser

@@ -2,18 +2,19 @@
 
 import argparse
 import dataclasses
-import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
-from tokenmill.errors import ParamsError
+from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
 
-EXIT_WRONG = 1
+if TYPE_CHECKING:
+    from tokenmill.cli.parser import Commands
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(commands: "Commands") -> None:
     """Adds the commands to the parser's."""
     init = commands.add_parser(
         "init",
@@ -31,30 +32,32 @@ def add_commands(commands: Any) -> None:
         "is wrong (warnings are things a build can do without), 1: something is.",
         epilog="example: tokenmill doctor --json",
     )
-    doctor.add_argument("--json", action="store_true", help="print JSON instead of text")
     doctor.set_defaults(run=_doctor)
 
 
-def _init(asked: argparse.Namespace) -> None:
+def _init(asked: argparse.Namespace) -> Answer:
     from tokenmill.layout import RAW_DIRECTORY
     from tokenmill.project.init import make_project
 
-    made = make_project(asked.directory)
+    made = sorted(make_project(asked.directory))
     here = asked.directory.resolve() == Path.cwd()
-    print(f"{asked.directory}: a project, with {', '.join(sorted(made))}. Next:")
+    lines = [f"{asked.directory}: a project, with {', '.join(made)}. Next:"]
     steps = [] if here else [f"cd {shlex.quote(str(asked.directory))}"]
     steps += [
         f"cp FILES {RAW_DIRECTORY}            # or sample documents: python -m tokenmill.corpus.sample {RAW_DIRECTORY}"
     ]
     steps += ["tokenmill build", 'git add . && git commit -m "First build"']
-    print("\n".join(f"  {step}" for step in steps))
-    if not (asked.directory / ".git").exists():
-        print(
+    lines += [f"  {step}" for step in steps]
+    is_root = (asked.directory / ".git").exists()
+    if not is_root:
+        lines.append(
             "The project is inside a git repository: it builds there, and cannot publish, which works from the root of one."
         )
+    result = {"directory": str(asked.directory.absolute()), "files": made, "can_publish": is_root}
+    return text(result, "\n".join(lines), is_asked_for=False)
 
 
-def _doctor(asked: argparse.Namespace) -> int:
+def _doctor(_asked: argparse.Namespace) -> Answer:
     from tokenmill.project.doctor import as_text, examine
 
     try:
@@ -62,5 +65,6 @@ def _doctor(asked: argparse.Namespace) -> int:
     except ParamsError:
         root = None
     findings = examine(root)
-    print(json.dumps([dataclasses.asdict(one) for one in findings], indent=2) if asked.json else as_text(findings))
-    return EXIT_WRONG if any(one.state == "wrong" for one in findings) else 0
+    is_wrong = any(one.state == "wrong" for one in findings)
+    result = {"is_wrong": is_wrong, "checks": [dataclasses.asdict(one) for one in findings]}
+    return text(result, as_text(findings), EXIT_NO if is_wrong else EXIT_DONE)

@@ -1,33 +1,40 @@
 """The commands of the schedule: refresh, serve."""
 
 import argparse
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from tokenmill.cli.answer import Answer
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError, ParamsError, TokenmillError
 
+if TYPE_CHECKING:
+    from tokenmill.cli.parser import Commands
 
-def add_commands(commands: Any) -> None:
+
+def add_commands(commands: "Commands") -> None:
     """Adds the commands to the parser's."""
     refresh = commands.add_parser(
         "refresh",
         help="bring new data, build, and publish the dataset's next version",
         description="Updates imports, builds with the pinned tokenizer, measures drift, commits dvc.lock, and publishes the "
         "dataset's next patch version when it changed. A refresh that finds a build or refresh at work skips.",
+        epilog="example: tokenmill refresh --json",
     )
     refresh.set_defaults(run=_refresh)
     serve = commands.add_parser(
         "serve",
         help="refresh on a schedule, in one process",
-        description="Runs `tokenmill refresh` on a schedule until Ctrl-C; it needs no server, work pool or worker.",
+        description="Runs `tokenmill refresh` on a schedule until Ctrl-C; it needs no server, work pool or worker. With "
+        "--json it prints the object of each refresh in a line.",
         epilog='example: tokenmill serve --cron "0 2 * * *" --timezone Europe/Berlin',
     )
     serve.add_argument("--cron", required=True, metavar="CRON", help="minute, hour, day of month, month, day of week")
@@ -37,13 +44,12 @@ def add_commands(commands: Any) -> None:
     serve.set_defaults(run=_serve)
 
 
-def _refresh(_asked: argparse.Namespace) -> None:
+def _refresh(_asked: argparse.Namespace) -> Answer:
     from tokenmill.config.params import load_params
 
     path = find_params()
     if load_params(path).run.engine == "inline":
-        _refresh_inline(path)
-        return
+        return _said(_refresh_inline(path))
     from tokenmill.orchestration.settings import quiet_environment
 
     quiet_environment()
@@ -53,10 +59,15 @@ def _refresh(_asked: argparse.Namespace) -> None:
     from tokenmill.orchestration.project_flows import load_flow
 
     flow = load_flow(path.parent, "refresh")
-    server.run(lambda: flow(str(path.parent)))
+    return _said(server.run(lambda: flow(str(path.parent))))
 
 
-def _refresh_inline(path: Path) -> None:
+def _said(done: Any) -> Answer:
+    """The answer of a refresh, which has said what it did."""
+    return Answer(done, lambda: None, is_asked_for=False)
+
+
+def _refresh_inline(path: Path) -> dict[str, Any]:
     """The same without Prefect, which is imported only to notify."""
     from tokenmill.config.params import load_params
     from tokenmill.pipeline.build import alone, start
@@ -69,13 +80,14 @@ def _refresh_inline(path: Path) -> None:
             done = refresh(start(path, None, False, False), run_inline)
     except BusyError as busy:
         say(f"refresh: skipped: {busy.holder}")
-        return
+        return {"did": f"skipped: {busy.holder}"}
     except TokenmillError as error:
         _notify(notified, "tokenmill refresh failed", str(error))
         raise
     if done.past:
         _notify(notified, "tokenmill refresh: drift", "; ".join(done.past))
     say(f"refresh: {done}")
+    return done.as_json()
 
 
 def _notify(block: str | None, subject: str, body: str) -> None:
@@ -88,17 +100,23 @@ def _notify(block: str | None, subject: str, body: str) -> None:
         notify(block, subject, body)
 
 
-def _serve(asked: argparse.Namespace) -> None:
+def _serve(asked: argparse.Namespace) -> Answer:
     """Each run is a process of its own, so what one leaves behind or runs into does not reach the next."""
     root = find_params().parent
+    is_json = getattr(asked, "json", False)
+    options = [f"--{name}" for name in ("json", "quiet", "verbose", "debug") if getattr(asked, name, False)]
     times = _times(asked.cron, asked.timezone)
     for at in times:
         if (wait_s := (at - datetime.now(at.tzinfo)).total_seconds()) < 0:
             continue  # the run before took longer than until then
         say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
         time.sleep(wait_s)
-        done = subprocess.run([sys.executable, "-m", "tokenmill", "refresh"], cwd=root, check=False)
+        command = [sys.executable, "-m", "tokenmill", "refresh", *options]
+        done = subprocess.run(command, cwd=root, check=False, stdout=subprocess.PIPE if is_json else None)
+        if is_json and done.stdout:
+            print(json.dumps(json.loads(done.stdout)), flush=True)
         say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if done.returncode == 0 else 'failed'}")
+    return Answer({"did": "the schedule has come to its end"}, lambda: None, is_asked_for=False)
 
 
 def _times(cron: str, zone: str) -> Iterator[datetime]:

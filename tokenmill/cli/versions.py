@@ -1,22 +1,24 @@
 """The commands that have to do with versions: publish, fetch, diff, pin."""
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tokenmill.cli.answer import Answer, text
 from tokenmill.console import say
-from tokenmill.errors import ParamsError
+from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 
 if TYPE_CHECKING:
+    from tokenmill.cli.parser import Commands
+    from tokenmill.config.lockfile import Pin
     from tokenmill.corpus.reader import Batch
 
-EXIT_DIFFERENT = 1
 
-
-def add_commands(commands: Any) -> None:
+def add_commands(commands: "Commands") -> None:
     """Adds the commands to the parser's."""
     publish = commands.add_parser(
         "publish",
@@ -61,17 +63,17 @@ def add_commands(commands: Any) -> None:
     diff.add_argument(
         "--language", metavar="COLUMN", help="the column or key that names a document's language (default: its script)"
     )
-    diff.add_argument("--json", action="store_true", help="print all of it as JSON")
     diff.set_defaults(run=_diff)
     pin = commands.add_parser(
         "pin",
         help="look up anew which tokenizer params.yaml asks for",
         description="Writes the digest of the tokenizer that params.yaml asks for, as it is now, into tokenmill.lock.",
+        epilog="example: tokenmill pin",
     )
     pin.set_defaults(run=_pin)
 
 
-def _publish(asked: argparse.Namespace) -> None:
+def _publish(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.params import load_params
 
     path = find_params()
@@ -88,31 +90,38 @@ def _publish(asked: argparse.Namespace) -> None:
         check_standing()
         from tokenmill.orchestration.project_flows import load_flow
 
-        load_flow(root, "publish")(
+        tags = load_flow(root, "publish")(
             asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute())
         )
-        return
-    from tokenmill.stages.publish import publish
+    else:
+        from tokenmill.stages.publish import publish
 
-    publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
+        tags = publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
+    # Its steps have said what they did.
+    return Answer({"reference": asked.reference, "tags": tags}, lambda: None, is_asked_for=False)
 
 
-def _fetch(asked: argparse.Namespace) -> None:
+def _fetch(asked: argparse.Namespace) -> Answer:
     from tokenmill.storage.atomic import write_atomic
     from tokenmill.versioning.registry import fetch_version, find_version, parse_reference
 
     version = find_version(asked.repository, parse_reference(asked.reference), Path.cwd())
     signature = fetch_version(version, asked.directory, asked.verify)
-    if signature is not None:  # beside the directory: inside, it would be a file that was not signed
-        with write_atomic(asked.directory.with_name(f"{asked.directory.name}.sig")) as path:
+    beside = asked.directory.with_name(f"{asked.directory.name}.sig")  # inside, it would be a file that was not signed
+    if signature is not None:
+        with write_atomic(beside) as path:
             path.write_text(signature, encoding="utf-8")
     verified = f", signed by the key of {asked.verify}" if asked.verify else ""
-    print(f"{asked.directory}: {version}{verified}")
+    result = {
+        "directory": str(asked.directory.absolute()),
+        **dataclasses.asdict(version),
+        "signature": None if signature is None else str(beside.absolute()),
+        "is_verified": asked.verify is not None,
+    }
+    return text(result, f"{asked.directory}: {version}{verified}", is_asked_for=False)
 
 
-def _diff(asked: argparse.Namespace) -> int:
-    import json
-
+def _diff(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.compare import compare, scripts_of, text_of
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.versioning.registry import is_reference
@@ -123,8 +132,7 @@ def _diff(asked: argparse.Namespace) -> int:
     )
     documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
     found = compare(one, other, documents, _languages_of if asked.language else scripts_of)
-    print(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if asked.json else text_of(found))
-    return EXIT_DIFFERENT if found.ids_differ else 0
+    return text(found.as_json(), text_of(found), EXIT_NO if found.ids_differ else EXIT_DONE)
 
 
 def _languages_of(batch: "Batch") -> list[str]:
@@ -162,7 +170,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         say(f"diff: left out what could not be read of {len(damaged):,} damaged shards; the first: {damaged[0]}")
 
 
-def _pin(_asked: argparse.Namespace) -> None:
+def _pin(_asked: argparse.Namespace) -> Answer:
     from tokenmill.config.lockfile import read_pin
     from tokenmill.config.params import load_params
     from tokenmill.versioning.import_tokenizer import pin_anew
@@ -170,10 +178,18 @@ def _pin(_asked: argparse.Namespace) -> None:
     path = find_params()
     wanted = load_params(path).tokenizer
     if wanted is None:
-        raise ParamsError(f"{path}: tokenizer: null, so there is none to pin; the README says what to put there.")
+        raise ParamsError(
+            f"{path}: tokenizer: null, so there is none to pin. Name one first, like tokenizer: {{from: ., name: tokenizer, "
+            "version: v1.0.0}."
+        )
     before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
     was = "" if before is None else f" (was {before.version or before.asked.from_} {before.digest[:16]})"
-    print(f"{LOCK_FILE}: {now.version or wanted.from_} {now.digest[:16]}{was}")
+    result = {"before": None if before is None else _pinned(before), "now": _pinned(now)}
+    return text(result, f"{LOCK_FILE}: {now.version or wanted.from_} {now.digest[:16]}{was}", is_asked_for=False)
+
+
+def _pinned(pin: "Pin") -> dict[str, str | None]:
+    return {"from": pin.asked.from_, "version": pin.version, "digest": pin.digest}
 
 
 def find_params() -> Path:
@@ -185,5 +201,6 @@ def find_params() -> Path:
         if (folder / ".git").exists():  # what is above belongs to others
             break
     raise ParamsError(
-        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params."
+        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params.",
+        code="TM105",
     )

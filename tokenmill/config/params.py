@@ -1,6 +1,5 @@
 """params.yaml as frozen models: read once, checked whole before any work."""
 
-import difflib
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -8,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tokenmill.counts.weights import weight_of
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, did_you_mean
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
 
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
@@ -222,8 +221,9 @@ def load_params(path: Path) -> Params:
     try:
         return Params.model_validate(_read_yaml(path))
     except ValidationError as error:
-        lines = [_explain(detail) for detail in error.errors(include_url=False)]
-        raise ParamsError("\n".join(f"{path}: {line}" for line in lines)) from None
+        found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")  # typos first
+        code = _CODES.get(found[0]["type"], "TM102")
+        raise ParamsError("\n".join(f"{path}: {_explain(one)}" for one in found), code=code) from None
 
 
 def _read_yaml(path: Path) -> Any:
@@ -232,15 +232,19 @@ def _read_yaml(path: Path) -> Any:
     try:
         found = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ParamsError(f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.") from None
+        raise ParamsError(
+            f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.", code="TM104"
+        ) from None
     except UnicodeDecodeError as error:
-        raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+        raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.", code="TM104") from None
     except YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         place = f"line {mark.line + 1}: " if mark else ""
-        raise ParamsError(f"{path}: {place}not valid YAML: {problem or error}.") from None
+        raise ParamsError(f"{path}: {place}not valid YAML: {problem or error}.", code="TM104") from None
     if not isinstance(found, dict):
-        raise ParamsError(f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.")
+        raise ParamsError(
+            f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104"
+        )
     return found
 
 
@@ -257,8 +261,7 @@ def _explain(detail: Any) -> str:
     match detail["type"]:
         case "extra_forbidden":
             allowed = _keys(_section_of(detail["loc"]))
-            close = difflib.get_close_matches(str(detail["loc"][-1]), allowed, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
+            hint = did_you_mean(str(detail["loc"][-1]), allowed)
             return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
         case "missing":
             return f"{place}: missing; add it (the params.yaml of a new project has it, with its meaning)."
@@ -272,6 +275,8 @@ def _explain(detail: Any) -> str:
             allowed_values = detail["msg"].removeprefix("Input should be ")
     return f"{place}: found {_shown(detail['input'])}; allowed: {allowed_values}."
 
+
+_CODES = {"extra_forbidden": "TM101", "missing": "TM103"}  # by pydantic's type of error
 
 _ALLOWED = {  # by pydantic's type of error
     "model_type": "a section with keys",

@@ -215,14 +215,16 @@ def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column:
             problem = "is missing" if name not in schema.names else "is there more than once"
             raise CorpusError(
                 f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(schema.names) or '(none)'}. "
-                f"Set source.{param} in params.yaml to one of them{' or to null' if param == 'id_column' else ''}."
+                f"Set source.{param} in params.yaml to one of them{' or to null' if param == 'id_column' else ''}.",
+                code="TM209",
             )
         found = schema.field(name).type
         is_id = param == "id_column"
         if not (_is_text(found) or (is_id and pa.types.is_integer(found))):
             raise CorpusError(
                 f"{shard.name}: column {name!r}: expected {'strings or integers' if is_id else 'strings'}; found {found}. "
-                f"Set source.{param} in params.yaml to another of {', '.join(schema.names)}, or convert the column."
+                f"Set source.{param} in params.yaml to another of {', '.join(schema.names)}, or convert the column.",
+                code="TM209",
             )
     return names
 

@@ -51,7 +51,7 @@ def line_reader(
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 reason = _explain(line, error, text_column, id_column)
                 if on_bad_line is None:
-                    raise CorpusError(f"{shard.name}, line {number}: {reason}") from None
+                    raise CorpusError(f"{shard.name}, line {number}: {reason}", code="TM201") from None
                 on_bad_line(BadDocument(len(texts), number, reason, line))
                 texts.append(None)
                 if id_column is not None:

@@ -25,7 +25,8 @@ class Limits:
         if self.document_bytes_max is not None and n_bytes > self.document_bytes_max:
             raise CorpusError(
                 f"{where}: the document is longer than {self.document_bytes_max:,} bytes, the most that run.memory_mb_max leaves "
-                "to a worker for one. Raise run.memory_mb_max, lower run.workers, or cut the document."
+                "to a worker for one. Raise run.memory_mb_max, lower run.workers, or cut the document.",
+                code="TM206",
             )
 
     def check_block(self, n_bytes: int, where: str, remedy: str) -> None:
@@ -33,7 +34,8 @@ class Limits:
         if self.block_bytes_max is not None and n_bytes > self.block_bytes_max:
             raise CorpusError(
                 f"{where} has {n_bytes:,} bytes, which can only be read at once; run.memory_mb_max leaves {self.block_bytes_max:,} "
-                f"bytes to a worker for that. Raise run.memory_mb_max, lower run.workers, or {remedy}."
+                f"bytes to a worker for that. Raise run.memory_mb_max, lower run.workers, or {remedy}.",
+                code="TM206",
             )
 
 

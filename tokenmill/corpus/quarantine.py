@@ -131,7 +131,8 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
         damaged = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is None]
         shown = [f"  {_shard(unit, one)}: {one.reason}" for unit, one in damaged[:_N_SHOWN]]
         raise CorpusError(
-            "\n".join(["no document is left, since shards are damaged:", *shown, "Mend or replace them."])
+            "\n".join(["no document is left, since shards are damaged:", *shown, "Mend or replace them."]),
+            code="TM208",
         )
     allowed = source.bad_documents_max
     n_bad = sum(one.n_documents for one in left)
@@ -146,7 +147,8 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
                 *shown,
                 "Mend them, or raise source.bad_documents_max.",
             ]
-        )
+        ),
+        code="TM208",
     )
 
 

@@ -149,7 +149,8 @@ def _strings(shard: Shard, column: str, array: pa.Array, first_row: int, has_nul
     if strings.null_count and not has_nulls:
         row = first_row + pc.index(strings.is_null(), True).as_py()
         raise CorpusError(
-            f"{shard.name}, row {row}: column {column!r}: expected a value; found null. Give it one, or delete the row."
+            f"{shard.name}, row {row}: column {column!r}: expected a value; found null. Give it one, or delete the row.",
+            code="TM201",
         )
     return strings
 
@@ -162,10 +163,13 @@ def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) ->
         except UnicodeDecodeError as error:
             return CorpusError(
                 f"{shard.name}, row {row}: {what}: expected UTF-8; found {error.object[error.start]:#04x} at byte "
-                f"{error.start} of the document. Convert the file to UTF-8, or delete the row."
+                f"{error.start} of the document. Convert the file to UTF-8, or delete the row.",
+                code="TM201",
             )
     # A dictionary may hold a value that no row uses.
-    return CorpusError(f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.")
+    return CorpusError(
+        f"{shard.name}: {what}: expected UTF-8; found other bytes. Convert the file to UTF-8.", code="TM201"
+    )
 
 
 def _sifted(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:

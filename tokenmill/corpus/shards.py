@@ -68,7 +68,7 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
         ) from None
     if not names:
         folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
-        raise CorpusError(_nothing_matches(Path(base), glob, asked, folder))
+        raise CorpusError(_nothing_matches(Path(base), glob, asked, folder), code="TM203")
     return names
 
 

@@ -148,7 +148,8 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
             if (n_bytes := os.fstat(file.fileno()).st_size) != shard.n_bytes:
                 raise CorpusError(
                     f"{shard.path}: has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began. Run `tokenmill build` "
-                    "again when it is at rest."
+                    "again when it is at rest.",
+                    code="TM207",
                 )
             if may_be_cut and shard.name.endswith(".jsonl"):
                 parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))

@@ -42,7 +42,8 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise TokenmillError(
             f"PREFECT_API_URL: no Prefect server answers at {shown} ({type(error).__name__}). Start it (`prefect server start`), "
-            "unset PREFECT_API_URL, or set run.engine: inline in params.yaml."
+            "unset PREFECT_API_URL, or set run.engine: inline in params.yaml.",
+            code="TM703",
         ) from None
     finally:
         timer.cancel()
@@ -54,7 +55,8 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
         raise TokenmillError(
             f"PREFECT_API_URL: what answers at {shown} is not the API of a Prefect server: expected true from "
             f"{without_password(str(answer.url))}, found {found}.{meant} Correct or unset it, or set run.engine: inline in "
-            "params.yaml."
+            "params.yaml.",
+            code="TM703",
         )
     return url
 
@@ -81,5 +83,6 @@ def _refuse_no_address(url: str) -> None:
     if not is_address:
         raise TokenmillError(
             f"PREFECT_API_URL: found {without_password(url)!r}, expected the address of a Prefect server's API, like "
-            "http://127.0.0.1:4200/api. Correct or unset it, or set run.engine: inline in params.yaml."
+            "http://127.0.0.1:4200/api. Correct or unset it, or set run.engine: inline in params.yaml.",
+            code="TM703",
         )

@@ -80,25 +80,26 @@ def run_build(
     return done
 
 
-def run_refresh(stages: Stages, project: str) -> State[None]:
-    """Refreshes the project in the folder `project` (see tokenmill.stages.refresh). The state's message says what was done.
+def run_refresh(stages: Stages, project: str) -> State[Any]:
+    """Refreshes the project in the folder `project` (see tokenmill.stages.refresh). The state's message says what was done, and
+    its data are what `tokenmill refresh --json` prints.
 
     If a build or refresh is already running, nothing is done and the state is Skipped.
     """
     root = Path(project).absolute()
 
-    def work() -> State[None]:
+    def work() -> State[Any]:
         try:
             with alone(root, wait=False):
                 build = start(root / PARAMS_FILE, None, False, False)
                 done = refresh(build, lambda build: _run_and_note(stages, build))
         except BusyError as busy:
             say(f"refresh: skipped: {busy.holder}")
-            return Completed(name="Skipped", message=busy.holder)
+            return Completed(name="Skipped", message=busy.holder, data={"did": f"skipped: {busy.holder}"})
         if done.past:
             notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
         say(f"refresh: {done}")
-        return Completed(message=str(done))
+        return Completed(message=str(done), data=done.as_json())
 
     return watched(work)
 

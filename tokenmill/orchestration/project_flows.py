@@ -23,7 +23,9 @@ def load_flow(root: Path, name: str) -> Any:
     """The Prefect flow `name` from the project's flows/NAME.py. Raises ParamsError if it is missing or does not fit."""
     path = root.resolve() / "flows" / f"{name}.py"
     if not path.is_file():
-        raise ParamsError(f"{path}: not there; run.engine: threads runs the project's own flow. {_REMEDY}")
+        raise ParamsError(
+            f"{path}: not there; run.engine: threads runs the project's own flow. {_REMEDY}", code="TM108"
+        )
     for module in [one for one in sys.modules if one.split(".")[0] in ("flows", "tasks")]:
         if not str(getattr(sys.modules[module], "__file__", None)).startswith(f"{root.resolve()}/"):
             del sys.modules[module]  # it belongs to another project, or to another package of that name
@@ -33,10 +35,11 @@ def load_flow(root: Path, name: str) -> Any:
         flow = getattr(import_module(f"flows.{name}"), name)
         found = tuple(inspect.signature(flow.fn).parameters)
     except (ImportError, AttributeError, TypeError) as error:
-        raise ParamsError(f"{path}: does not fit this tokenmill: {error}. {_REMEDY}") from error
+        raise ParamsError(f"{path}: does not fit this tokenmill: {error}. {_REMEDY}", code="TM108") from error
     expected = _PARAMETERS[name]
     if found[: len(expected)] != expected:
         raise ParamsError(
-            f"{path}: the flow takes {', '.join(found) or 'nothing'}; expected {', '.join(expected)}. {_REMEDY}"
+            f"{path}: the flow takes {', '.join(found) or 'nothing'}; expected {', '.join(expected)}. {_REMEDY}",
+            code="TM108",
         )
     return flow

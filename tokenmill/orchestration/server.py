@@ -184,7 +184,8 @@ class Server:
             reason = next((line for line in reversed(lines) if _EXCEPTION.match(line)), str(error))
             raise TokenmillError(
                 f"Prefect's own server did not start: {reason}. See that its home (PREFECT_HOME, else ~/.prefect) can be "
-                "written to, start a server (`make server`), or set run.engine: inline in params.yaml."
+                "written to, start a server (`make server`), or set run.engine: inline in params.yaml.",
+                code="TM703",
             ) from None
 
     def _without(self, error: Exception) -> object:
@@ -192,7 +193,8 @@ class Server:
         if not self._outcomes:
             raise TokenmillError(
                 f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
-                "run.engine: inline in params.yaml."
+                "run.engine: inline in params.yaml.",
+                code="TM703",
             ) from None
         if isinstance(error, httpx.HTTPError):
             self._say_gone()

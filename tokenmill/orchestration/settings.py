@@ -4,6 +4,8 @@ import logging
 import os
 from pathlib import Path
 
+from tokenmill import console
+
 _SETTINGS = {
     # Prefect's log goes to its server, not to the terminal.
     "PREFECT_LOGGING_SETTINGS_PATH": str(Path(__file__).with_name("logging.yml")),
@@ -23,5 +25,6 @@ _SETTINGS = {
 def quiet_environment() -> None:
     """Sets Prefect's settings for a build, which work only before its import. Variables that are already set stay."""
     for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
+        if not (console.level > 1 and "LOGGING" in name):  # with --debug the terminal shows it, too
+            os.environ.setdefault(name, value)
     logging.raiseExceptions = False  # no traceback if a signal interrupts the sending of a log record

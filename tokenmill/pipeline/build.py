@@ -12,7 +12,7 @@ from tokenmill import _core
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import StageSummary, say
 from tokenmill.corpus.shards import Shard, find_shards
-from tokenmill.errors import CorpusError, ParamsError, TokenmillError
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
@@ -156,7 +156,8 @@ class Build:
                 raise ParamsError(
                     f"dvc.yaml: stage {name} has to run, but nothing ran it before the stages that follow. flows/build.py must "
                     f"call a stage after those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: "
-                    f"do `dvc repro {name}` first."
+                    f"do `dvc repro {name}` first.",
+                    code="TM107",
                 )
             self.summaries.append(settled)
 
@@ -233,7 +234,8 @@ class Build:
         if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
             raise ParamsError(
                 f"{self.root / PARAMS_FILE} changed while the build ran; nothing was recorded of stage {name}. Run `tokenmill "
-                "build` again."
+                "build` again.",
+                code="TM106",
             )
 
     def _check_shards(self, name: str, before: list[Signature]) -> None:
@@ -243,7 +245,8 @@ class Build:
             changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
             raise CorpusError(
                 f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage {name}. Run "
-                "`tokenmill build` again when the inputs are at rest."
+                "`tokenmill build` again when the inputs are at rest.",
+                code="TM207",
             )
 
     @cached_property
@@ -273,7 +276,8 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     path = params_path.absolute()
     build = Build(path.parent, load_params(path), only, force, rehash)
     if only is not None and only not in build.all_stages:
-        raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(build.all_stages)}.")
+        hint = did_you_mean(only, build.all_stages)
+        raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(build.all_stages)}.{hint}", code="TM109")
     try:
         asked = n_workers(build.params.run.workers)
         if build.workers < asked:
@@ -281,7 +285,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
                 f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"
             )
     except ParamsError as error:
-        raise ParamsError(f"{path}: {error}") from None
+        raise ParamsError(f"{path}: {error}", code=error.code) from None
     (refuse_other_code if under_dvc() else pin_code)(build.root)
     _pin_tokenizer(build)
     return build
@@ -348,7 +352,9 @@ def refuse_stale_core() -> None:
     """Raises TokenmillError if the compiled core does not match the sources beside it."""
     hash_now = sources_hash()
     if hash_now is not None and hash_now != _core.SOURCE_HASH:
-        raise TokenmillError("tokenmill._core was compiled from other sources than those in core/. Run `make core`.")
+        raise TokenmillError(
+            "tokenmill._core was compiled from other sources than those in core/. Run `make core`.", code="TM704"
+        )
 
 
 def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
@@ -359,18 +365,22 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name:
             case "outside":
                 folder = Path(shard.name).parent
                 raise ParamsError(
-                    f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC would "
-                    f"not see it change. Put {folder} into the deps of {', '.join(DOCUMENT_STAGES)}, in the place of the one there."
+                    f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC "
+                    f"would not see it change. Put {folder} into the deps of {', '.join(DOCUMENT_STAGES)}, in the place of the one "
+                    "there.",
+                    code="TM107",
                 )
             case "linked":
                 raise ParamsError(
                     f"{shard.name}: matches source.glob through a link to a folder, which DVC does not follow, so it would not see "
-                    "the file change. Link the files instead, or name the folder itself in source.glob and in dvc.yaml's deps."
+                    "the file change. Link the files instead, or name the folder itself in source.glob and in dvc.yaml's deps.",
+                    code="TM107",
                 )
             case "ignored":
                 raise ParamsError(
                     f"{shard.name}: matches source.glob, but .dvcignore leaves it out, so DVC would not see it change. Take it out "
-                    "of .dvcignore, or make source.glob narrower."
+                    "of .dvcignore, or make source.glob narrower.",
+                    code="TM107",
                 )
             case "seen":
                 pass

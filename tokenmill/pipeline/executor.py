@@ -77,7 +77,8 @@ def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[A
     if len(failed) == 1:
         raise failed[0][1]
     if failed:
-        raise UnitsError(_table(stage, len(units), failed))
+        codes = {error.code for _, error in failed}
+        raise UnitsError(_table(stage, len(units), failed), code=codes.pop() if len(codes) == 1 else None)
     return done
 
 

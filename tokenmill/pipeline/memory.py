@@ -57,7 +57,8 @@ def divide(mb_max: int, engine: Literal["inline", "threads"], workers: int) -> M
     if mb_max < base_mb + _SHARE_MB_MIN:
         raise ParamsError(
             f"run.memory_mb_max: found {mb_max}; allowed: {base_mb + _SHARE_MB_MIN} or more with run.engine: {engine}, of which "
-            f"{base_mb} MB are for Python and its libraries."
+            f"{base_mb} MB are for Python and its libraries.",
+            code="TM110",
         )
     return Memory(mb_max, base_mb, min(workers, (mb_max - base_mb) // _SHARE_MB_MIN))
 

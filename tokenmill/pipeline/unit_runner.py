@@ -1,5 +1,6 @@
 """Gets the units of a stage done: finished units come from the unit store, and the others are run."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.config.params import Source
-from tokenmill.console import say
+from tokenmill.console import say, say_more
 from tokenmill.corpus.quarantine import PieceDamagedError
 from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
@@ -84,7 +85,7 @@ class UnitRunner:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
 
         def one(unit: Unit) -> Done[F]:
-            key = keys[unit.name]
+            key, start_s = keys[unit.name], time.monotonic()
             with self._in_time(stage, unit), self.store.new(key) as partial:
                 facts, rest = None, unit
                 while facts is None:
@@ -94,7 +95,9 @@ class UnitRunner:
                         rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
                 for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
                     self.digests.check_unchanged(piece.shard.path)
-                return self.store.keep(key, partial, facts)
+                kept = self.store.keep(key, partial, facts)
+            say_more(f"{stage} {unit.name}: {facts}, {time.monotonic() - start_s:.1f} s")
+            return kept
 
         try:
             done |= zip(todo, run_units(stage, one, list(todo.values()), finished), strict=True)

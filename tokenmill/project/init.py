@@ -71,18 +71,21 @@ def _files() -> dict[str, str]:
 
 def _refuse_what_is_there(root: Path, files: list[str]) -> None:
     if root.exists() and not root.is_dir():
-        raise ParamsError(f"{root}: a file; expected a folder, or nothing yet.")
+        raise ParamsError(f"{root}: a file; expected a folder, or nothing yet.", code="TM111")
     if found := [name for name in (*files, *_OUTPUTS) if (root / name).exists()]:
         raise ParamsError(
             f"{root}: holds {', '.join(found)} already; nothing was written. Move that away, or name another folder, like one "
-            "inside."
+            "inside.",
+            code="TM111",
         )
 
 
 def _make_repositories(root: Path) -> None:
     try:
         if git.git(root, "rev-parse", "--is-inside-work-tree").strip() != "true":
-            raise ParamsError(f"{root}: in a git repository, but not in its working tree. Name a folder of a clone.")
+            raise ParamsError(
+                f"{root}: in a git repository, but not in its working tree. Name a folder of a clone.", code="TM111"
+            )
     except VersionsError as error:
         if "not a git repository" not in str(error):
             raise

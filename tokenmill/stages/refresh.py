@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ class Refreshed:
         changed = any(one.action != "up to date" for one in self.summaries)
         return "built; nothing to publish" if changed else "nothing new"
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for a program."""
+        return {"did": str(self), **asdict(self)}
+
 
 def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> Refreshed:
     """Brings new data, builds, measures drift, commits and publishes the dataset's next patch version if it changed.
@@ -70,7 +74,8 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
     past = drift.past(limits)
     if past and limits.on_drift == "fail":
         raise ValidationError(
-            f"refresh: the new documents drift: {'; '.join(past)}. Nothing was committed or published."
+            f"refresh: the new documents drift: {'; '.join(past)}. Nothing was committed or published.",
+            code="TM502",
         )
     if past:
         say(f"refresh: the new documents drift: {'; '.join(past)}")

@@ -76,7 +76,9 @@ class Digests:
         except FileNotFoundError:
             unchanged = False
         if not unchanged:
-            raise CorpusError(f"{path}: changed while it was read. Run `tokenmill build` again when it is at rest.")
+            raise CorpusError(
+                f"{path}: changed while it was read. Run `tokenmill build` again when it is at rest.", code="TM207"
+            )
 
     def remember(self, path: Path, word: str, fact: object) -> None:
         """Stores a fact about a read-only file that this process has made and that no other process has written to."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from tokenmill import console
 from tokenmill.console import say
 from tokenmill.errors import VersionsError, room
 from tokenmill.storage.atomic import naming, read
@@ -45,7 +46,7 @@ def initialize(root: Path, is_inside: bool) -> None:
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
-    _quiet_logs()
+    quiet_logs()
     chosen = os.environ.get(_SITE_CACHE_VARIABLE)
     with TemporaryDirectory(
         prefix="tokenmill-"
@@ -90,7 +91,7 @@ def repository(root: Path) -> Iterator[Any]:
 
     from tokenmill.versioning.dvc_local_files import project_files
 
-    _quiet_logs()
+    quiet_logs()
     try:
         with naming(root / ".dvc"):
             keep_site_cache_private(root)
@@ -227,10 +228,10 @@ def _started_s(pid: int) -> float | None:
         return None
 
 
-def _quiet_logs() -> None:
-    """Silences DVC's progress bars and its hints to type dvc commands."""
+def quiet_logs() -> None:
+    """Silences DVC's progress bars and its hints to type dvc commands. With --debug, DVC logs everything."""
     for name in ("dvc", "dvc_data", "dvc_objects"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+        logging.getLogger(name).setLevel(logging.CRITICAL if console.level < 2 else logging.DEBUG)
 
 
 def keep_site_cache_private(root: Path) -> None:

@@ -83,7 +83,8 @@ def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
             if found != expected:
                 raise VersionsError(
                     f"{words_for(pin.asked)}: not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}. "
-                    "To take it all the same, run `tokenmill pin`; every document is encoded anew then."
+                    "To take it all the same, run `tokenmill pin`; every document is encoded anew then.",
+                    code="TM405",
                 )
         yield taken, tokenizer
 
@@ -106,7 +107,8 @@ def _take(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) 
     version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
     if pin is not None and version.commit != pin.commit:
         raise VersionsError(
-            f"{version} from {asked.from_}: the tag was moved: {LOCK_FILE} pins the commit {pin.commit}, found {version.commit}."
+            f"{version} from {asked.from_}: the tag was moved: {LOCK_FILE} pins the commit {pin.commit}, found {version.commit}.",
+            code="TM405",
         )
     fetch_tokenizer(version, directory)
     return version, sha256_directory(directory)

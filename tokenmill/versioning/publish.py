@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.artifacts.golden import check_golden
-from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.layout import REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -161,21 +161,28 @@ def _artifact(root: Path, name: str) -> Path:
     with dvc_repository.repository(root) as repo:
         artifacts: dict[str, Any] = repo.artifacts.read().get("dvc.yaml", {})
     if name not in artifacts:
-        raise ParamsError(f"dvc.yaml: artifacts: there is no {name!r}; it has: {', '.join(artifacts) or 'none'}.")
+        raise ParamsError(
+            f"dvc.yaml: artifacts: there is no {name!r}; it has: {', '.join(artifacts) or 'none'}."
+            f"{did_you_mean(name, artifacts)}",
+            code="TM109",
+        )
     return root / str(artifacts[name].path)
 
 
 def _refuse_uncommitted(root: Path) -> None:
     top = Path(git.git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
     if top.resolve() != root.resolve():
-        raise VersionsError(f"{root}: a project is published from the root of its git repository, which is {top}.")
+        raise VersionsError(
+            f"{root}: a project is published from the root of its git repository, which is {top}.", code="TM404"
+        )
     if git.commit_of(root, "HEAD") is None:
-        raise VersionsError(f"{root}: git has no commit yet. Commit the project first.")
+        raise VersionsError(f"{root}: git has no commit yet. Commit the project first.", code="TM404")
     if changed := git.changed_files(root):
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise VersionsError(
             f"{root}: not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them, or list them in "
-            ".gitignore, and publish again."
+            ".gitignore, and publish again.",
+            code="TM404",
         )
 
 
@@ -193,14 +200,19 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
         where = there.get(tag, here.get(tag, ""))
         hint = f" To give it a stage: gto assign {reference.name} --version {reference.version} --stage STAGE."
         raise VersionsError(
-            f"{tag} exists, of commit {where[:12]}; nothing is overwritten. Take a higher version.{hint}"
+            f"{tag} exists, of commit {where[:12]}; nothing is overwritten. Take a higher version.{hint}",
+            code="TM404",
         )
     highest = max(known, key=order_of, default=None)
     if highest is not None and order_of(reference.version) < order_of(highest):
-        raise VersionsError(f"{tag}: versions rise, and {reference.name}@{highest} exists. Take a higher version.")
+        raise VersionsError(
+            f"{tag}: versions rise, and {reference.name}@{highest} exists. Take a higher version.", code="TM404"
+        )
     of_commit = [version for version, of in known.items() if of == commit]
     if of_commit:
-        raise VersionsError(f"{tag}: this commit is {reference.name}@{of_commit[0]} already; a commit has one version.")
+        raise VersionsError(
+            f"{tag}: this commit is {reference.name}@{of_commit[0]} already; a commit has one version.", code="TM404"
+        )
     return False
 
 
@@ -210,10 +222,11 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
     try:
         validated = json.loads(path.read_text(encoding="utf-8")).get("tokenizer_digest")
     except (OSError, ValueError) as error:
-        raise VersionsError(f"{path}: cannot be read: {error}. Run `tokenmill build`.") from None
+        raise VersionsError(f"{path}: cannot be read: {error}. Run `tokenmill build`.", code="TM404") from None
     if validated != digest:
         raise VersionsError(
-            f"{path}: about the tokenizer {validated}, not about {digest}. Run `tokenmill build --force`."
+            f"{path}: about the tokenizer {validated}, not about {digest}. Run `tokenmill build --force`.",
+            code="TM404",
         )
 
 
@@ -224,7 +237,8 @@ def _objects(repo: Any, publication: Publication) -> set[str]:
     if tree is None or (publication.path.is_dir() and directory_md5(publication.path) != tree.hash_info.value):
         raise VersionsError(
             f"{publication.path}: its files are not those that dvc.lock names, although DVC takes them for it. "
-            "Run `tokenmill build --force`."
+            "Run `tokenmill build --force`.",
+            code="TM404",
         )
     names = {tree.hash_info.value, *(info.value for _key, _meta, info in tree)}
     for name in names:

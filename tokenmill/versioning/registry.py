@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import re
 import tempfile
 from collections.abc import Iterator
@@ -11,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
 from tokenmill.versioning import git
-from tokenmill.versioning.dvc_repository import quiet_environment
+from tokenmill.versioning.dvc_repository import quiet_environment, quiet_logs
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
@@ -107,10 +106,13 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
         for version in reversed(known):
             if known[version] == commit:
                 return Version(repository, reference.name, version, commit)
+    names = {tag.split("@")[0] for tag in tags if "@" in tag}
+    hint = "" if reference.name in names else did_you_mean(reference.name, names)
     stages = sorted({tag.split("#")[1] for tag in tags if tag.startswith(f"{reference.name}#")})
     raise VersionsError(
         f"{repository}: there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; "
-        f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone."
+        f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone.{hint}",
+        code="TM403",
     )
 
 
@@ -137,12 +139,14 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
             if digest is not None and digest != found[name]:
                 raise VersionsError(
                     f"{version} from {version.repository}: the files are not those that were published: {name}: expected "
-                    f"{digest}, found {found[name]}. A remote, a cache or the tag was changed. Do not use it."
+                    f"{digest}, found {found[name]}. A remote, a cache or the tag was changed. Do not use it.",
+                    code="TM405",
                 )
         if public_key is not None:
             if SIGNATURE not in said:
                 raise VersionsError(
-                    f"{version} from {version.repository}: is not signed. Do not use it, or omit --verify."
+                    f"{version} from {version.repository}: is not signed. Do not use it, or omit --verify.",
+                    code="TM405",
                 )
             verify_directory(partial, said[SIGNATURE], public_key, f"{version} from {version.repository}")
     return said.get(SIGNATURE)
@@ -218,8 +222,7 @@ def _opened(version: Version) -> Iterator[Any]:
     from dvc_data.index import DataIndexDirError
     from scmrepo.exceptions import SCMError
 
-    for name in ("dvc", "dvc_data", "dvc_objects"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    quiet_logs()
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as private:  # a private site cache, because DVC unpickles it
         config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
         try:

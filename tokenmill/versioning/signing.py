@@ -71,7 +71,8 @@ def verify_directory(directory: Path, signature: str, public_key: Path, place: s
             verifier.verify(directory, file.name)
         except (*_UNUSABLE, InvalidSignature) as error:
             raise VersionsError(
-                f"{place}: not what the owner of the key {public_key} signed: {_reason(error)}. Do not use these files."
+                f"{place}: not what the owner of the key {public_key} signed: {_reason(error)}. Do not use these files.",
+                code="TM405",
             ) from None
 
 

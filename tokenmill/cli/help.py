@@ -1,0 +1,72 @@
+"""The commands that help: explain, completion."""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.cli.answer import Answer, text
+from tokenmill.errors import CODES, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from tokenmill.cli.parser import Commands, Parser
+
+SHELLS = ("bash", "zsh", "fish")
+_WIDTH = 100
+_FOLDERS = ("DIR",)  # the metavars of arguments that are folders
+
+
+def add_commands(commands: "Commands") -> None:
+    """Adds the commands to the parser's."""
+    explain = commands.add_parser(
+        "explain",
+        help="say what an error code means and what to do",
+        description="Prints the page of an error code, or without one the list of all.",
+        epilog="example: tokenmill explain TM203",
+    )
+    explain.add_argument("error_code", nargs="?", metavar="CODE", help="a code like TM203, as an error shows it")
+    explain.set_defaults(run=_explain)
+    completion = commands.add_parser(
+        "completion",
+        help="print the completion of commands and options for a shell",
+        description="Prints a script for the shell to read. bash: source <(tokenmill completion bash); zsh: write it to a file "
+        "_tokenmill in a folder of $fpath; fish: write it to ~/.config/fish/completions/tokenmill.fish.",
+        epilog="example: tokenmill completion bash > ~/.local/share/bash-completion/completions/tokenmill",
+    )
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    completion.set_defaults(run=partial(_completion, commands.parser))
+
+
+def _explain(asked: argparse.Namespace) -> Answer:
+    if asked.error_code is None:
+        return text(
+            {code: dataclasses.asdict(page) for code, page in CODES.items()},
+            "\n".join(f"{code}  {page.title}" for code, page in CODES.items()),
+        )
+    code = asked.error_code.upper()
+    code = f"TM{code}" if code.isdecimal() else code
+    if code not in CODES:
+        raise UsageError(
+            f"explain: there is no code {asked.error_code!r}.{did_you_mean(code, CODES)} `tokenmill explain` lists all."
+        )
+    page = CODES[code]
+    words = f"{code}: {page.title}\n\n{fill(page.meaning, _WIDTH)}\n\nWhat to do:\n\n{fill(page.advice, _WIDTH)}"
+    return text({"code": code, **dataclasses.asdict(page)}, words)
+
+
+def _completion(parser: "Parser", asked: argparse.Namespace) -> Answer:
+    import shtab
+
+    for one in (parser, *parser.commands.values()):
+        _complete_paths(one, shtab.FILE, shtab.DIRECTORY)
+    script = shtab.complete(parser, asked.shell)
+    return text({"shell": asked.shell, "script": script}, script.rstrip("\n"))
+
+
+def _complete_paths(parser: "Parser", files: Mapping[str, Any], folders: Mapping[str, Any]) -> None:
+    for action in parser._actions:  # argparse has no public list of them
+        if action.type is Path:
+            action.complete = folders if action.metavar in _FOLDERS else files  # type: ignore[attr-defined]

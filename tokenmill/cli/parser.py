@@ -1,0 +1,112 @@
+"""The parser of the command line: options of every command, help in groups, and suggestions for what is mistyped."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tokenmill.errors import EXIT_CODES, UsageError, did_you_mean
+
+GROUPS = {
+    "build": ("init", "build", "pin"),
+    "inspect": ("status", "check", "diff", "doctor"),
+    "share": ("publish", "fetch"),
+    "schedule": ("refresh", "serve"),
+    "help": ("explain", "completion"),
+}
+"""The commands, in the order in which the help shows them."""
+
+_OUTPUT = {
+    ("--json",): "print one JSON object, errors included",
+    ("-q", "--quiet"): "print errors, and what was asked for; no progress, notes or reports",
+    ("-v", "--verbose"): "print a line for each unit of work, too",
+    ("--debug",): "print tracebacks of errors, and the logs of Prefect and DVC",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises UsageError instead of ending the process."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(allow_abbrev=False, **named)
+        self.commands: dict[str, Parser] = {}
+        self._options: list[str] = []
+        output = self.add_argument_group("output")
+        for names, words in _OUTPUT.items():  # of a command and before it: SUPPRESS, else the one would undo the other
+            output.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=words)
+            self._options += names
+
+    def add_argument(self, *names: Any, **named: Any) -> argparse.Action:
+        """As in argparse."""
+        action = super().add_argument(*names, **named)
+        if hasattr(self, "_options"):  # not yet there for --help
+            self._options += action.option_strings
+        return action
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As in argparse. Raises UsageError, with the nearest name for a command or an option that is mistyped."""
+        given = list(args or ())
+        command = command_of(given)
+        if command is not None and command not in self.commands:
+            hint = did_you_mean(command, self.commands) or " `tokenmill --help` lists the commands."
+            raise UsageError(f"there is no command {command!r}.{hint}", self.format_usage())
+        asked, unknown = self.parse_known_args(given, namespace)
+        of = self if command is None else self.commands[command]
+        if unknown:
+            hint = did_you_mean(unknown[0].partition("=")[0], of._options) if unknown[0].startswith("-") else ""
+            of.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
+        if command is None:
+            raise UsageError("no command given.", self.format_help())
+        if getattr(asked, "quiet", False) and getattr(asked, "verbose", False):
+            of.error("--quiet and --verbose exclude each other.")
+        return asked
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError."""
+        name = self.prog.removeprefix("tokenmill").strip()
+        end = "" if message.endswith((".", "?")) else "."
+        raise UsageError(f"{name + ': ' if name else ''}{message}{end}", self.format_usage())
+
+    def format_help(self) -> str:
+        """As in argparse; of the whole program, with the commands in groups."""
+        if not self.commands:
+            return super().format_help()
+        width = max(map(len, self.commands))
+        lines = ["usage: tokenmill COMMAND [options]", "", self.description or ""]
+        for group, names in GROUPS.items():
+            lines += ["", f"{group}:"]
+            lines += [f"  {name:<{width}}  {self.commands[name].summary}" for name in names]
+            lines.append(f"  {self.commands[names[0]].epilog}")
+        lines += ["", "options of every command, before or after it:"]
+        shown = {", ".join(names): words for names, words in _OUTPUT.items()}
+        shown |= {"-h, --help": "print the help of a command", "--version": "print the version"}
+        lines += [f"  {names:<13}  {words}" for names, words in shown.items()]
+        lines += [
+            "",
+            "exit codes:",
+            *(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items()),
+            "",
+            "`tokenmill COMMAND --help` has the options of a command.",
+        ]
+        return "\n".join(lines) + "\n"
+
+    summary: str = ""
+
+
+class Commands:
+    """The subparsers of a parser. `add_parser` is that of argparse."""
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+        self._subparsers: Any = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def add_parser(self, name: str, **named: Any) -> Parser:
+        """Adds a command; `epilog` has its example."""
+        made: Parser = self._subparsers.add_parser(name, **named)
+        made.summary = named["help"]
+        self.parser.commands[name] = made
+        return made
+
+
+def command_of(given: Sequence[str]) -> str | None:
+    """The command in the arguments: the first that is no option, as no option before a command has a value."""
+    return next((one for one in given if not one.startswith("-")), None)
