@@ -49,7 +49,7 @@ class Documents:
     """The good documents of a unit. Iterating gives batches, each with the index of its piece; `left` is then what was left
     out of those read so far, as `source` says.
 
-    Pieces with known damage are passed over. `advance` is told how many MB of file were worked on. Iterating raises
+    Pieces with known damage are passed over. `advance` is told how many bytes of file were worked on. Iterating raises
     PieceDamagedError for another piece that is damaged and may be left out, and CorpusError for what may not.
     """
 
@@ -71,7 +71,7 @@ class Documents:
             try:
                 for batch in read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits):
                     yield i, batch
-                    self._advance(batch.file_bytes / 1e6)
+                    self._advance(batch.file_bytes, 0)
             except DamagedError as error:
                 if source.on_bad_shard == "fail":
                     raise
@@ -87,7 +87,7 @@ def good_batches(shard: Shard, source: Source, limits: Limits = UNBOUNDED) -> It
     damaged on. Raises CorpusError for what is not to be left out."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        for _, batch in Documents(unit, source, limits, advance=lambda _mb: None):
+        for _, batch in Documents(unit, source, limits, advance=lambda _bytes, _tokens: None):
             yield batch
     except PieceDamagedError:
         return

@@ -59,13 +59,16 @@ class UnitRunner:
         keys: Mapping[str, str],
         kind: type[F],
         run_units: RunUnits,
+        skip: Callable[[int], None] = lambda n_bytes: None,
         fits: Callable[[F], bool] = lambda facts: True,
     ) -> list[Done[F]]:
         """Each unit as the store has it, with facts of type `kind`.
 
-        `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
-        unit's files in the folder it is given, and gives its facts back; `run_units` calls it for each, and once
-        more, without the piece, where one turns out damaged. Raises what `do` raises, after all units that can be done are done.
+        `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit; `skip` is told
+        the bytes of those. `do` makes a unit's files in the folder it is given, and gives its facts back; `run_units` calls it for
+        each, and once more, without the piece, where one turns out damaged.
+
+        Raises what `do` raises, after all units that can be done are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -79,6 +82,7 @@ class UnitRunner:
                 finished.append(unit)
             else:
                 todo.setdefault(key, unit)
+        skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
 
