@@ -52,6 +52,10 @@ class Stage:
 
     def changes(self) -> list[str]:
         """What is no longer as it was when the stage ran, like "params.yaml: count.pattern modified"; empty: it is current."""
+        if not any(
+            out.hash_info for out in self._stage.outs
+        ):  # dvc.lock does not have it; DVC calls its outputs deleted
+            return ["never built"]
         with self._repo.lock:
             status = self._stage.status(check_updates=True)
         found: list[str] = []
