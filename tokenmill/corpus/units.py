@@ -83,6 +83,11 @@ class Corpus:
     units: list[Unit]
     sha256: dict[Shard, str]
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(unit.n_bytes for unit in self.units)
+
 
 class _Cut(msgspec.Struct, frozen=True, array_like=True):
     """A shard's sha256, and its parts with theirs. No parts: the shard is not cut."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tokenmill.console import say
+from tokenmill.console import say, size
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
@@ -35,7 +35,7 @@ class EncodeFacts(msgspec.Struct, frozen=True):
         return self.left.n
 
     def __str__(self) -> str:
-        return f"{sum(self.piece_documents):,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens"
+        return f"{sum(self.piece_documents):,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens"
 
 
 def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:

@@ -13,7 +13,7 @@ from tokenmill.config.params import Params, load_params
 from tokenmill.console import StageSummary, say
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
-from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
@@ -23,6 +23,7 @@ from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
+from tokenmill.storage.writable import check_writable
 from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
 from tokenmill.versioning.dvc_files import Known
 
@@ -216,6 +217,7 @@ class Build:
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
         """Runs a stage. Raises an error if the parameters or the shards changed since the build began."""
         self._check_params(name)
+        self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
         signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
         release_unused()
@@ -227,6 +229,11 @@ class Build:
             self._check_shards(name, signatures)
         self._check_params(name)
         return summary
+
+    def _check_folders(self) -> None:
+        """Raises TokenmillError for a folder that a stage yet to come writes into, and may not."""
+        outputs = [self.root / folder for name in self.stages for folder in OUTPUT_DIRECTORIES.get(name, ())]
+        check_writable([self.root, *(one for folder in outputs for one in (folder.parent, folder))])
 
     def _check_params(self, name: str) -> None:
         """Raises ParamsError if params.yaml changed since the build began."""
@@ -299,6 +306,9 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
     the same files. `force` or `rehash` also deletes DVC's stored hashes; with them, DVC might link a newly made file to an old
     file in its cache.
     """
+
+    cache = dvc_repository.cache_directory(root)
+    check_writable([root / SCRATCH_DIRECTORY, root / ".dvc", root / ".dvc/tmp", cache / "files/md5", cache / "runs"])
 
     def clean() -> None:
         leftovers.remove_own(root)

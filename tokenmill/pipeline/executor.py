@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
+from tokenmill.corpus.quarantine import N_LISTED_MAX, BadInputError
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.storage.retries import with_retries
 from tokenmill.storage.unit_store import Done
-
-_N_FAILED_SHOWN = 20
 
 
 class Facts(Protocol):
@@ -83,9 +82,18 @@ def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[A
 
 
 def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]]) -> str:
-    lines = [f"  {unit.name}\n    {error}" for unit, error in failed[:_N_FAILED_SHOWN]]
-    if len(failed) > _N_FAILED_SHOWN:
-        lines.append(f"  and {len(failed) - _N_FAILED_SHOWN} more")
+    lines: list[str] = []
+    n_shown = n_more = 0
+    is_all = True
+    for unit, error in failed:
+        found = (error.first, error.n, error.is_all) if isinstance(error, BadInputError) else ([str(error)], 1, True)
+        first, n, is_all_of_unit = found
+        shown = first[: N_LISTED_MAX - n_shown]
+        lines += [f"  {unit.name}"] * bool(shown) + [f"    {one}" for one in shown]
+        n_shown, n_more = n_shown + len(shown), n_more + n - len(shown)
+        is_all = is_all and is_all_of_unit
+    if n_more:
+        lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
     kept = n_units - len(failed)
     head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
     return "\n".join([head, *lines])

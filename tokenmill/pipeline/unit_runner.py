@@ -60,14 +60,15 @@ class UnitRunner:
         keys: Mapping[str, str],
         kind: type[F],
         run_units: RunUnits,
+        skip: Callable[[int], None] = lambda n_bytes: None,
         fits: Callable[[F], bool] = lambda facts: True,
     ) -> list[Done[F]]:
         """Each unit as it is in the unit store, with facts of type `kind`.
 
         `keys`: the key of each unit, by its name; units with equal keys are one. A finished unit is used if its facts satisfy
-        `fits`. `do` makes a unit's files in the folder that it is given, and returns its facts. `run_units` calls it for each
-        unit. If a piece turns out damaged, `do` is called again without that piece. Raises what `do` raises, after all other
-        units are done.
+        `fits`; `skip` is called with the bytes of such units. `do` makes a unit's files in the folder that it is given, and
+        returns its facts. `run_units` calls it for each unit. If a piece turns out damaged, `do` is called again without that
+        piece. Raises what `do` raises, after all other units are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -81,6 +82,7 @@ class UnitRunner:
                 finished.append(unit)
             else:
                 todo.setdefault(key, unit)
+        skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.params import Count, Source
-from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.console import Advance, StageSummary, progress, say, size
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
@@ -53,7 +53,7 @@ class CountFacts(msgspec.Struct, frozen=True):
         return self.left.n
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB"
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text"
 
 
 def count(
@@ -95,7 +95,7 @@ def count(
         for unit in units
     }
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
-        with progress("count", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+        with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
                 count_unit,
                 source=source,
@@ -104,9 +104,11 @@ def count(
                 samples=samples,
                 memory=runner.memory,
                 scratch=scratch,
-                advance=advance,
+                advance=now.add,
             )
-            done = runner.finish("count", do, units, keys, CountFacts, run_units, lambda facts: facts.left.fits(source))
+            done = runner.finish(
+                "count", do, units, keys, CountFacts, run_units, now.skip, lambda facts: facts.left.fits(source)
+            )
         facts = [one.facts for one in done]
         n_documents = sum(one.n_documents for one in facts)
         check_limit(units, [one.left for one in facts], n_documents, source)
@@ -150,6 +152,7 @@ def count(
         "run",
         n_units=len(units),
         n_documents=n_documents,
+        file_mb=runner.corpus.n_bytes / 1e6,
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )

@@ -60,7 +60,7 @@ def encode(
     there = set() if runner.anew else runner.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
     warm = partial(_warm, tokenizer, runner.root / COUNTS_FILE, params.special_tokens_in_text)
-    with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+    with progress("encode", corpus.n_bytes, "bytes") as now:
         do = partial(
             encode_unit,
             warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
@@ -69,9 +69,11 @@ def encode(
             end_id=end_id,
             special=params.special_tokens_in_text,
             limits=runner.memory.limits,
-            advance=advance,
+            advance=now.add,
         )
-        done = runner.finish("encode", do, units, keys, EncodeFacts, run_units, lambda facts: facts.left.fits(source))
+        done = runner.finish(
+            "encode", do, units, keys, EncodeFacts, run_units, now.skip, lambda facts: facts.left.fits(source)
+        )
     tokenizer.forget()  # frees its cache, because validate uses the same tokenizer
     shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
@@ -119,6 +121,7 @@ def encode(
         "run",
         n_units=len(units),
         n_documents=manifest.n_documents,
+        file_mb=corpus.n_bytes / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
@@ -171,6 +174,7 @@ def encode_unit(
             n_tokens += len(input_ids.values)
             text_bytes += batch.text_bytes
             write(rows(batch, input_ids, shape))
+            advance(0, len(input_ids.values))
     write_left(documents.left, directory)
     return EncodeFacts(
         piece_documents=piece_documents,

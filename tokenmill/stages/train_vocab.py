@@ -60,11 +60,11 @@ def train_vocab(
     goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
     checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
     n_done = 0
-    with progress("train-vocab", params.vocab_size, "tokens") as advance:
+    with progress("train-vocab", params.vocab_size, "tokens") as now:
 
         def show(n_tokens: int, _n_merges: int) -> None:
             nonlocal n_done
-            advance(n_tokens - n_done)
+            now.add(n_tokens - n_done)
             n_done = n_tokens
 
         sizes = [params.vocab_size, *params.vocab_sizes]

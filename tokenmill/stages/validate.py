@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.params import Source
-from tokenmill.console import Advance, StageSummary, progress
+from tokenmill.console import Advance, StageSummary, progress, size
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Shard, read_batches
@@ -61,7 +61,7 @@ class ValidateFacts(msgspec.Struct, frozen=True):
         return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens are right"
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
 
 
 def validate(source: Source, sample_documents: int, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
@@ -91,7 +91,7 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
         sample_documents,
     )
     keys = _keys(corpus.units, source, judge, entries)
-    with progress("validate", sum(unit.n_bytes for unit in corpus.units) / 1e6, "file MB") as advance:
+    with progress("validate", corpus.n_bytes, "bytes") as now:
         limits = runner.memory.limits
         do = partial(
             validate_unit,
@@ -100,9 +100,9 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
             judge=judge,
             entries=entries,
             limits=limits,
-            advance=advance,
+            advance=now.add,
         )
-        done = runner.finish("validate", do, corpus.units, keys, ValidateFacts, run_units)
+        done = runner.finish("validate", do, corpus.units, keys, ValidateFacts, run_units, now.skip)
     for unit, one in zip(corpus.units, done, strict=True):
         _check_sums(unit, one.facts, entries[unit.output])
     _write_report(runner.root, manifest, tokenizer, sum(one.facts.n_sampled for one in done), golden_engines)
@@ -111,6 +111,7 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
         "run",
         n_units=len(corpus.units),
         n_documents=manifest.n_documents,
+        file_mb=corpus.n_bytes / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
@@ -138,7 +139,9 @@ def validate_unit(
         check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
         n_sampled += check_against(span, judge.reference, judge.end_id, sample)
         n_documents += span.tokens.num_rows
-        n_tokens += len(span.tokens["input_ids"].flatten())
+        n_span_tokens = len(span.tokens["input_ids"].flatten())
+        n_tokens += n_span_tokens
+        advance(0, n_span_tokens)
         text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
     facts = ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, piece_bad(unit, documents.left))
     _check_sums(unit, facts, entry)

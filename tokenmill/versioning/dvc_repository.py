@@ -78,6 +78,17 @@ def site_cache(root: Path) -> Path:
     return Path(root, site_cache_dir(chosen))
 
 
+def cache_directory(root: Path) -> Path:
+    """The folder of DVC's cache for the project. Raises VersionsError."""
+    from dvc.config import Config, ConfigError
+
+    try:
+        chosen = Config(str(root / ".dvc")).get("cache", {}).get("dir")
+    except ConfigError as error:
+        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
+    return Path(root, chosen or ".dvc/cache")
+
+
 @contextmanager
 def repository(root: Path) -> Iterator[Any]:
     """DVC's repository at `root`. DVC's errors become VersionsError with the innermost reason."""

@@ -52,6 +52,8 @@ class Stage:
 
     def changes(self) -> list[str]:
         """What has changed since the stage ran, such as "params.yaml: count.pattern modified"; empty if it is current."""
+        if not any(out.hash_info for out in self._stage.outs):  # not in dvc.lock; DVC would call its outputs deleted
+            return ["never built"]
         with self._repo.lock:
             status = self._stage.status(check_updates=True)
         found: list[str] = []

@@ -70,6 +70,13 @@ def has_upstream(root: Path) -> bool:
     return True
 
 
+def branch_to_push(root: Path, remote: str) -> str | None:
+    """The branch at work, when `remote`, as far as is known here, has none with its last commit; None also for no branch."""
+    branch = git(root, "branch", "--show-current").strip()
+    has_it = git(root, "for-each-ref", "--contains", "HEAD", f"refs/remotes/{remote}/")
+    return None if has_it else branch or None
+
+
 def tags_of(root: Path, repository: str) -> dict[str, str]:
     """The commit of every tag of a repository: a folder, a URL, or the name of a remote of the folder `root`."""
     found: dict[str, str] = {}

@@ -109,6 +109,9 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
     names = {tag.split("@")[0] for tag in tags if "@" in tag}
     hint = "" if reference.name in names else did_you_mean(reference.name, names)
     stages = sorted({tag.split("#")[1] for tag in tags if tag.startswith(f"{reference.name}#")})
+    stages = [
+        stage for stage in stages if assigned_commit(tags, Reference(reference.name, stage))
+    ]  # not prod!, nor who lost it
     raise VersionsError(
         f"{repository}: there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; "
         f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone.{hint}",
