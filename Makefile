@@ -9,7 +9,7 @@ CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/tokenmill build
-	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; README.md goes on with \"A project of one's own\"."
+	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
 test: setup ## every test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
