@@ -161,8 +161,10 @@ def _runs_of(runs: list[dict[str, Any]], n_bytes: int) -> dict[str, list[float]]
     later = [second for run in runs for second in run["seconds"][1:]]
     return {
         "runs_first_s": record.seconds(first),
+        "runs_first_cpu_s": record.seconds(run["cpu_s"][0] for run in runs),
         "runs_first_mb_per_s": record.mb_per_s(n_bytes, first),
         "runs_later_s": record.seconds(later),
+        "runs_later_cpu_s": record.seconds(second for run in runs for second in run["cpu_s"][1:]),
         "runs_later_mb_per_s": record.mb_per_s(n_bytes, later),
     }
 

@@ -14,10 +14,16 @@ A benchmark replaces its own section of the day's file and leaves the others. Th
         cells         a list, one for each thing that was measured
 
 A cell names what was measured (text, text_bytes, tool, cores, vocab_size, …) and holds every run, in the order in which they
-were made, in lists whose names end in the unit: runs_s (seconds), runs_mb_per_s (10^6 bytes of text a second), runs_peak_mb (2^20
-bytes). Times of one kind among several have it in their name: runs_first_s, runs_later_s. `answer` says whether the tool's
-answer was checked before its time counted: "same" (as that of the tokenizers library), "not compared", or "other", and then
-there are no runs. A tool that did not run has `failed`, with its message, and no runs.
+were made, in lists whose names end in the unit:
+
+    runs_s         seconds
+    runs_cpu_s     seconds of processor time, of all threads; other work on the machine changes it less
+    runs_mb_per_s  10^6 bytes of text a second
+    runs_peak_mb   2^20 bytes, the most that the process held
+
+Times of one kind among several have it in their name: runs_first_s, runs_later_s. `answer` says whether the tool's answer was
+checked before its time counted: "same" (as that of the tokenizers library), "not compared", or "other", and then there are no
+runs. A tool that did not run has `failed`, with its message, and no runs.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """make bench-train: counting plus merging, side by side; every tool in a process of its own, the tools taking turns.
 
 Input is what each tool wants: a text file (tokenmill, line by line, and gigabpe), lines or the text in memory (the others). The
-time is that of counting and merging, reading of files included; the memory is the process's peak. The first learned tokens of
+time is that of counting and merging, reading of files included; beside it stands the processor time of all threads, which other
+work on the machine changes less. The memory is the process's peak. The first learned tokens of
 tokenmill and gigabpe are compared with those of tokenizers before a time is printed, where tokenizers takes part. What this does
 not show: whether rustbpe (another order among equally frequent pairs), bpeasy (tokens no longer than it is told) and gigatoken
 (the text whole, not line by line) learned well.
@@ -172,6 +173,7 @@ def _shown(
             cell |= {
                 "answer": "same" if expected and answers == expected else "not compared",
                 "runs_s": record.seconds(runs_s),
+                "runs_cpu_s": record.seconds(run["cpu_s"] for run in runs),
                 "runs_peak_mb": [round(run["peak_mb"], 1) for run in runs],
             }
             if n_bytes is not None:
@@ -193,10 +195,11 @@ def _print(cells: Cells) -> None:
             continue
         runs_s = cell["runs_s"]
         middle, peak = statistics.median(runs_s), statistics.median(cell["runs_peak_mb"])
-        ratio = middle / statistics.median(own["runs_s"]) if "runs_s" in own else float("nan")
+        cpu_s = statistics.median(cell["runs_cpu_s"])
+        ratio = cpu_s / statistics.median(own["runs_cpu_s"]) if "runs_s" in own else float("nan")
         print(
-            f"  {cell['tool']:<11} {middle:8.3f} s ({min(runs_s):.3f} – {max(runs_s):.3f})  {ratio:6.2f} × the time  "
-            f"peak {peak:6.0f} MB  {cell['answer']}",
+            f"  {cell['tool']:<11} {middle:8.3f} s ({min(runs_s):.3f} – {max(runs_s):.3f})  "
+            f"processor {cpu_s:8.3f} s = {ratio:6.2f} × tokenmill's  peak {peak:6.0f} MB  {cell['answer']}",
             flush=True,
         )
 
