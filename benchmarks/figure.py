@@ -1,9 +1,9 @@
 """The speed figure of the README: `python -m benchmarks.figure` draws the newest record into docs/assets/speed-*.svg.
 
-One row a tool: how fast it encodes English text with the gpt2 tokenizer on one core. The upper bar is text that the tokenizer
-has met before (the median of all later passes), the lower one fresh text (the median of first passes). A tool that was measured
-in one pass has the lower bar alone. A thin line goes from the lowest run to the highest. Only tools that gave the ids of the
-tokenizers library are drawn.
+One row a tool: how fast it encodes English text with the gpt2 tokenizer on one core, in MB a second of processor time. The upper
+bar is text that the tokenizer has met before (the median of all later passes), the lower one fresh text (the median of first
+passes). A tool that was measured in one pass has the lower bar alone. A thin line goes from the lowest run to the highest. Only
+tools that gave the ids of the tokenizers library are drawn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,12 +45,12 @@ def drawn(section: dict[str, Any]) -> dict[str, str]:
     """The figures of a record's section `encode`, by the names of their files."""
     cells = [cell for cell in section["cells"] if _SHOWN.items() <= cell.items() and cell.get("answer") == "same"]
     shown = [cell for cell in cells if cell["tool"] not in _OTHER_INPUT]
-    shown.sort(key=lambda cell: -median(cell["runs_later_mb_per_s"] or cell["runs_first_mb_per_s"]))
+    shown.sort(key=lambda cell: -_best(cell))
     return {f"speed-{theme}.svg": _svg(shown, section, colors) for theme, colors in _THEMES.items()}
 
 
 def _svg(cells: Sequence[dict[str, Any]], section: dict[str, Any], colors: _Colors) -> str:
-    most = max(max(cell["runs_first_mb_per_s"] + cell["runs_later_mb_per_s"]) for cell in cells)
+    most = max(max(record.speeds(cell, "first") + record.speeds(cell, "later")) for cell in cells)
     scale = (_WIDTH - _LEFT - _RIGHT) / most
     height = _TOP + _ROW * len(cells) + 46
     speeds = "; ".join(f"{cell['tool']} {_best(cell):,.0f}" for cell in cells)
@@ -59,7 +59,7 @@ def _svg(cells: Sequence[dict[str, Any]], section: dict[str, Any], colors: _Colo
         'role="img" font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">',
         f"<title>Encoding English text with the gpt2 tokenizer on one core, MB/s: {speeds}</title>",
         _text(0, 16, "Encoding English text, gpt2, one core", colors.text, size=15, weight=600),
-        _text(0, 36, "MB/s, more is better;", colors.faint),
+        _text(0, 36, "MB/s, more is better:", colors.faint),
         *_key(140, colors),
     ]
     for i, cell in enumerate(cells):
@@ -98,8 +98,9 @@ def _row(y: int, cell: dict[str, Any], scale: float, colors: _Colors) -> Iterato
     is_own = cell["tool"] == "tokenmill"
     yield _text(0, y + 18, cell["tool"], colors.text, weight=600 if is_own else 400)
     later, fresh = (colors.own, colors.own_fresh) if is_own else (colors.other, colors.other_fresh)
-    kinds = [("runs_later_mb_per_s", later), ("runs_first_mb_per_s", fresh)]
-    bars = [(cell[key], color) for key, color in kinds if cell[key]]
+    bars = [
+        (runs, color) for kind, color in (("later", later), ("first", fresh)) if (runs := record.speeds(cell, kind))
+    ]
     y += (_ROW - 6 - _BAR * len(bars)) // 2
     for runs, color in bars:
         middle = median(runs)
@@ -119,7 +120,7 @@ def _row(y: int, cell: dict[str, Any], scale: float, colors: _Colors) -> Iterato
 
 
 def _best(cell: dict[str, Any]) -> float:
-    return median(cell["runs_later_mb_per_s"] or cell["runs_first_mb_per_s"])
+    return median(record.speeds(cell, "later") or record.speeds(cell, "first"))
 
 
 def _text(x: float, y: float, words: str, color: str, size: int = 13, weight: int = 400) -> str:

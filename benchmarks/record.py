@@ -116,6 +116,13 @@ def mb_per_s(n_bytes: int, runs: Iterable[float]) -> list[float]:
     return [round(n_bytes / 1e6 / one, 2) for one in runs]
 
 
+def speeds(cell: dict[str, Any], kind: str) -> list[float]:
+    """The runs of a cell of encoding, in MB of text a second: of processor time on one core, which does not count the time in
+    which others had the core, and of time on several. `kind`: "first" or "later" passes."""
+    on = "s" if cell["cores"] > 1 else "cpu_s"
+    return [cell["text_bytes"] / 1e6 / one for one in cell.get(f"runs_{kind}_{on}", ())]
+
+
 def machine_of() -> dict[str, Any]:
     """What there is to know of this machine."""
     cpu: dict[str, str] = {}

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # MkDocs restores it; tokenmill, where it is installed, may be another
 
 from docs.generated import commands, errors, figures, parameters  # noqa: E402
+from docs.generated.doctests import Doctests  # noqa: E402
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands.page,
@@ -30,6 +31,12 @@ PARTS: dict[str, Callable[[], str]] = {
     "measured-earlier": figures.earlier,
 }
 _MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", flags=re.MULTILINE)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Has examples in docstrings shown as code; MkDocs calls it with the configuration."""
+    config.markdown_extensions.append(Doctests())  # type: ignore[arg-type]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -44,20 +44,19 @@ def _encoding_tables(section: dict[str, Any]) -> Iterator[str]:
             for tool in dict.fromkeys(cell["tool"] for cell in cells):
                 of_tool = [_cell(cells, text=text, cores=cores, tool=tool) for text in texts]
                 own = [_cell(cells, text=text, cores=cores, tool="tokenmill") for text in texts]
-                name = f"runs_{key}_mb_per_s"
-                if any(one.get(name) or one.get("failed") or one.get("answer") == "other" for one in of_tool):
-                    rows.append([tool, *(_speed(one, mine, name) for one, mine in zip(of_tool, own, strict=True))])
+                if any(record.speeds(one, key) or one.get("failed") or one.get("answer") == "other" for one in of_tool):
+                    rows.append([tool, *(_speed(one, mine, key) for one, mine in zip(of_tool, own, strict=True))])
             head = [f"{_TEXTS[text]}, {sizes[text] / 1e6:.0f} MB" for text in texts]
-            yield table(["MB/s", *head], rows, n_right=len(texts))
+            yield table(["MB a second of processor time" if cores == 1 else "MB/s", *head], rows, n_right=len(texts))
 
 
-def _speed(cell: dict[str, Any], own: dict[str, Any], name: str) -> str:
-    if not cell.get(name):
+def _speed(cell: dict[str, Any], own: dict[str, Any], kind: str) -> str:
+    runs = record.speeds(cell, kind)
+    if not runs:
         return "other ids" if cell.get("answer") == "other" else "does not run" if cell.get("failed") else "–"
     times = ""
-    if not cell["tool"].startswith("tokenmill") and own.get(name):
-        times = f"; {median(own[name]) / median(cell[name]):.2f} ×"
-    runs = cell[name]
+    if not cell["tool"].startswith("tokenmill") and record.speeds(own, kind):
+        times = f"; {median(record.speeds(own, kind)) / median(runs):.2f} ×"
     spread = f"{_number(min(runs))}–{_number(max(runs))}" if len(runs) > 1 else "one run"
     return f"{_number(median(runs))} ({spread}{times})"
 
@@ -84,22 +83,23 @@ def training(section: dict[str, Any]) -> str:
         size = f", {one['text_bytes'] / 1e6:.1f} MB" if one["text_bytes"] else ""
         cores = _CORES.get(one["cores"], one["cores"])
         parts.append(f"### {_TEXTS.get(text, text)}{size}, {one['vocab_size']:,} tokens, {cores}\n")
-        own = next(cell["runs_s"] for cell in cells if cell["tool"] == "tokenmill")
+        own = next(cell["runs_cpu_s"] for cell in cells if cell["tool"] == "tokenmill")
         rows = [
-            [cell["tool"], cell["failed"], "", "", ""]
+            [cell["tool"], cell["failed"], "", "", "", ""]
             if "failed" in cell
-            else [cell["tool"], "other tokens", "", "", ""]
+            else [cell["tool"], "other tokens", "", "", "", ""]
             if "runs_s" not in cell
             else [
                 cell["tool"],
                 _range(cell["runs_s"]),
-                f"{median(cell['runs_s']) / median(own):.1f} ×",
+                _range(cell["runs_cpu_s"]),
+                f"{median(cell['runs_cpu_s']) / median(own):.1f} ×",
                 _number(median(cell["runs_peak_mb"])),
                 cell["answer"],
             ]
             for cell in cells
         ]
-        parts.append(table(["tool", "seconds", "of tokenmill's time", "peak, MB", "tokens"], rows))
+        parts.append(table(["tool", "seconds", "processor time, s", "by tokenmill's", "peak, MB", "tokens"], rows))
     return "\n".join(parts)
 
 
