@@ -58,7 +58,7 @@ def sections() -> Iterator[tuple[str, type[BaseModel]]]:
         yield name, next(one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel))
 
 
-def keys() -> list[str]:
+def key_names() -> list[str]:
     """Every key as SECTION.KEY."""
     return [f"{name}.{key}" for name, model in sections() for key, _ in _fields(model)]
 
