@@ -2,17 +2,20 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import figure, record
 from docs.generated import commands, errors, figures, parameters
 from docs.generated.doctests import fenced
 from docs.generated.tables import table
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, Project
 from tokenmill.cli.main import _parser
+from tokenmill.config.lockfile import Lock, Pin
 
 RECORDS = sorted(record.DIRECTORY.glob("*.json"))
 
@@ -119,3 +122,38 @@ def test_the_speed_figures_are_those_of_the_record() -> None:
 def test_a_figure_says_median_and_range() -> None:
     assert figures._range([3.0, 1.0, 2.0]) == "2 (1–3)"
     assert figures._range([1234.5]) == "1,234"
+
+
+def test_the_page_of_files_has_every_file_key_and_column_of_a_build(project: Project) -> None:
+    page = (REPOSITORY / "docs/reference/files.md").read_text(encoding="utf-8")
+    project.build()
+    data = project.root / "data"
+    made = [path for name in ("counts", "tokenizer", "report", "quarantine") for path in (data / name).iterdir()]
+    assert [
+        path.name
+        for path in made
+        if path.name not in (*page.split("`"), ".gitignore") and f"{path.name} {{" not in page
+    ] == []
+    files = [path for path in data.rglob("*.json") if "raw" not in path.parts]
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name not in FOREIGN]
+    columns = {name for path in data.rglob("*.parquet") for name in pq.read_schema(path).names}
+    unknown = {key for document in documents for key in _keys_of(document)} | columns
+    unknown |= Lock.model_fields.keys() | Pin.model_fields.keys()
+    assert [key for key in sorted(unknown) if f"`{key}`" not in page] == []
+    state = [path.name for path in (project.root / ".tokenmill").iterdir()]
+    assert [name for name in state if f"`{name}" not in page] == []
+
+
+FOREIGN = ("tokenizer.json", "tokenizer_config.json")  # formats of others
+_NAMES = {"special_tokens", "scripts", "samples", "weights", "code", "engines"}  # of objects whose keys are data
+
+
+def _keys_of(document: Any) -> Iterator[str]:
+    if isinstance(document, list):
+        for one in document[:5]:
+            yield from _keys_of(one)
+    elif isinstance(document, dict):
+        for key, value in document.items():
+            yield key
+            if key not in _NAMES:
+                yield from _keys_of(value)
