@@ -9,7 +9,7 @@ from benchmarks import record
 from docs.generated.tables import table
 
 _TEXTS = {"english": "English", "code": "code", "multilingual": "five languages"}
-_CORES = {1: "one core", 2: "two cores"}
+_CORES: dict[int, str] = {1: "one core", 2: "two cores"}
 
 
 def earlier() -> str:
@@ -39,7 +39,7 @@ def _encoding_tables(section: dict[str, Any]) -> Iterator[str]:
     sizes = {cell["text"]: cell["text_bytes"] for cell in cells}
     for cores in sorted({cell["cores"] for cell in cells}):
         for key, what in (("first", "fresh text"), ("later", "text met before")):
-            yield f"### {_CORES.get(cores, cores)}, {what}\n".capitalize()
+            yield f"### {_CORES.get(cores, f'{cores} cores').capitalize()}, {what}\n"
             rows = []
             for tool in dict.fromkeys(cell["tool"] for cell in cells):
                 of_tool = [_cell(cells, text=text, cores=cores, tool=tool) for text in texts]
@@ -81,7 +81,7 @@ def training(section: dict[str, Any]) -> str:
         cells = [cell for cell in section["cells"] if cell["text"] == text]
         one = cells[0]
         size = f", {one['text_bytes'] / 1e6:.1f} MB" if one["text_bytes"] else ""
-        cores = _CORES.get(one["cores"], one["cores"])
+        cores = _CORES[one["cores"]]
         parts.append(f"### {_TEXTS.get(text, text)}{size}, {one['vocab_size']:,} tokens, {cores}\n")
         own = next(cell["runs_cpu_s"] for cell in cells if cell["tool"] == "tokenmill")
         rows = [
