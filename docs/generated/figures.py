@@ -56,8 +56,8 @@ def _speed(cell: dict[str, Any], own: dict[str, Any], kind: str) -> str:
         return "other ids" if cell.get("answer") == "other" else "does not run" if cell.get("failed") else "–"
     times = ""
     if not cell["tool"].startswith("tokenmill") and record.speeds(own, kind):
-        times = f"; {median(record.speeds(own, kind)) / median(runs):.2f} ×"
-    spread = f"{_number(min(runs))}–{_number(max(runs))}" if len(runs) > 1 else "one run"
+        times = f";&nbsp;{median(record.speeds(own, kind)) / median(runs):.2f}&nbsp;×"
+    spread = f"{_number(min(runs))}–{_number(max(runs))}" if len(runs) > 1 else "one&nbsp;run"
     return f"{_number(median(runs))} ({spread}{times})"
 
 
