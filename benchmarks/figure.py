@@ -71,7 +71,7 @@ def _svg(cells: Sequence[dict[str, Any]], section: dict[str, Any], colors: _Colo
         _text(
             0,
             foot,
-            f"{machine['cpu']}, {section['date']}, a shared machine. Median of {n_runs} runs,",
+            f"{machine['cpu']}, {section['date']}, shared machine, processor time. Median of {n_runs} runs,",
             colors.faint,
             size=11,
         ),
