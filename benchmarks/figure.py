@@ -71,14 +71,14 @@ def _svg(cells: Sequence[dict[str, Any]], section: dict[str, Any], colors: _Colo
         _text(
             0,
             foot,
-            f"{machine['cpu']}, {section['date']}, shared machine, processor time. Median of {n_runs} runs,",
+            f"{machine['cpu']}, {section['date']}, shared machine, processor time.",
             colors.faint,
             size=11,
         ),
         _text(
             0,
             foot + 16,
-            "thin lines from the lowest to the highest. Every tool gave the same ids.",
+            f"Median of {n_runs} runs, lines from lowest to highest. All gave the same ids.",
             colors.faint,
             size=11,
         ),
