@@ -79,6 +79,10 @@ bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shap
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.hard_shapes
 
+bench-train: setup .bench-venv/.installed ## counting and merging: every tool that trains, one core and two, up to 1.2 GB of text
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@.bench-venv/bin/python -m benchmarks.train
+
 bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.encode_task
