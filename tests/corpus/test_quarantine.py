@@ -176,7 +176,7 @@ def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(projec
         (project.root / f"data/raw/{name}.jsonl").write_text(f'{{"{name}": 0}}\n', encoding="utf-8")
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
-    assert "count: 2 of 4 units failed; what the other 2 gave is kept" in done.stderr
+    assert "count: 2 of 4 units failed; the results of the other 2 are kept" in done.stderr
     for name in "cd":
         assert f"  data/raw/{name}.jsonl\n    data/raw/{name}.jsonl, line 1: the key 'text' is missing" in done.stderr
     assert project.outputs() == {}

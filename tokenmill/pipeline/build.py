@@ -154,9 +154,9 @@ class Build:
                 settled = self._settle(stage, name)
             if settled is None:
                 raise ParamsError(
-                    f"dvc.yaml: stage {name} has to run, and nothing ran it in its place. flows/build.py must call a stage behind "
-                    f"those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do "
-                    f"`dvc repro {name}` first."
+                    f"dvc.yaml: stage {name} has to run, but nothing ran it before the stages that follow. flows/build.py must "
+                    f"call a stage after those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: "
+                    f"do `dvc repro {name}` first."
                 )
             self.summaries.append(settled)
 
@@ -207,7 +207,7 @@ class Build:
                 is_stale = stage.state() == "stale"
             if is_stale:
                 say(
-                    f"--only {name}: {earlier} is not up to date, and {name} goes by what is there. `tokenmill build` brings "
+                    f"--only {name}: {earlier} is not up to date, and {name} uses its present outputs. `tokenmill build` brings "
                     "all stages up to date"
                 )
                 return
@@ -331,7 +331,7 @@ def _pin_tokenizer(build: Build) -> None:
         from tokenmill.config.lockfile import write_pin
 
         write_pin(build.root, None)
-        say(f"{LOCK_FILE}: was missing; written anew, with nothing pinned. Commit it.")
+        say(f"{LOCK_FILE}: was missing; written again, with nothing pinned. Commit it.")
 
 
 def _dvc_yaml_names(root: Path, name: str) -> bool:

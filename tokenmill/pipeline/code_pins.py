@@ -29,9 +29,9 @@ def pin_code(root: Path) -> None:
         code = {stage: code_digest(stage) for stage in _stages_by_code(root)}
         write_lock(root, lock.model_copy(update={"tokenmill": tokenmill.__version__, "code": code}))
         if lock.code:
-            say(f"{LOCK_FILE}: has the code of this tokenmill now, which is another for {', '.join(stages)}")
+            say(f"{LOCK_FILE}: now pins the code of this tokenmill, which differs for {', '.join(stages)}")
         else:
-            say(f"{LOCK_FILE}: was missing, or lacked the code of tokenmill; has it now. Commit it.")
+            say(f"{LOCK_FILE}: was missing, or did not pin the code of tokenmill; it does now. Commit it.")
 
 
 def refuse_other_code(root: Path) -> None:
@@ -39,8 +39,8 @@ def refuse_other_code(root: Path) -> None:
     if stages := stages_of_other_code(root):
         pinned = read_lock(root).tokenmill or "none"
         raise VersionsError(
-            f"{LOCK_FILE}: has the code of tokenmill {pinned}; that of {tokenmill.__version__}, which is installed, is another "
-            f"for {', '.join(stages)}. Run `tokenmill build`, which takes it, or install the other one."
+            f"{LOCK_FILE}: pins the code of tokenmill {pinned}; the installed {tokenmill.__version__} has other code for "
+            f"{', '.join(stages)}. Run `tokenmill build` to pin the installed code, or install the pinned version."
         )
 
 

@@ -86,5 +86,5 @@ def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError
     if len(failed) > _N_FAILED_SHOWN:
         lines.append(f"  and {len(failed) - _N_FAILED_SHOWN} more")
     kept = n_units - len(failed)
-    head = f"{stage}: {len(failed)} of {n_units} units failed; what the other {kept} gave is kept for the next build."
+    head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
     return "\n".join([head, *lines])

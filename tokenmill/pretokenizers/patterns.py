@@ -49,7 +49,7 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     if _NAME.fullmatch(pattern):
         close = difflib.get_close_matches(pattern.lower(), named, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise PatternError(f"pattern: there is none called {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
+        raise PatternError(f"pattern: unknown name {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
     if not pattern:
         raise PatternError("pattern: expected a name, a regex, or None for no split; found an empty one.")
     _core.split([pattern], "")

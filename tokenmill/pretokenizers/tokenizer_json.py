@@ -39,7 +39,7 @@ def steps_from(found: Any) -> tuple[tuple[str, ...], bool]:
     if last.get("use_regex", True):
         steps.append(_gpt2())
     if different := first_difference(steps):
-        raise BeyondCore(f"pre_tokenizer: the core may read {different!r:.60} of the regex otherwise than Oniguruma")
+        raise BeyondCore(f"pre_tokenizer: the core may read {different!r:.60} of the regex differently from Oniguruma")
     try:
         _core.split(steps, "" if name_of(steps) else hard_text(steps))
     except (PatternError, UnicodeEncodeError) as error:

@@ -246,7 +246,7 @@ class Tokenizer:
                 self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
             )
             raise TokenizerError(
-                f"starts of tokens: known where tokens add up to the text as it is, here not: {reason}"
+                f"starts of tokens: known only if the tokens add up to the text, which they may not here: {reason}"
             )
 
         def run(engine: Any, *rest: Any) -> Any:
@@ -420,9 +420,7 @@ class Tokenizer:
         return tiktoken_file.with_own_ranks(self._model)
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "a Tokenizer is neither pickled nor copied: threads may use the same one, a process loads its own."
-        )
+        raise TypeError("a Tokenizer cannot be pickled or copied. Threads may share one; each process loads its own.")
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"

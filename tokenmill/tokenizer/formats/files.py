@@ -41,7 +41,7 @@ def read_tokenizer_file(file: Path) -> bytes:
     except OSError as error:
         raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
     except ValueError as error:  # the path has a NUL or a lone surrogate
-        raise TokenizerError(f"{str(file)!r:.200}: no path of a file: {error}.") from None
+        raise TokenizerError(f"{str(file)!r:.200}: not a valid path: {error}.") from None
     _check_beside(file)
     return content
 

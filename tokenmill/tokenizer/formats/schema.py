@@ -93,7 +93,9 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
 def _check_sections(document: dict[str, Any], place: str) -> None:
     check(document, {"version?": "1.0"}, place)
     if unknown := sorted(document.keys() - _SECTIONS):
-        raise TokenizerError(f"{place}{unknown[0]:.60}: an unknown field, as to the tokenizers library. Remove it.")
+        raise TokenizerError(
+            f"{place}{unknown[0]:.60}: an unknown field, which the tokenizers library refuses too. Remove it."
+        )
     for name, shape in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if document.get(name) is not None:
             check(document[name], shape, f"{place}{name}.")
@@ -212,7 +214,7 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
     check(model, _BPE, f"{place}: model.")
     if model.get("dropout"):
         raise TokenizerError(
-            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would be another each time. Set it to null."
+            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would differ each time. Set it to null."
         )
     vocab, merges = model["vocab"], model.get("merges")
     if not isinstance(vocab, dict):
