@@ -131,9 +131,10 @@ def train(
     """
 
 def merge_rows(merges: bytes, ids: Sequence[int], rank: int) -> bytes:
-    """The merges that `train` gave, as 16 bytes each, little-endian: `left, right, rank, token: uint32`. `ids`: each token's id.
+    """The merges that `train` gave, as 16 bytes each, little-endian: `left, right, rank, token: uint32`.
 
-    The first one has the rank `rank`. Of several merges of one pair the last stays, as in tokenizers."""
+    `ids`: the id of each token. The first one has the rank `rank`. Of several merges of one
+    pair the last stays, as in tokenizers."""
 
 @final
 class Encoder:

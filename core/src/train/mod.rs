@@ -27,7 +27,7 @@ const PLACES_PER_THREAD: usize = 1 << 16;
 
 /// When the index has left out too much, it is rebuilt with its floor divided by this.
 const LOWER_BY: u64 = 8;
-/// The last index allowed; it keeps all pairs.
+/// The number of times that the index may be built. The last one keeps all pairs.
 const N_INDEXED_MAX: u32 = 32;
 
 /// How many merges ahead memory is prefetched: first that of the index, then that of the text.
