@@ -9,7 +9,7 @@ CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/tokenmill build
-	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; README.md goes on with \"A project of one's own\"."
+	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
 test: setup ## every test
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -78,6 +78,10 @@ bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of tex
 bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape, and each class of character at 4 and 16 MB
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.hard_shapes
+
+bench-train: setup .bench-venv/.installed ## counting and merging: every tool that trains, one core and two, up to 1.2 GB of text
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@.bench-venv/bin/python -m benchmarks.train
 
 bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw

@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks import record
+
 LETTERS = np.frombuffer(b"etaoinshrdlcumwf", np.uint8)
 DIGITS_MAX = 7  # base 16: 28 bits
 PIECE_WORDS = 1 << 19
@@ -149,17 +151,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="where there is room for the text and the runs")
     parser.add_argument("--count", type=Path, nargs=2, help=argparse.SUPPRESS)
+    record.add_option(parser)
     asked = parser.parse_args()
     if asked.count:
         count(*asked.count, asked.memory_mb_max[0], asked.threads)
         return
+    section = record.begin("count", ("pyarrow",), asked)
     corpus = Corpus(asked.words, asked.text_mb * 1_000_000)
     with tempfile.TemporaryDirectory(prefix="bench-count-", dir=asked.directory) as directory:
         text = Path(directory) / "text"
         with text.open("wb") as file:
             for piece in corpus.pieces():
                 file.write(piece)
-        text_mb = text.stat().st_size / 1e6
+        n_bytes = text.stat().st_size
+        text_mb = n_bytes / 1e6
         print(
             f"{text_mb:,.0f} MB, {corpus.n_occurrences:,} words, {corpus.n_words:,} distinct, {asked.threads} thread(s)"
         )
@@ -178,6 +183,15 @@ def main() -> None:
                 f"{done['merging_s']:>10.1f} {text_mb / seconds:>6.1f}  all right",
                 flush=True,
             )
+            cell = {
+                "text_bytes": n_bytes,
+                "distinct": corpus.n_words,
+                "memory_mb_max": memory_mb_max,
+                "cores": asked.threads,
+            }
+            cell |= {"answer": "same", "spilled_runs": done["runs"], "runs_s": record.seconds([seconds])}
+            section["cells"].append(cell | {"runs_peak_mb": [round(done["peak_mb"], 1)]})
+    record.keep(section, asked.record)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import record
 from benchmarks.corpus import ENGLISH, ROOT, documents
 from benchmarks.encode_one import TOOLS
-from benchmarks.run import say_where
 from tokenmill import Tokenizer
 from tokenmill.pretokenizers import patterns
 
@@ -53,10 +53,13 @@ def main() -> None:
     parser.add_argument("--tokenizers", nargs="+", choices=TOKENIZERS, default=[*TOKENIZERS])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=[*TOOLS])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--turns", type=int, default=TURNS, help="of one thread and several in one process; 0: none")
+    record.add_option(parser)
     asked = parser.parse_args()
     if not ENGLISH.is_dir():
         sys.exit(f"{SHARED}: expected the corpus and the tokenizers that the project is measured with.")
-    say_where(PACKAGES)
+    section = record.begin("encode", PACKAGES, asked)
+    turns = record.begin("threads", (), asked)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for text in asked.texts:
@@ -65,11 +68,16 @@ def main() -> None:
             n_bytes = sum(len(one.encode()) for one in kept)
             for tokenizer in asked.tokenizers:
                 _write_tokenizer(tokenizer, folder)
+                named = {"text": text, "tokenizer": tokenizer, "text_bytes": n_bytes}
                 for threads in asked.threads:
                     print(f"\n{text}, {tokenizer}: {n_bytes / 1e6:.1f} MB, {threads} of {os.cpu_count()} cores")
-                    _measure_all(asked.tools, folder, threads, asked.runs, n_bytes)
-                for threads in set(asked.threads) - {1} if "tokenmill" in asked.tools else ():
-                    _measure_turns(folder, threads)
+                    found = _measure_all(asked.tools, folder, threads, asked.runs, n_bytes)
+                    section["cells"] += [named | {"cores": threads} | cell for cell in found]
+                for threads in set(asked.threads) - {1} if "tokenmill" in asked.tools and asked.turns else ():
+                    turns["cells"].append(named | {"cores": threads} | _measure_turns(folder, threads, asked.turns))
+    record.keep(section, asked.record)
+    if turns["cells"]:
+        record.keep(turns, asked.record)
 
 
 def _documents(text: str, n_bytes_max: int) -> list[str]:
@@ -115,7 +123,8 @@ def _write_tokenizer(name: str, folder: Path) -> None:
     (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
 
 
-def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_bytes: int) -> None:
+def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_bytes: int) -> list[dict[str, Any]]:
+    """What each tool did, as cells of a record; printed, too."""
     found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
     expected = _measure("tokenizers", folder, threads, 1)
     for run in range(n_runs):
@@ -126,33 +135,54 @@ def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_by
             elif tool not in SLOW or run == 0:
                 found[tool].append(_measure(tool, folder, threads, 1 if tool in SLOW else 1 + LATER_PASSES))
     own = next((_speeds(found[tool], n_bytes) for tool in tools if tool == "tokenmill"), None)
+    cells: list[dict[str, Any]] = []
     for tool, runs in found.items():
         failed = [run["failed"] for run in runs if "failed" in run]
         if failed:
             print(f"  {tool:<17} {failed[0]}")
+            cells.append({"tool": tool, "failed": failed[0]})
         elif any(run["answer"] != expected["answer"] for run in runs):
             print(f"  {tool:<17} other ids than those of tokenizers: no time")
+            cells.append({"tool": tool, "answer": "other"})
         else:
+            cells.append({"tool": tool, "answer": "same"} | _runs_of(runs, n_bytes))
             first, later = _speeds(runs, n_bytes)
             ratios = (
                 f"  tokenmill: {own[0] / first:5.2f} × and {own[1] / later:5.2f} ×"
                 if own and tool != "tokenmill"
                 else ""
             )
-            print(f"  {tool:<17} first {first:7.1f} MB/s, later {later:7.1f} MB/s{ratios}")
+            print(f"  {tool:<17} first {first:7.1f} MB/s, later {later:7.1f} MB/s{ratios}", flush=True)
+    return cells
 
 
-def _measure_turns(folder: Path, threads: int) -> None:
-    measured = _run("benchmarks.encode_turns", str(folder), str(threads), str(TURNS), str(LATER_PASSES))
+def _runs_of(runs: list[dict[str, Any]], n_bytes: int) -> dict[str, list[float]]:
+    first = [run["seconds"][0] for run in runs]
+    later = [second for run in runs for second in run["seconds"][1:]]
+    return {
+        "runs_first_s": record.seconds(first),
+        "runs_first_cpu_s": record.seconds(run["cpu_s"][0] for run in runs),
+        "runs_first_mb_per_s": record.mb_per_s(n_bytes, first),
+        "runs_later_s": record.seconds(later),
+        "runs_later_cpu_s": record.seconds(second for run in runs for second in run["cpu_s"][1:]),
+        "runs_later_mb_per_s": record.mb_per_s(n_bytes, later),
+    }
+
+
+def _measure_turns(folder: Path, threads: int, n_turns: int) -> dict[str, Any]:
+    measured = _run("benchmarks.encode_turns", str(folder), str(threads), str(n_turns), str(LATER_PASSES))
     if "failed" in measured:
         print(f"\n{threads} threads against one: {measured['failed']}")
-        return
-    print(f"\n{threads} threads against one, medians of {TURNS} turns in one process, and the fastest of each:")
+        return measured
+    print(f"\n{threads} threads against one, medians of {n_turns} turns in one process, and the fastest of each:")
     for kind in ("first", "later"):
         for name, of in (("", statistics.median), (" fastest", min)):
             one, several, apart = (of(measured[kind][way]) for way in ("one", "several", "apart"))
             times = f"{one * 1e3:.1f}, {several * 1e3:.1f} and {apart * 1e3:.1f} ms"
             print(f"  {kind:<5}{name:<8} {one / several:.2f} ×, with nothing in common {one / apart:.2f} × ({times})")
+    return {
+        f"runs_{kind}_{way}_s": record.seconds(seconds) for kind in measured for way, seconds in measured[kind].items()
+    }
 
 
 def _measure(tool: str, folder: Path, threads: int, n_passes: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """make bench-task: the inside of an encode task (read a shard, encode, write Parquet, take its digest), and readers of JSON lines.
 
 English text, gpt2, one thread, processor time: the best of five, in MB of text a second. The encoder has met the text before, as
-it has met nearly all of it late in a long build. What this does not show: the disk (all is in the page cache), and reading
-in several threads, which polars does.
+it has met nearly all of it late in a long build. What is read and decoded is compared with the documents before its time counts.
+What this does not show: the disk (all is in the page cache), and reading in several threads, which polars does.
 """
 
+import argparse
 import hashlib
 import io
 import json
@@ -22,12 +23,12 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from benchmarks import record
 from benchmarks.corpus import documents
-from benchmarks.run import say_where
 from tokenmill import _core, train_vocab
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.counts.counter import Counter
-from tokenmill.dataset.tokens import id_type, rows, schema, write_tokens
+from tokenmill.dataset.tokens import id_type, read_tokens, rows, schema, write_tokens
 
 T = TypeVar("T")
 
@@ -37,9 +38,13 @@ _N_RUNS = 5
 
 
 def main() -> None:
-    say_where(("pyarrow", "polars", "orjson", "msgspec"))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.encode_task", description=__doc__)
+    record.add_option(parser)
+    asked = parser.parse_args()
+    section = record.begin("task", ("pyarrow", "polars", "orjson", "msgspec"), asked)
     texts = documents(_TEXT_BYTES)
-    n_mb = sum(len(text.encode()) for text in texts) / 1e6
+    n_bytes = sum(len(text.encode()) for text in texts)
+    n_mb = n_bytes / 1e6
     print(f"{len(texts):,} documents, {n_mb:.1f} MB of text")
 
     def show(what: str, work: Callable[[], T]) -> T:
@@ -49,6 +54,9 @@ def main() -> None:
             done = work()
             seconds.append(time.process_time() - start_s)
         print(f"  {what:<32} {n_mb / min(seconds):7.0f} MB/s", flush=True)
+        runs_mb_per_s = record.mb_per_s(n_bytes, seconds)
+        cell = {"step": what, "text_bytes": n_bytes, "cores": 1, "runs_cpu_s": record.seconds(seconds)}
+        section["cells"].append(cell | {"runs_mb_per_s": runs_mb_per_s})
         return done
 
     counter = Counter("gpt2")
@@ -61,15 +69,18 @@ def main() -> None:
         for file in sorted(folder.iterdir()):
             [shard] = find_shards(folder, file.name)
             batches = show(f"read {file.name}", partial(_read, shard))
+            assert [text for batch in batches for text in batch.texts.to_pylist()] == texts, f"{file.name}: other texts"
         ids = show("encode", lambda: [tokenizer.encode_batch(batch.texts, threads=1) for batch in batches])
         tables = show("narrow", lambda: [rows(batch, some, shape) for batch, some in zip(batches, ids, strict=True)])
+        assert b"".join(tokenizer.decode_bytes(one.values) for some in ids for one in some) == "".join(texts).encode()
         output = folder / "tokens.parquet"
         show("write", lambda: _write(output, shape, tables))
+        assert sum(len(one) for one in read_tokens(output)) == len(texts)
         show("digest", lambda: hashlib.sha256(output.read_bytes()).digest())
     decode = msgspec.json.Decoder(msgspec.defstruct("Document", [("id", str), ("text", str)], gc=False)).decode
     in_one_thread = pa.json.ReadOptions(use_threads=False, block_size=1 << 24)
-    readers: dict[str, Callable[[], object]] = {
-        "the core, as the build": lambda: _core.json_lines(lines, "text", "id"),
+    readers: dict[str, Callable[[], pa.Array]] = {
+        "the core, as the build": lambda: _core.json_lines(lines, "text", "id")[0],
         "msgspec": lambda: _array([decode(line).text for line in lines.splitlines()]),
         "orjson": lambda: _array([orjson.loads(line)["text"] for line in lines.splitlines()]),
         "json": lambda: _array([json.loads(line)["text"] for line in lines.splitlines()]),
@@ -77,7 +88,9 @@ def main() -> None:
         "polars": lambda: pl.read_ndjson(lines)["text"].to_arrow(),
     }
     for reader, work in readers.items():
+        assert work().to_pylist() == texts, f"{reader} reads other texts"
         show(f"JSON lines: {reader}", work)
+    record.keep(section, asked.record)
 
 
 def _read(shard: Shard) -> list[Batch]:

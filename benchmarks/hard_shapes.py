@@ -6,6 +6,7 @@ one of 20 kB with that of `tokenizers`. Then, with each named split pattern and 
 character again and again, for one of each class that the patterns tell apart. What this does not show: text of several words.
 """
 
+import argparse
 import json
 import random
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import tokenizers
 
+from benchmarks import record
 from benchmarks.corpus import documents
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.pretokenizers.patterns import names, steps_of
@@ -29,6 +31,10 @@ CLASSES = ["a", "A", "é", "中", "ǅ", "\u0301", "1", "٣", "!", "😀", " ", "
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hard_shapes", description=__doc__)
+    record.add_option(parser)
+    asked = parser.parse_args()
+    section = record.begin("hard", ("tokenizers",), asked)
     shapes = {name: shape[: LONG_BYTES // len(shape[0].encode())] for name, shape in _shapes().items()}
     document = _document(shapes)
     tokenizer, judge = _loaded(document, None)
@@ -38,8 +44,19 @@ def main() -> None:
         assert tokenizer.encode(short) == judge.encode(short).ids, name
         assert tokenizer.decode(tokenizer.encode_batch([text], threads=1).values) == text, name
         again = 8  # calls a measurement of the short text
-        short_s = min(_measure(tokenizer, [short] * again) for _ in range(RUNS)) / again
-        long_s = min(_measure(tokenizer, [text]) for _ in range(RUNS))
+        runs_short_s = [_measure(tokenizer, [short] * again) / again for _ in range(RUNS)]
+        runs_long_s = [_measure(tokenizer, [text]) for _ in range(RUNS)]
+        short_s, long_s = min(runs_short_s), min(runs_long_s)
+        section["cells"] += [
+            {
+                "shape": name,
+                "text_bytes": len(one.encode()),
+                "cores": 1,
+                "answer": "same",
+                "runs_cpu_s": record.seconds(runs),
+            }
+            for one, runs in ((short, runs_short_s), (text, runs_long_s))
+        ]
         ratio = (long_s / len(text.encode())) / (short_s / len(short.encode()))
         print(f"{name:<20} {1000 * short_s:7.2f} ms {1000 * long_s:7.1f} ms {ratio:7.2f} ×")
 
@@ -53,15 +70,28 @@ def main() -> None:
             short = one * (SHORT_BYTES // len(one.encode()))
             assert tokenizer.encode(short) == judge.encode(short).ids, (name, ascii(one))
         seconds = {one: [_of_class(tokenizer, one, n_bytes) for n_bytes in CLASS_BYTES] for one in CLASSES}
-        one = max(seconds, key=lambda one: seconds[one][1] / seconds[one][0])
-        short_s, long_s = seconds[one]
+        section["cells"] += [
+            {
+                "pattern": name,
+                "character": ascii(one),
+                "text_bytes": n_bytes,
+                "cores": 1,
+                "answer": "same",
+                "runs_cpu_s": record.seconds(runs),
+            }
+            for one, pair in seconds.items()
+            for n_bytes, runs in zip(CLASS_BYTES, pair, strict=True)
+        ]
+        one = max(seconds, key=lambda one: min(seconds[one][1]) / min(seconds[one][0]))
+        short_s, long_s = map(min, seconds[one])
         print(f"{name:<20} {1000 * short_s:7.1f} ms {1000 * long_s:7.1f} ms {long_s / short_s:7.2f} ×   {one!a}")
+    record.keep(section, asked.record)
 
 
-def _of_class(tokenizer: Tokenizer, one: str, n_bytes: int) -> float:
+def _of_class(tokenizer: Tokenizer, one: str, n_bytes: int) -> list[float]:
     text = one * (n_bytes // len(one.encode()))
     assert tokenizer.decode(tokenizer.encode_batch([text], threads=1).values) == text, ascii(one)
-    return min(_measure(tokenizer, [text]) for _ in range(CLASS_RUNS))
+    return [_measure(tokenizer, [text]) for _ in range(CLASS_RUNS)]
 
 
 def _measure(tokenizer: Tokenizer, texts: list[str]) -> float:

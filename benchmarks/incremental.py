@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 from ruamel.yaml import YAML
 
+from benchmarks import record
 from benchmarks.corpus import ROOT, documents
 
 STAGES = ("count", "train-vocab", "encode", "validate")
@@ -50,23 +51,32 @@ def main() -> None:
     parser.add_argument("--grouped", action="store_true", help="let small shards share units, as params.yaml has it")
     parser.add_argument("--directory", type=Path, help="where there is room for four times the shards")
     parser.add_argument("--timed", type=Path, help=argparse.SUPPRESS)
+    record.add_option(parser)
     asked = parser.parse_args()
     if asked.timed:
         timed(asked.timed)
         return
+    section = record.begin("build", ("dvc", "prefect", "pyarrow"), asked)
     with tempfile.TemporaryDirectory(prefix="bench-build-", dir=asked.directory) as folder:
         project = Path(folder) / "project"
         n_bytes = make_project(project, asked.shards, asked.shard_kb * 1000, asked.engine, asked.grouped)
         print(f"{asked.shards:,} shards, {n_bytes / 1e6:,.0f} MB of JSON lines, run.engine: {asked.engine}", flush=True)
-        show("first build", build(project))
-        show("nothing changed", build(project))
+
+        def show(what: str) -> None:
+            cost = build(project)
+            _print(what, cost)
+            section["cells"].append({"build": what, "shards": asked.shards, "text_bytes": n_bytes, **_cell(cost)})
+
+        show("first build")
+        show("nothing changed")
         changed = project / f"data/raw/{asked.shards // 2:06}.jsonl"
         change(changed)
-        show("one changed", build(project))
+        show("one changed")
         for stage in ("count", "train-vocab"):  # the tokenizer as it is, as a published one would be
             run(project, "dvc", "freeze", "-q", stage)
         change(changed)
-        show("one changed, tokenizer fixed", build(project))
+        show("one changed, tokenizer fixed")
+    record.keep(section, asked.record)
 
 
 def make_project(root: Path, n_shards: int, shard_bytes: int, engine: str, grouped: bool) -> int:
@@ -149,7 +159,21 @@ def build(project: Path) -> Cost:
     return Cost(seconds=seconds, **json.loads(done.stdout.splitlines()[-1]))
 
 
-def show(what: str, cost: Cost) -> None:
+def _cell(cost: Cost) -> dict[str, Any]:
+    """The cost for a record; each build is one run."""
+    stages = {
+        stage: {"runs_s": record.seconds([stage_s]), "runs_work_s": record.seconds([work_s])}
+        for stage, (stage_s, work_s) in cost.stages.items()
+    }
+    return {
+        "runs_s": record.seconds([cost.seconds]),
+        "runs_overhead_s": record.seconds([cost.seconds - cost.work_s]),
+        "runs_peak_mb": [round(cost.peak_mb, 1)],
+        "stages": stages,
+    }
+
+
+def _print(what: str, cost: Cost) -> None:
     """Prints one line of the table, and one a stage."""
     overhead_s = cost.seconds - cost.work_s
     print(
@@ -171,17 +195,17 @@ def timed(project: Path) -> None:
 
     work = _Clock()
     for module, names in _WORK.items():
+        __import__(module)
         for name in names:
-            __import__(module)
+            assert callable(getattr(sys.modules[module], name, None)), f"{module} has no {name}: mend _WORK"
             setattr(sys.modules[module], name, work.measured(getattr(sys.modules[module], name)))
     stages: dict[str, list[float]] = {}
     run_stage = build.Build.stage
 
-    def stage(self: Any, name: str, run: Any) -> Any:
+    def stage(self: Any, name: str, run: Any) -> None:
         start_s, work_before_s = time.monotonic(), work.seconds
-        done = run_stage(self, name, run)
+        run_stage(self, name, run)
         stages[name] = [time.monotonic() - start_s, work.seconds - work_before_s]
-        return done
 
     build.Build.stage = stage  # type: ignore[method-assign]
     sys.argv = ["tokenmill", "build", "--params", str(project / "params.yaml")]

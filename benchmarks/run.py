@@ -8,16 +8,14 @@ pairs) and gigatoken (which gets the text whole, not line by line) learned well:
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks import record
 from benchmarks.corpus import ENGLISH, ROOT, documents, lines
 from benchmarks.one import END, TASKS, VOCAB_SIZE
 from tokenmill import Counter, train_vocab
@@ -30,8 +28,10 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=64, help="text to count and train on")
     parser.add_argument("--encode-mb", type=int, default=16, help="text to encode")
     parser.add_argument("--runs", type=int, default=3)
+    record.add_option(parser)
     asked = parser.parse_args()
-    say_where(("tokenizers", "tiktoken", "rustbpe", "gigabpe", "gigatoken"))
+    section = record.begin("side_by_side", ("tokenizers", "tiktoken", "rustbpe", "gigabpe", "gigatoken"), asked)
+    print("english documents" if ENGLISH.is_dir() else "the sample in data/raw")
     with tempfile.TemporaryDirectory() as folder:
         text, batch = Path(folder) / "text.txt", Path(folder) / "documents.json"
         n_bytes = {"count": _write_lines(text, asked.mb), "encode": _write_documents(batch, asked.encode_mb)}
@@ -43,6 +43,8 @@ def main() -> None:
                 for tool in tools:
                     found[tool].append(_measure(task, tool, batch if task == "encode" else text))
             _print(task, n_bytes[task], found)
+            section["cells"] += [_cell(task, tool, n_bytes[task], found) for tool in tools]
+    record.keep(section, asked.record)
 
 
 def _write_lines(path: Path, mb: int) -> int:
@@ -104,18 +106,21 @@ def _seconds(runs: list[dict[str, Any]]) -> list[float]:
     return [run["seconds"][0] for run in runs if "seconds" in run]
 
 
-def say_where(tools: tuple[str, ...]) -> None:
-    """Prints commit, CPU, the versions of Python and of the tools, and what text there is."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    cpu = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        "?",
-    )
-    versions = " ".join(f"{name} {version(name)}" for name in tools)
-    print(f"commit {commit.stdout.strip()}, {cpu}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"{versions}; {'english documents' if ENGLISH.is_dir() else 'the sample in data/raw'}")
+def _cell(task: str, tool: str, n_bytes: int, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    runs = found[tool]
+    named = {"task": task, "tool": tool, "text_bytes": n_bytes, "cores": 1}
+    if failed := [run["failed"] for run in runs if "failed" in run]:
+        return named | {"failed": failed[0]}
+    compared = (task, tool) not in NOT_COMPARED
+    if compared and {run["answer"] for run in runs} != {run.get("answer") for run in found["tokenizers"]}:
+        return named | {"answer": "other"}
+    cell = named | {
+        "answer": "same" if compared else "not compared",
+        "runs_s": record.seconds(_seconds(runs)),
+        "runs_mb_per_s": record.mb_per_s(n_bytes, _seconds(runs)),
+        "runs_peak_mb": [round(run["peak_mb"], 1) for run in runs],
+    }
+    return cell | ({"runs_again_s": record.seconds(run["seconds"][1] for run in runs)} if task == "encode" else {})
 
 
 if __name__ == "__main__":

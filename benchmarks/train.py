@@ -1,7 +1,8 @@
 """make bench-train: counting plus merging, side by side; every tool in a process of its own, the tools taking turns.
 
 Input is what each tool wants: a text file (tokenmill, line by line, and gigabpe), lines or the text in memory (the others). The
-time is that of counting and merging, reading of files included; the memory is the process's peak. The first learned tokens of
+time is that of counting and merging, reading of files included; beside it stands the processor time of all threads, which other
+work on the machine changes less. The memory is the process's peak. The first learned tokens of
 tokenmill and gigabpe are compared with those of tokenizers before a time is printed, where tokenizers takes part. What this does
 not show: whether rustbpe (another order among equally frequent pairs), bpeasy (tokens no longer than it is told) and gigatoken
 (the text whole, not line by line) learned well.
@@ -20,8 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import record
 from benchmarks.corpus import ROOT, ROOT_CORPUS, lines_of
-from benchmarks.run import say_where
 from tokenmill.counts.table import SCHEMA, write_counts
 
 TOOLS = ("tokenmill", "tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken")
@@ -31,64 +32,65 @@ FAST = ("tokenmill", "gigabpe", "gigatoken")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.train", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", choices=["english", "mixed", "large", "distinct", "nosplit", "growth"])
+    parser.add_argument("--only", nargs="+", choices=BENCHES, default=[*BENCHES])
+    record.add_option(parser)
     asked = parser.parse_args()
-    say_where(("tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken"))
-    for name, bench in BENCHES.items():
-        if asked.only in (None, name):
-            with tempfile.TemporaryDirectory() as folder:
-                bench(Path(folder), asked.runs)
+    section = record.begin("train", ("tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken"), asked)
+    for name in asked.only:
+        with tempfile.TemporaryDirectory() as folder:
+            for cells in BENCHES[name](Path(folder), asked.runs):
+                section["cells"] += cells
+    record.keep(section, asked.record)
 
 
-def english(folder: Path, runs: int) -> None:
+Cells = list[dict[str, Any]]
+
+
+def english(folder: Path, runs: int) -> Iterator[Cells]:
     """64 MB, 10,000 tokens, one core."""
     n_bytes = _write(folder, lines_of("english"))
-    _side_by_side("english", n_bytes, folder, TOOLS, 10_000, 1, runs)
+    yield _side_by_side("english", n_bytes, folder, TOOLS, 10_000, 1, runs)
 
 
-def mixed(folder: Path, runs: int) -> None:
+def mixed(folder: Path, runs: int) -> Iterator[Cells]:
     """168 MB, 50,000 tokens, two cores."""
     n_bytes = _write(folder, lines_of("english", "code", "multilingual"))
-    _side_by_side("mixed", n_bytes, folder, TOOLS, 50_000, 2, runs)
+    yield _side_by_side("mixed", n_bytes, folder, TOOLS, 50_000, 2, runs)
 
 
-def large(folder: Path, runs: int) -> None:
+def large(folder: Path, runs: int) -> Iterator[Cells]:
     """1.2 GB: seven copies of the mixed text, another letter changed in each; without tokenizers, which takes minutes."""
     n_bytes = _write(folder, _copies(7))
-    _side_by_side("large", n_bytes, folder, FAST, 50_000, 2, min(runs, 3))
+    yield _side_by_side("large", n_bytes, folder, FAST, 50_000, 2, min(runs, 3))
 
 
-def distinct(folder: Path, runs: int) -> None:
+def distinct(folder: Path, runs: int) -> Iterator[Cells]:
     """10 million distinct pre-tokens that count 10⁹ bytes and more: from counts, which the others cannot begin with."""
     pretokens, counts = heavy_tail(10_000_000)
     write_counts(pa.table([pretokens, counts], schema=SCHEMA), folder / "counts.parquet")
-    _print(
-        "distinct, 50,000 tokens",
-        None,
-        {"tokenmill": [_measure("counts", folder, 50_000, 2) for _ in range(min(runs, 3))]},
-    )
+    found = {"tokenmill": [_measure("counts", folder, 50_000, 2) for _ in range(min(runs, 3))]}
+    yield _shown("distinct", None, 50_000, 2, found)
 
 
-def nosplit(folder: Path, runs: int) -> None:
+def nosplit(folder: Path, runs: int) -> Iterator[Cells]:
     """Texts without a split: each one pre-token. The published figures of a fast trainer in Python: 1.00 s and 8.15 s."""
     for name, vocab_size in (("taylorswift.txt", 10_000), ("proust_0300511.txt", 100_000)):
         text = (ROOT_CORPUS / name).read_bytes()
         (folder / "text.txt").write_bytes(text)
         found = {"tokenmill": [_measure("nosplit", folder, vocab_size, 1) for _ in range(runs)]}
-        _print(f"{name} without a split, {vocab_size:,} tokens", len(text), found)
+        yield _shown(f"{name} without a split", len(text), vocab_size, 1, found)
 
 
-def growth(folder: Path, _runs: int) -> None:
+def growth(folder: Path, _runs: int) -> Iterator[Cells]:
     """How the time grows with the text and with the vocabulary; one core."""
     everything = list(lines_of("english", "code", "multilingual"))
     rng = np.random.default_rng(0)
     everything = [everything[i] for i in rng.permutation(len(everything))]
-    for mb in (10, 20, 40, 80, 160):
+    sizes = [(mb, 32_000) for mb in (10, 20, 40, 80, 160)] + [(160, n) for n in (1_000, 4_000, 16_000, 64_000)]
+    for mb, vocab_size in sizes:
         n_bytes = _write(folder, _first(everything, mb * 10**6))
-        _print(f"growth: {mb} MB, 32,000 tokens", n_bytes, {"tokenmill": [_measure("tokenmill", folder, 32_000, 1)]})
-    for vocab_size in (1_000, 4_000, 16_000, 64_000):
-        measured = [_measure("tokenmill", folder, vocab_size, 1)]
-        _print(f"growth: {mb} MB, {vocab_size:,} tokens", n_bytes, {"tokenmill": measured})
+        found = {"tokenmill": [_measure("tokenmill", folder, vocab_size, 1)]}
+        yield _shown(f"growth, {mb} MB", n_bytes, vocab_size, 1, found)
 
 
 BENCHES = {
@@ -135,12 +137,12 @@ def _write(folder: Path, lines: Iterator[str]) -> int:
 
 def _side_by_side(
     name: str, n_bytes: int, folder: Path, tools: tuple[str, ...], vocab_size: int, cores: int, runs: int
-) -> None:
+) -> Cells:
     found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
     for _ in range(runs):
         for tool in tools:
             found[tool].append(_measure(tool, folder, vocab_size, cores))
-    _print(f"{name}: {n_bytes / 1e6:.1f} MB, {vocab_size:,} tokens, {cores} core(s)", n_bytes, found)
+    return _shown(name, n_bytes, vocab_size, cores, found)
 
 
 def _measure(tool: str, folder: Path, vocab_size: int, cores: int) -> dict[str, Any]:
@@ -153,26 +155,51 @@ def _measure(tool: str, folder: Path, vocab_size: int, cores: int) -> dict[str, 
     return measured
 
 
-def _print(head: str, n_bytes: int | None, found: dict[str, list[dict[str, Any]]]) -> None:
-    print(f"\n{head}; median of {len(found['tokenmill'])} (lowest – highest)", flush=True)
+def _shown(
+    name: str, n_bytes: int | None, vocab_size: int, cores: int, found: dict[str, list[dict[str, Any]]]
+) -> Cells:
+    """What was measured as cells of a record, and printed."""
     expected = {run.get("answer") for run in found.get("tokenizers", [])}
-    own = statistics.median(run.get("seconds", float("nan")) for run in found["tokenmill"])
-    own_peak = statistics.median(run.get("peak_mb", float("nan")) for run in found["tokenmill"])
+    cells = []
     for tool, runs in found.items():
+        cell = {"text": name, "text_bytes": n_bytes, "vocab_size": vocab_size, "cores": cores, "tool": tool}
+        answers = {run.get("answer") for run in runs}
         if failed := [run["failed"] for run in runs if "failed" in run]:
-            print(f"  {tool:<11} {failed[0]}")
+            cell |= {"failed": failed[0]}
+        elif expected and answers != {None} and answers != expected:
+            cell |= {"answer": "other"}
+        else:
+            runs_s = [run["seconds"] for run in runs]
+            cell |= {
+                "answer": "same" if expected and answers == expected else "not compared",
+                "runs_s": record.seconds(runs_s),
+                "runs_cpu_s": record.seconds(run["cpu_s"] for run in runs),
+                "runs_peak_mb": [round(run["peak_mb"], 1) for run in runs],
+            }
+            if n_bytes is not None:
+                cell["runs_mb_per_s"] = record.mb_per_s(n_bytes, runs_s)
+        cells.append(cell)
+    _print(cells)
+    return cells
+
+
+def _print(cells: Cells) -> None:
+    own = next(cell for cell in cells if cell["tool"] == "tokenmill")
+    text_mb = f": {own['text_bytes'] / 1e6:.1f} MB" if own["text_bytes"] else ""
+    head = f"{own['text']}{text_mb}, {own['vocab_size']:,} tokens, {own['cores']} core(s)"
+    print(f"\n{head}; median (lowest – highest)", flush=True)
+    for cell in cells:
+        if "runs_s" not in cell:
+            why = cell.get("failed", "another answer than that of tokenizers: no time")
+            print(f"  {cell['tool']:<11} {why}")
             continue
-        answers = {run["answer"] for run in runs}
-        if expected and answers != {None} and answers != expected:
-            print(f"  {tool:<11} another answer than that of tokenizers: no time")
-            continue
-        seconds = [run["seconds"] for run in runs]
-        middle, peak = statistics.median(seconds), statistics.median(run["peak_mb"] for run in runs)
-        rate = f"{n_bytes / 1e6 / middle:7.1f} MB/s  " if n_bytes else ""
-        same = "same answer" if expected and answers == expected else "not compared"
+        runs_s = cell["runs_s"]
+        middle, peak = statistics.median(runs_s), statistics.median(cell["runs_peak_mb"])
+        cpu_s = statistics.median(cell["runs_cpu_s"])
+        ratio = cpu_s / statistics.median(own["runs_cpu_s"]) if "runs_s" in own else float("nan")
         print(
-            f"  {tool:<11} {middle:8.3f} s ({min(seconds):.3f} – {max(seconds):.3f})  {rate}{middle / own:6.2f} × the time  "
-            f"peak {peak:6.0f} MB = {peak / own_peak:5.2f} × the memory  {same}",
+            f"  {cell['tool']:<11} {middle:8.3f} s ({min(runs_s):.3f} – {max(runs_s):.3f})  "
+            f"processor {cpu_s:8.3f} s = {ratio:6.2f} × tokenmill's  peak {peak:6.0f} MB  {cell['answer']}",
             flush=True,
         )
 

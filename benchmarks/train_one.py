@@ -22,12 +22,12 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     os.environ |= {"RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": "true" if cores > 1 else "false"}
     work, answer = TOOLS[tool](folder, vocab_size, cores)
-    start_s = time.perf_counter()
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
     result = work()
-    seconds = time.perf_counter() - start_s
+    seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
     peak = peak_mb()
     found = answer(result)
-    print(json.dumps({"seconds": seconds, "peak_mb": peak, "answer": found and answer_of(found)}))
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "peak_mb": peak, "answer": found and answer_of(found)}))
 
 
 def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:

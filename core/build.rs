@@ -1,8 +1,8 @@
-//! Makes what the crate includes: a digest of its sources, and the tables of character classes.
+//! Makes two things that the crate includes: a digest of its sources, and the tables of character classes.
 //!
-//! By the digest, Python can tell a core that is older than its sources:
-//! sha256 over Cargo.lock, Cargo.toml, build.rs and src/**/*.rs in the order of their names: name, NUL, length (u64,
-//! little-endian), content. tokenmill/pipeline/core_sources.py takes the same.
+//! The digest lets Python detect a compiled core that is older than its sources. It is the sha256 over Cargo.lock, Cargo.toml,
+//! build.rs and src/**/*.rs in the order of their names; each adds its name, NUL, its length (u64, little-endian) and its content.
+//! tokenmill/pipeline/core_sources.py computes the same digest.
 
 #[allow(dead_code)]
 #[path = "src/split/named.rs"]
@@ -35,7 +35,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("unicode_tables.rs"), tables()?)
 }
 
-/// The source text of the two tables; the flags are those that src/split/unicode.rs and src/split/scan/deepseek.rs name.
+/// The source text of the two tables. src/split/unicode.rs and src/split/scan/deepseek.rs name their flags.
 fn tables() -> io::Result<String> {
     let general = [r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]", r"\p{M}", r"\p{N}", r"\s", r"['\r\n]", r"[/\x20]"];
     let [_, letters, punctuation, _, ideographs, _] = named::DEEPSEEK;
@@ -51,7 +51,7 @@ fn tables() -> io::Result<String> {
     Ok(table("GENERAL", &general.map(String::from))? + &table("DEEPSEEK", &deepseek)?)
 }
 
-/// One table: a character has flag 2^i when it is of class i.
+/// The source text of one table. A character has flag 2^i if it is in class i.
 fn table(name: &str, classes: &[String]) -> io::Result<String> {
     let mut flags = vec![0_u8; 0x11_0000];
     for (i, class) in classes.iter().enumerate() {

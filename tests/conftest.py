@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -88,8 +89,8 @@ class Project:
 
     def actions(self, done: Any) -> dict[str, str]:
         """What the table at the end says was done with each stage."""
-        lines = [line.split() for line in done.stdout.splitlines()[1:]]
-        return {line[0]: " ".join(line[8:]) for line in lines}
+        lines = [re.split(r"\s{2,}", line) for line in done.stdout.splitlines()[1:]]
+        return {line[0]: line[-1] for line in lines}
 
     def outputs(self) -> dict[str, bytes]:
         """Every file that a build made, by name."""

@@ -1,9 +1,9 @@
 """The compiled core: bytes and integers in, bytes and integers out; no files, no clock, no environment.
 
-Long calls release the GIL, notice Ctrl-C and `interrupt(True)`, and then raise KeyboardInterrupt.
-`steps` is a split pattern as the regexes applied one after another: each cuts every piece it is given into its
-matches and the gaps between them (tokenizers' behaviour "Isolated"); no steps: each text is one pre-token.
-Symbols of training: 0..255 are the bytes in the order of `byte_order()`, from 256 on the learned tokens.
+Long calls release the GIL. Ctrl-C or `interrupt(True)` stops them, and they then raise KeyboardInterrupt.
+`steps` is a split pattern, given as regexes that are applied one after another. Each cuts every piece that it gets into its
+matches and the gaps between them (tokenizers' behaviour "Isolated"). Without steps, each text is one pre-token.
+In training, symbols 0..255 are the bytes in the order of `byte_order()`, and symbols from 256 on are the learned tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,41 +29,41 @@ __all__ = [
 ]  # fmt: skip
 
 SOURCE_HASH: str
-"""sha256, in hex, of the crate's sources at the time of compiling (see core/build.rs)."""
+"""The sha256, in hex, of the crate's sources when it was compiled (see core/build.rs)."""
 
 def patterns() -> dict[str, list[str]]:
     """The named patterns: name → steps."""
 
 def patterns_like() -> dict[str, list[str]]:
-    """By the name of a pattern, other regexes that cut every text like it."""
+    """Other regexes that split every text like a named pattern, by the name of that pattern."""
 
 def byte_order() -> bytes:
     """The 256 bytes in the order of GPT-2's byte-to-character table (tokenizers' initial alphabet, sorted)."""
 
 def deadline(seconds: float | None) -> None:
-    """Make calls from this thread raise UnitTimeoutError from so many seconds on; None: from none on."""
+    """Make calls from this thread raise UnitTimeoutError once this many seconds have passed; None removes the deadline."""
 
 def interrupt(on: bool) -> None:
     """Make every long call, in all threads, stop with KeyboardInterrupt (True), or let them run again (False)."""
 
 def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[Any, Any | None, int] | None:
-    """The texts and, with `id_key`, ids of lines of JSON, one object a line, as large_string arrays, and how many line ends there
-    are; blank lines have no text.
-    None: another reader is to judge one of the lines, which is bad or unusual: deep, or with an id that is no integer of 64
-    bits."""
+    """The texts and, with `id_key`, the ids of lines of JSON, as large_string arrays, and the number of line ends.
+
+    Each line is one object; blank lines are skipped. Returns None if a line is bad or unusual (deeply nested, or with an id that
+    is an integer beyond 64 bits), so that another reader must judge it."""
 
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
 
 def splitter(steps: Sequence[str]) -> Literal["scanner", "regex"]:
-    """What runs these regexes: a scanner made for them by hand, or fancy-regex. Raises PatternError."""
+    """What runs these steps: "scanner" (hand-written for a known pattern) or "regex" (fancy-regex). Raises PatternError."""
 
 @final
 class Counter:
-    """Counts of pre-tokens, exact, or with `width` approximate: too low by at most the pre-tokens counted / width.
+    """Counts of pre-tokens: exact, or with `width` approximate, then too low by at most the pre-tokens counted / width.
 
-    What the tables of all threads hold stays below `memory_bytes_max`: a full one is sorted and handed to `spill(run, batch)`
-    batch for batch, from any thread, and with None at the run's end.
+    The tables of all threads together stay below `memory_bytes_max`. A full table is sorted and spilled: `spill(run, batch)` is
+    called for each batch, from any thread, and with None at the end of the run.
     """
     def __new__(
         cls,
@@ -74,32 +74,34 @@ class Counter:
         width: int | None = None,
     ) -> Self: ...
     def update(self, texts: Any) -> None:
-        """Adds every text of a list of str or bytes or of an Arrow array. Raises CorpusError, and then nothing is added;
-        PatternError (when a regex gives up), CountsError, or what `spill` raises, and then the counter is of no more use.
-        CountsError, with nothing added, from within an update of the same counter, as in a signal's handler."""
+        """Adds every text of a list of str or bytes, or of an Arrow array.
+
+        Raises CorpusError; then nothing is added. Raises PatternError (if a regex gives up), CountsError, or what `spill` raises;
+        then the counter cannot be used any more. A call from within an update of the same counter, as in a signal handler, raises
+        CountsError and adds nothing."""
     def memory_bytes(self) -> int:
-        """What the tables of counts hold now."""
+        """The present memory of the tables of counts, in bytes."""
     def missed_max(self) -> int:
-        """By how much a count may be too low."""
+        """The most by which any count may be too low."""
     def drain(self, for_run: bool = False) -> Any | None:
-        """The next record batch `pretoken: binary, count: uint64` of what is counted and not spilled, sorted by pretoken;
-        None after the last one, and then the counter is empty. `for_run`: smaller batches."""
+        """The next record batch `pretoken: binary, count: uint64` of the counts that were not spilled, sorted by pretoken. None
+        after the last one; then the counter is empty. `for_run` makes smaller batches."""
     def forget(self) -> None:
-        """Leaves nothing of what `drain` has begun to hand out."""
+        """Drops the rest of what `drain` has begun to hand out."""
 
 @final
 class Merger:
-    """Adds sorted runs up: run i times `weights[i]` / `denominator`, each sum rounded once, halves up; sums below `count_min`
-    and those of 0 are dropped."""
+    """Adds up sorted runs. Counts of run i are multiplied by `weights[i]` / `denominator`, and each sum is rounded once, halves up.
+    Sums of 0 and sums below `count_min` are dropped."""
     def __new__(
         cls, weights: Sequence[int], denominator: int = 1, count_min: int = 1, for_run: bool = False
     ) -> Self: ...
     def feed(self, run: int, batch: Any | None = None) -> None:
-        """The next rows of a run that was said to be hungry; None: it has no more."""
+        """Gives a hungry run its next rows; None says that it has no more."""
     def step(self) -> tuple[Any | None, list[int]]:
-        """A batch of the sum, or the runs that are hungry; neither: all is done."""
+        """A batch of the sum, or the hungry runs, which must be fed. With neither, the sum is complete."""
     def totals(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Distinct pre-tokens, occurrences, bytes of text: of what came out, and of what was dropped."""
+        """The numbers of distinct pre-tokens, occurrences and bytes of text, first of the output, then of the dropped sums."""
 
 def train(
     pretokens: Any,
@@ -116,47 +118,49 @@ def train(
     checkpoint_every: int | None,
     checkpoint: Callable[[Any, bytes], None] | None,
 ) -> tuple[bytes, int, list[bytes]]:
-    """The merges in order, 20 bytes each, little-endian: `left: uint32, right: uint32, token: uint32, count: uint64`; the
-    number of tokens of which the text consists then; and the bytes of the new tokens, by id.
+    """The merges, the number of tokens in the text after the last merge, and the bytes of the new tokens, by id.
 
-    `tokens`: the bytes of every token so far, by id. `pretokens`: binary (the first 256 tokens are the bytes in the order
-    of `byte_order()` then), large_list<uint32> of ids, or a Counter, with None for `counts`: what it has not spilled.
-    Pairs of the first `n_first` tokens are looked at however long they are. `score`: "count", "wordpiece" or
-    "bytes_saved". Stops after n_tokens_max new tokens, or when no pair counts pair_count_min. A pair whose bytes are in
-    `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then; `checkpoint(words, merges)`,
-    after every `checkpoint_every` merges, with a table `ids: large_list<uint32>, count: uint64` of the pre-tokens as they
-    are and this call's merges: with the words, their counts and all tokens so far, another call goes on from there.
+    The merges are in order, 20 bytes each, little-endian: `left: uint32, right: uint32, token: uint32, count: uint64`.
+    `tokens`: the bytes of every token so far, by id. `pretokens`: binary (then the first 256 tokens must be the bytes in the order
+    of `byte_order()`), large_list<uint32> of ids, or a Counter with `counts` None, which gives the counts it has not spilled.
+    Pairs of the first `n_first` tokens are considered however long they are. `score`: "count", "wordpiece" or "bytes_saved".
+    Training stops after `n_tokens_max` new tokens, or when no pair has a count of `pair_count_min`. A pair whose bytes are in
+    `forbidden` is never merged. `progress(tokens_done, merges_done)` is called now and then. `checkpoint(words, merges)` is
+    called after every `checkpoint_every` merges, with a table `ids: large_list<uint32>, count: uint64` of the present pre-tokens
+    and with this call's merges. Another call resumes from these words, their counts and all tokens so far.
     """
 
 def merge_rows(merges: bytes, ids: Sequence[int], rank: int) -> bytes:
-    """Merges as `train` gives them, 16 bytes each, little-endian: `left, right, rank, token: uint32`, by the `ids` of tokens.
+    """The merges that `train` gave, as 16 bytes each, little-endian: `left, right, rank, token: uint32`.
 
-    The first one has the rank `rank`; of merges of one pair the last stays, as in tokenizers."""
+    `ids`: the id of each token. The first one has the rank `rank`. Of several merges of one
+    pair the last stays, as in tokenizers."""
 
 @final
 class Encoder:
-    """BPE by integer pairs. `vocabulary`: record batch `id: uint32, token: binary`; `merges`: record batch
-    `left: uint32, right: uint32, rank: uint32, token: uint32` (ids); lowest rank first, then the leftmost.
-    `added`: texts that are tokens wherever they stand, found before splitting, leftmost and longest first."""
+    """BPE by pairs of ids. `vocabulary`: record batch `id: uint32, token: binary`. `merges`: record batch
+    `left: uint32, right: uint32, rank: uint32, token: uint32` (ids); the lowest rank is merged first, then the leftmost pair.
+    `added`: texts that are tokens wherever they occur; they are found before splitting, the leftmost and longest first."""
     def __new__(cls, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> Self: ...
     def limit_cache(self, bytes_max: int) -> None:
-        """What may be remembered of pre-tokens that were met, from now on; what was is forgotten."""
+        """Limits the size of the pre-token cache from now on, and empties it."""
     def forget(self) -> None:
-        """Forgets all pre-tokens that were met or warmed, and gives their memory back."""
+        """Empties the pre-token cache, warmed entries included, and frees its memory."""
     def warm(self, pretokens: Any) -> None:
-        """Remembers the ids of pre-tokens (a binary array, in chunks or not, the most frequent first)."""
+        """Warms the cache with pre-tokens (a binary array, chunked or not, the most frequent first)."""
     def encode(self, text: str) -> list[int]: ...
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
-        """An array large_list<uint32>, one list a text, each ended by `end_id` if given.
+        """A large_list<uint32> array with one list per text. Each list ends with `end_id` if that is given.
 
-        `texts`: a list of str or of bytes, or a string array, in chunks (pyarrow's) or not; they are read in place."""
+        `texts`: a list of str or of bytes, or a string array, chunked (pyarrow's) or not. They are read in place."""
     def encode_batch_with_starts(self, texts: Any, threads: int, end_id: int | None = None) -> tuple[Any, Any]:
-        """The same, and an array large_list<uint64>: the byte at which each token begins in its text."""
+        """The same, and a large_list<uint64> array: the byte at which each token begins in its text."""
     def count_tokens(self, texts: Any, threads: int) -> Any:
-        """An array uint64: the number of ids of each text."""
+        """A uint64 array: the number of ids of each text."""
     def decode(self, ids: list[int] | ArrowArray) -> str:
-        """The text of the tokens; bytes that are no UTF-8 become U+FFFD. Raises as `decode_bytes`."""
+        """The text of the tokens. Invalid UTF-8 becomes U+FFFD. Raises what `decode_bytes` raises."""
     def decode_bytes(self, ids: list[int] | ArrowArray) -> bytes:
         """The bytes of the tokens, joined. Raises TokenizerError for an id that is not in the vocabulary."""
     def decode_batch(self, ids: Any, threads: int) -> Any:
-        """list or large_list of uint16 or uint32 → an array large_binary. An unknown id is named with its list."""
+        """A large_binary array: the bytes of each list of ids (list or large_list of uint16 or uint32). The error for an unknown id
+        names its list."""

@@ -15,6 +15,12 @@ TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"
 QUARANTINE_DIRECTORY = "data/quarantine"
 REPORT_FILE = "data/report/report.json"
+OUTPUT_DIRECTORIES = {
+    "count": ("data/counts",),
+    "train-vocab": (TOKENIZER_DIRECTORY,),
+    "encode": (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY),
+    "validate": ("data/report",),
+}
 SCRATCH_DIRECTORY = ".tokenmill"
 CHECKPOINT_DIRECTORY = ".tokenmill/train-vocab"
 LAST_BUILD_FILE = ".tokenmill/last-build.json"

@@ -1,22 +1,23 @@
-//! The core of tokenmill: bytes and integers in, bytes and integers out. It opens no file. It asks the clock only for how long
-//! threads wait, and the environment only for the processors that threads run on.
+//! The core of tokenmill: bytes and integers in, bytes and integers out. It opens no files. It reads the clock only to limit how
+//! long threads wait, and the system only for the processors that threads run on.
 //!
-//! Each folder is a room, and uses only rooms above it in this table.
+//! Each folder is a room. A room uses only rooms above it in this table.
 //!
 //! | room | job | used by |
 //! |---|---|---|
-//! | [`pair`] | a pair of ids as a number, and what it is merged into | train, encode |
-//! | [`memory`] | memory in large pages, output written in blocks, records in a ring, prefetching | all below |
-//! | [`parallel`] | work in several threads and in order, on processors of their own; how a call is stopped | all below |
-//! | [`split`] | text → pre-tokens: named patterns by scanners, any other by a regex | count, encode |
-//! | [`count`] | pre-tokens → counts: exact in a table, approximate in little memory, sorted runs added up | python |
-//! | [`train`] | counts → merges: words, pairs, the queue of pairs, and other scores | python |
+//! | [`pair`] | a pair of ids as a number, and the merge of that pair | train, encode |
+//! | [`memory`] | memory in large pages, output in blocks, records in a ring, prefetching | all below |
+//! | [`parallel`] | threads, results in order, processor affinity, and how a call is stopped | all below |
+//! | [`split`] | text → pre-tokens: scanners for the named patterns, a regex for any other | count, encode |
+//! | [`count`] | pre-tokens → counts: exact in a table, approximate in little memory, sums of sorted runs | python |
+//! | [`train`] | counts → merges: words, pairs, the queue of pairs, and the scores | python |
 //! | [`decode`] | ids → bytes | encode, python |
-//! | [`encode`] | text → ids: the cache of pre-tokens met before, the merges of all others | python |
+//! | [`encode`] | text → ids: the cache of known pre-tokens, the merges of new ones | python |
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
-//! | `python` | all of it as the module `tokenmill._core` | Python |
+//! | `python` | all of this as the module `tokenmill._core` | Python |
 
-// Only split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, python::ids and python::ints may, and say why.
+// Unsafe code is allowed only in split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, python::ids and
+// python::ints. Each of them says why.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,12 +1,12 @@
-//! A pair of ids as a number, and what it is merged into.
+//! A pair of ids as a number, and the merge of that pair.
 
 use bytemuck::{Pod, Zeroable};
 
 pub(crate) const NONE: u32 = u32::MAX;
-/// No merge: as a rank it comes after all others.
+/// No merge. As a rank, it comes after all others.
 pub(crate) const NO_PAIR: Pair = Pair { rank: NONE, token: NONE };
 
-/// How early a pair is merged (a number below that of all merges, in their order of ranks), and into what.
+/// The merge of a pair: its rank (numbered from 0 in the order of merges) and the resulting token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Pair {

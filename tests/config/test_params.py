@@ -75,6 +75,57 @@ def test_a_value_of_two_kinds_is_refused_in_one_line(tmp_path: Path, old: str, n
         load_params(changed(tmp_path, old, new))
 
 
+def test_a_vocab_size_that_is_too_small_is_told_with_the_one_that_is_enough(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"^[^\n]*train_vocab.vocab_size: found 12; allowed: 257 or more \(256 bytes"):
+        load_params(changed(tmp_path, "vocab_size: 16384", "vocab_size: 12"))
+
+
+def test_values_that_do_not_go_together_are_told_beside_values_that_are_wrong_alone(tmp_path: Path) -> None:
+    text = DELIVERED
+    for old, new in (
+        ("vocab_size: 16384", "vocab_size: 100"),
+        ("vocab_sizes: []", "vocab_sizes: [12]"),
+        ('end_of_document: "<|endoftext|>"', "end_of_document: <eos>"),
+        ("[parquet]", "[bin]"),
+        ("unit_bytes_min: ", "unit_bytes_min: 9"),
+        ("pair_count_min: ", "pair_count_min: -"),
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
+    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path / "params.yaml")
+    places = [line.split(": ")[1] for line in str(error.value).splitlines()]
+    assert places == [
+        "source.unit_bytes_max",
+        "train_vocab.vocab_size",
+        "train_vocab.pair_count_min",
+        "train_vocab.vocab_sizes",
+        "encode.formats.0",
+        "encode.end_of_document",
+    ]
+
+
+def test_what_a_tokenizer_to_take_lacks_is_told_beside_what_is_wrong_with_it(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError) as error:
+        load_params(
+            changed(tmp_path, "tokenizer: null", "tokenizer: {from: x, name: y-z, pattern: 7, special_tokens: {}}")
+        )
+    version, pattern, special = str(error.value).splitlines()
+    assert "tokenizer.version: found one of name and version" in version
+    assert "tokenizer.pattern: found 7" in pattern
+    assert "tokenizer.special_tokens: found with name" in special
+
+
+def test_a_misspelled_key_comes_before_the_key_that_is_missing_for_it(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError) as error:
+        load_params(changed(tmp_path, "vocab_size: 16384", "vocab_sise: 16384"))
+    first, second = str(error.value).splitlines()
+    assert "train_vocab.vocab_sise: unknown key" in first
+    assert first.endswith("Did you mean vocab_size?")
+    assert "train_vocab.vocab_size: missing" in second
+
+
 def test_all_wrong_values_are_told_at_once(tmp_path: Path) -> None:
     path = changed(tmp_path, "vocab_size: 16384", "vocab_size: big")
     path.write_text(path.read_text(encoding="utf-8").replace("engine: threads", "engine: fast"), encoding="utf-8")

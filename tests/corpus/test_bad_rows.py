@@ -1,5 +1,7 @@
 import gzip
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -164,6 +166,14 @@ def test_a_cut_arrow_stream_is_refused(tmp_path: Path) -> None:
     write_ipc(path, table(HARD_ROWS), pa.ipc.new_stream)
     path.write_bytes(path.read_bytes()[:-100])
     assert "damaged" in error_of(path)
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_the_name_of_an_arrow_column_that_is_no_utf8_is_damage(tmp_path: Path, new: Callable[..., Any]) -> None:
+    path = tmp_path / "a.arrow"
+    write_ipc(path, pa.table({"text": ["x"], "other": ["y"]}), new)
+    path.write_bytes(path.read_bytes().replace(b"other", b"oth\xffr"))
+    assert "damaged, truncated or of another kind: the name of a column is not UTF-8" in error_of(path, id_column=None)
 
 
 def test_invalid_utf8_in_a_txt_file_is_named_with_its_place(tmp_path: Path) -> None:

@@ -171,12 +171,48 @@ def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project)
     assert "says that data/raw/a.jsonl is damaged; it can be read" in done.stderr
 
 
+def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Project) -> None:
+    spoil(project)
+    (project.root / "data/raw/c.parquet").write_bytes(b"PAR1 cut")
+    texts = pa.array([b"good", None, b"\xff\xfe"], pa.binary())
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "text": texts}), project.root / "data/raw/d.parquet")
+    project.set(source__unit_bytes_min=100_000)  # one unit
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    head, *shown, last = done.stderr.split("tokenmill: error: ")[1].splitlines()
+    assert head == "6 documents or files are bad:"
+    assert [line.strip().split(": ")[0] for line in shown] == [
+        *(f"data/raw/a.jsonl, line {line}" for line in (1, 4, 7)),
+        "data/raw/c.parquet",
+        *(f"data/raw/d.parquet, row {row}" for row in (1, 2)),
+    ]
+    assert "source.on_bad_document" in last
+    project.set(source__on_bad_document="quarantine")
+    done = project.run("tokenmill", "build")
+    assert "tokenmill: error: data/raw/c.parquet: expected a whole .parquet file" in done.stderr
+    project.set(source__on_bad_document="fail", source__on_bad_shard="quarantine")
+    done = project.run("tokenmill", "build")
+    assert "5 documents or files are bad:" in done.stderr
+    assert "c.parquet" not in done.stderr
+
+
+def test_of_many_bad_lines_the_first_twenty_are_named_and_the_others_counted(project: Project) -> None:
+    for name, n in (("c", 15), ("d", 8), ("e", 2000)):
+        (project.root / f"data/raw/{name}.jsonl").write_bytes(b"no JSON\n" * n)
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    assert "count: 3 of 5 units failed" in done.stderr
+    named = [line.strip().split(": ")[0] for line in done.stderr.splitlines() if ", line " in line]
+    assert named == [f"data/raw/{name}.jsonl, line {i + 1}" for name, n in (("c", 15), ("d", 5)) for i in range(n)]
+    assert done.stderr.endswith("  and at least 1,003 more\n")
+
+
 def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(project: Project) -> None:
     for name in "cd":
         (project.root / f"data/raw/{name}.jsonl").write_text(f'{{"{name}": 0}}\n', encoding="utf-8")
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
-    assert "count: 2 of 4 units failed; what the other 2 gave is kept" in done.stderr
+    assert "count: 2 of 4 units failed; the results of the other 2 are kept" in done.stderr
     for name in "cd":
         assert f"  data/raw/{name}.jsonl\n    data/raw/{name}.jsonl, line 1: the key 'text' is missing" in done.stderr
     assert project.outputs() == {}

@@ -1,4 +1,4 @@
-"""A project's own steps, as the README shows them: run in Prefect, tracked by DVC, and `dvc repro` agrees."""
+"""A project's own steps, as the guide shows them: run in Prefect, tracked by DVC, and `dvc repro` agrees."""
 
 import json
 import re
@@ -10,16 +10,16 @@ from tests.conftest import REPOSITORY, Project
 from tests.orchestration.test_flow import runs
 from tests.registry import cli
 
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", README, flags=re.DOTALL))
-[STAGES] = re.findall(r"```yaml\n(  clean:.*?)```", README, flags=re.DOTALL)
-[RECIPE] = re.findall(r"```python\n# flows/build\.py: stages\n(.*?)```", README, flags=re.DOTALL)
+GUIDE = (REPOSITORY / "docs/guides/steps.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", GUIDE, flags=re.DOTALL))
+[STAGES] = re.findall(r"```yaml\n(  clean:.*?)```", GUIDE, flags=re.DOTALL)
+[RECIPE] = re.findall(r"```python\n# flows/build\.py: stages\n(.*?)```", GUIDE, flags=re.DOTALL)
 LONG = "a document of more than fifty characters, which stays in the dataset"
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Project:
-    """A new project with the steps of the README, and documents of two lengths in data/all."""
+    """A new project with the steps of the guide, and documents of two lengths in data/all."""
     assert cli(Project(tmp_path), "init", "own").returncode == 0
     project = Project(tmp_path / "own")
     for name, text in FILES.items():

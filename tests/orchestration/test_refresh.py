@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,7 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
         assert "Cyrillic 100.0% of the characters" in said
         assert "in the quarantine: 1 of 4 documents (25.0%; refresh.quarantine_max is 20.0%)" in said
         assert versions(team) == ["dataset@v0.1.0"]
+        assert ("`git checkout -- data/raw.dvc dvc.lock && dvc checkout`" in said) == (not is_committed)
     team.project.set(refresh__on_drift="candidate", count__count_min=3, train_vocab__pad_vocab_to=100)
     run(team.project.root, "git", "add", "params.yaml")
     run(team.project.root, "git", "commit", "-q", "-m", "Decide")
@@ -120,6 +122,22 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     report = json.loads((team.project.root / "data/report/report.json").read_text(encoding="utf-8"))
     assert report["tokenizer_digest"] == pin["digest"]
     assert head != run(team.project.root, "git", "rev-parse", "HEAD")
+
+
+def test_after_a_refused_refresh_the_commands_that_it_names_go_back(team: Team) -> None:
+    refresh(team.project)
+    team.project.set(refresh__new_scripts_max=0.05)
+    commit(team.project)
+    before = team.project.outputs()
+    team.project.write("new.jsonl", ["кот и пёс сидят на мельнице у реки"] * 3)
+    said = refused(team.project)
+    assert team.project.outputs() != before
+    [command] = re.findall("`(git checkout .*)`", said)
+    done = team.project.run("sh", "-c", command)
+    assert done.returncode == 0, done.stderr
+    assert run(team.project.root, "git", "status", "--porcelain") == ""
+    assert team.project.outputs() == before
+    assert cli(team.project, "status").returncode == 0
 
 
 def test_a_refresh_that_finds_one_at_work_skips_and_says_so(team: Team) -> None:

@@ -121,7 +121,7 @@ def test_ends_of_the_text_are_saved_as_both_read_them() -> None:
 
 @pytest.mark.slow
 def test_a_published_pattern_with_possessive_quantifiers_cuts_as_tiktoken_and_tokenizers_cut(tmp_path: Path) -> None:
-    texts = random_texts(20_000)
+    texts = random_texts(5_000)
     pieces = pieces_of_tiktoken(VOYAGE, texts)
     assert [_core.split([VOYAGE], text) for text in texts] == pieces
     counter = Counter(pattern=VOYAGE)

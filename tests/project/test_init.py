@@ -207,8 +207,8 @@ def test_another_tokenmill_makes_the_stages_stale_whose_code_it_changes(project:
     assert "follows encode" in validate
     done = project.run("dvc", "repro")  # whose stage is run by this tokenmill, which is not the one that the lock names
     assert done.returncode != 0
-    assert "has the code of tokenmill 0.0.9" in done.stderr
-    assert "which is another for encode" in project.build().stderr
+    assert "pins the code of tokenmill 0.0.9" in done.stderr
+    assert "which differs for encode" in project.build().stderr
     assert path.read_bytes() == ours
     assert cli(project, "status").returncode == 0
 
@@ -218,7 +218,7 @@ def test_a_lock_that_is_missing_or_lacks_the_code_is_written_by_the_next_build(p
     ours = path.read_bytes()
     for content in (None, '{"tokenizer": null}\n'):
         path.unlink() if content is None else path.write_text(content, encoding="utf-8")
-        assert "lacked the code of tokenmill; has it now" in cli(project, "build").stderr
+        assert "did not pin the code of tokenmill; it does now" in cli(project, "build").stderr
         assert path.read_bytes() == ours
 
 

@@ -1,19 +1,38 @@
 """validate finds what is wrong with a dataset, and names shard and row, even when the manifest was made to fit."""
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Project
+from tests.conftest import Project, make_project
 from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import sha256_file
 
 Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project that was built, and a copy of its dataset beside it."""
+    project = make_project(tmp_path_factory.mktemp("validate") / "project")
+    project.build()
+    shutil.copytree(project.root / "data/tokens", project.root.parent / "tokens")
+    return project
+
+
+@pytest.fixture
+def built(built_once: Project) -> Iterator[Project]:
+    """That project, whose dataset is made as it was when the test has ended."""
+    yield built_once
+    tokens = built_once.root / "data/tokens"
+    shutil.rmtree(tokens)
+    shutil.copytree(built_once.root.parent / "tokens", tokens)
 
 
 def forge(project: Project, change: Callable[[Rows], object]) -> None:
@@ -65,11 +84,10 @@ ORDER = [bytes([b]) for b in (*range(33, 127), *range(161, 173), *range(174, 256
 
 
 @pytest.mark.parametrize("case", FORGERIES)
-def test_a_forged_row_is_named(project: Project, case: str) -> None:
-    project.build()
+def test_a_forged_row_is_named(built: Project, case: str) -> None:
     change, expected = FORGERIES[case]
-    forge(project, change)
-    said = complaint(project)
+    forge(built, change)
+    said = complaint(built)
     assert all(part in said for part in expected), said
 
 
@@ -94,18 +112,16 @@ def test_a_position_that_is_wrong_is_named(project: Project) -> None:
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
-    project: Project, change: Callable[[dict[str, Any]], object], expected: str
+    built: Project, change: Callable[[dict[str, Any]], object], expected: str
 ) -> None:
-    project.build()
-    edit_manifest(project, change)
-    assert expected in complaint(project)
+    edit_manifest(built, change)
+    assert expected in complaint(built)
 
 
-def test_a_file_that_the_manifest_does_not_name_is_found(project: Project) -> None:
-    project.build()
-    directory = project.root / "data/tokens"
+def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None:
+    directory = built.root / "data/tokens"
     (directory / "more.parquet").write_bytes((directory / "a.jsonl.parquet").read_bytes())
-    assert "holds 3" in complaint(project)
+    assert "holds 3" in complaint(built)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,16 @@ print(json.dumps(getattr(ids, "ids", ids)))
         assert json.loads(done.stdout.splitlines()[-1]) == vector["ids"]
 
 
+def test_a_branch_that_was_not_pushed_is_told_with_the_command_that_does(team: Team) -> None:
+    root = team.project.root
+    assert "the branch" not in publish(team.project, "tokenizer@v0.9.0")
+    run(root, "git", "commit", "-q", "--allow-empty", "-m", "Only here")
+    branch = run(root, "git", "branch", "--show-current").strip()
+    said = publish(team.project, "tokenizer@v1.0.0")
+    assert f"the branch {branch} was not pushed" in said
+    assert f"`git push origin {branch}`" in said
+
+
 def test_what_is_not_committed_is_not_published(team: Team) -> None:
     (team.project.root / "note.txt").write_text("x", encoding="utf-8")
     assert "not committed: note.txt" in refused(team.project, "tokenizer@v1.0.0")

@@ -226,6 +226,11 @@ def test_python_loads_a_version(published: Team) -> None:
     for reference in ("tokenizer@v1.0.0", "tokenizer@prod"):
         loaded = Tokenizer.load(reference, repo=published.bare, public_key=published.bare.parent / "pub.pem")
         assert loaded.digest == expected.digest
+    run(published.project.root, "git", "tag", "tokenizer#prod!#2")  # GTO's tag for a stage that is taken away
+    run(published.project.root, "git", "tag", "tokenizer#dev#3")
+    with pytest.raises(VersionsError, match=r"no tokenizer@prod.* stages: dev\."):
+        Tokenizer.load("tokenizer@prod", repo=published.project.root)
+    run(published.project.root, "git", "tag", "--delete", "tokenizer#prod!#2", "tokenizer#dev#3")
     with pytest.raises(VersionsError, match=r"no tokenizer@v2\.0\.0"):
         Tokenizer.load("tokenizer@v2.0.0", repo=published.bare)
 

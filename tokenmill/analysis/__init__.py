@@ -1,1 +1,1 @@
-"""Questions about tokenizers and datasets."""
+"""Reports about tokenizers and datasets."""

@@ -1,4 +1,4 @@
-"""What two tokenizers do differently: vocabulary, merges, and what becomes of documents."""
+"""Compares two tokenizers: their vocabularies, their merges, and the ids that they give documents."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,13 +16,13 @@ from tokenmill.errors import CountsError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 20
-_WORDS_MAX = 200_000  # of the most frequent pre-tokens, those that are looked at
+_WORDS_MAX = 200_000  # the most frequent pre-tokens, which are compared
 _WORDS_MEMORY_MB = 512
 
 
 @dataclass
 class Yield:
-    """Documents of one source and language or script, and how many tokens each tokenizer makes of them."""
+    """Documents of one source and language or script, and the number of tokens that each tokenizer makes of them."""
 
     n_documents: int = 0
     n_changed: int = 0
@@ -33,7 +33,7 @@ class Yield:
 
 @dataclass(frozen=True)
 class Word:
-    """A pre-token that is split otherwise."""
+    """A pre-token that the two tokenizers split into different tokens."""
 
     word: str
     count: int
@@ -43,8 +43,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences. `yields`: by source and language or script. `texts_changed`: texts of the golden panel and tokens' own
-    texts."""
+    """The differences. `yields`: by source and language or script. `texts_changed`: texts with different ids, from the golden
+    panel and from the texts of added and removed tokens."""
 
     one: str
     other: str
@@ -61,18 +61,18 @@ class Comparison:
 
     @property
     def ids_differ(self) -> bool:
-        """Whether some text that was looked at gets other ids, or some id stands for another token."""
+        """Whether any compared text gets other ids, or any id stands for another token."""
         return bool(
             self.texts_changed or self.tokens_with_another_id or any(one.n_changed for one in self.yields.values())
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for a program."""
+        """The whole comparison as JSON values."""
         return {"ids_differ": self.ids_differ, **asdict(self)}
 
 
 def scripts_of(batch: Batch) -> Sequence[str]:
-    """The script that most of each document is in."""
+    """The script of most characters of each document."""
     return main_scripts(batch.texts)
 
 
@@ -82,7 +82,7 @@ def compare(
     documents: Iterable[tuple[str, Batch]],
     languages_of: Callable[[Batch], Sequence[str]] = scripts_of,
 ) -> Comparison:
-    """The differences of two tokenizers, on documents with the name of the source each batch is from."""
+    """The differences of two tokenizers on batches of documents, each with the name of its source."""
     ours, theirs = _ids_by_token(one), _ids_by_token(other)
     added = sorted((token for token in theirs.keys() - ours.keys()), key=lambda token: theirs[token])
     removed = sorted((token for token in ours.keys() - theirs.keys()), key=lambda token: ours[token])
@@ -106,7 +106,7 @@ def compare(
 
 
 def text_of(found: Comparison) -> str:
-    """The differences for people."""
+    """The differences as text for people."""
     n_documents = sum(one.n_documents for one in found.yields.values())
     n_changed = sum(one.n_changed for one in found.yields.values())
     lines = [
@@ -139,7 +139,7 @@ def _ids_by_token(tokenizer: Tokenizer) -> dict[bytes, int]:
 
 
 def _merges(tokenizer: Tokenizer) -> dict[tuple[bytes, bytes], int]:
-    """The rank of every merge, by the bytes it joins; none for a tokenizer that the core does not run."""
+    """The rank of every merge, by the bytes of its two tokens. Empty for a tokenizer that the core does not run."""
     if tokenizer._model is None:
         return {}
     tokens = tokenizer._model.tokens
@@ -147,7 +147,7 @@ def _merges(tokenizer: Tokenizer) -> dict[tuple[bytes, bytes], int]:
 
 
 def _moved(one: dict[tuple[bytes, bytes], int], other: dict[tuple[bytes, bytes], int]) -> int:
-    """How many merges that both have stand elsewhere in the order of these."""
+    """How many merges of those that both tokenizers have are at another position in the order."""
     both = one.keys() & other.keys()
     before, after = sorted(both, key=lambda pair: one[pair]), sorted(both, key=lambda pair: other[pair])
     return sum(a != b for a, b in zip(before, after, strict=True))
@@ -174,7 +174,7 @@ def _measure(
         if counter is not None:
             try:
                 counter.update(batch.texts)
-            except CountsError:  # as many words as fit are enough to show which change most
+            except CountsError:  # memory is full; the words counted so far suffice to show what changes most
                 words, counter = _changed_words(one, other, counter.finish()), None
     if counter is not None:
         words = _changed_words(one, other, counter.finish())
@@ -200,7 +200,7 @@ def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def _shown(token: bytes) -> str:
-    """A token in quotes, as one can tell it from any other; bytes that are no text as escapes."""
+    """The token in quotes, unambiguously; bytes that are not UTF-8 appear as escapes."""
     try:
         return repr(token.decode())
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Whether new documents still are what the tokenizer was made for."""
+"""Drift: whether new documents still resemble the corpus that the tokenizer was trained on."""
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from tokenmill.dataset.tokens import read_tokens
 
 @dataclass(frozen=True)
 class Drift:
-    """New documents beside the card's corpus. `n_documents`: good ones; `n_bad`: those in the quarantine, a damaged shard being
-    one. `new_scripts`: of their characters, the share of each script it did not have. None and empty where the tokenizer's card
-    does not know its corpus, or there is no token."""
+    """New documents compared with the corpus in the tokenizer's card. `n_documents`: good documents. `n_bad`: documents in the
+    quarantine, where a damaged shard counts as one. `new_scripts`: the share in their characters of each script that the corpus
+    did not have. Figures are None or empty if the card does not describe a corpus, or if there are no tokens."""
 
     n_shards: int
     n_documents: int
@@ -29,18 +29,18 @@ class Drift:
 
     @property
     def change(self) -> float:
-        """How far bytes per token are from the card's: -0.1 is 10 % fewer, so more tokens for the same text; 0 where one of them
-        is not known."""
+        """The relative change of bytes per token from the card's figure. -0.1 means 10 % fewer, so more tokens for the same text.
+        0 if one of the figures is unknown."""
         one, card = self.bytes_per_token, self.bytes_per_token_card
         return one / card - 1 if one and card else 0.0
 
     @property
     def quarantine_share(self) -> float:
-        """The share of the documents that are in the quarantine."""
+        """The share of the documents that is in the quarantine."""
         return self.n_bad / max(self.n_bad + self.n_documents, 1)
 
     def past(self, limits: Refresh) -> list[str]:
-        """What is past its limit, in words."""
+        """A sentence for each limit that is exceeded."""
         found = []
         if abs(self.change) > limits.drift_max:
             found.append(
@@ -62,15 +62,15 @@ class Drift:
 
 
 def new_shards(manifest: Manifest, before: Manifest | None) -> set[str]:
-    """The names of the input shards whose content the manifest before does not have."""
+    """The names of the input shards whose content is not in the earlier manifest."""
     known = set() if before is None else {shard.sha256 for shard in before.inputs}
     return {shard.name for shard in manifest.inputs if shard.sha256 not in known}
 
 
 def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts: Iterable[pa.Array]) -> Drift:
-    """The drift of the input shards `added`; bytes per token of all of them, scripts of `texts` from them.
+    """The drift of the input shards `added`. Bytes per token come from all their documents, scripts from the sample `texts`.
 
-    `tokens`: the dataset's folder. Raises ValidationError for a file of the dataset that cannot be read.
+    `tokens`: the dataset's folder. Raises ValidationError for a dataset file that cannot be read.
     """
     sums = [_sums(tokens, shard, added) for shard in manifest.shards]
     n_documents, n_tokens, text_bytes = (sum(some) for some in zip(*sums, strict=True)) if sums else (0, 0, 0)
@@ -99,7 +99,7 @@ def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts
 
 
 def _sums(tokens: Path, file: OutputShard, added: Set[str]) -> tuple[int, int, int]:
-    """Documents, tokens and bytes of text of `added` shards in a file of the dataset; one that has others, too, is read."""
+    """Documents, tokens and text bytes of the `added` shards in a dataset file. Only a file that mixes in others is read."""
     are_new = [rows.name in added for rows in file.rows]
     if not any(are_new):
         return 0, 0, 0

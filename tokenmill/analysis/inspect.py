@@ -1,4 +1,4 @@
-"""What a tokenizer file is, what is odd about it, and which engine would run it."""
+"""Describes a tokenizer file: its properties, its oddities, and the engine that would run it."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,9 @@ _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, man
 
 
 def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
-    """All that can be said of a directory, a tokenizer.json, or a .tiktoken file with its `pattern`, as values of JSON.
+    """The description of a directory, a tokenizer.json, or a .tiktoken file with its `pattern`, as JSON values.
 
-    Raises TokenizerError or PatternError for one that is refused.
+    Raises TokenizerError or PatternError for a file that is refused.
     """
     tokenizer = Tokenizer.load(path, pattern=pattern)
     model, document = tokenizer.model, tokenizer.document
@@ -48,7 +48,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any], place: str) -> str:
-    """What `check_tokenizer` found, for a terminal."""
+    """The result of `check_tokenizer` as text for a terminal."""
     specials = ", ".join(f"{text} = {id}" for text, id in list(found["special_tokens"].items())[:_N_SHOWN])
     n_more = len(found["special_tokens"]) - _N_SHOWN
     why = f", because {found['engine_reason']}" if found["engine_reason"] else ""
@@ -94,5 +94,5 @@ def _kind(part: Any) -> str:
 
 
 def _printable(line: str) -> str:
-    """The line without characters that a terminal obeys."""
+    """The line with control characters escaped, so that a terminal does not act on them."""
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)

@@ -1,4 +1,4 @@
-"""What is odd about a tokenizer that is well formed: nothing of it stops it from working, all of it surprises somebody."""
+"""Oddities of a well-formed tokenizer: it works with them, but they may surprise a user."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _N_SHOWN = 10
 
 
 def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> list[dict[str, Any]]:
-    """Of any tokenizer.json: an entry an oddity, with `what`, how often (`n`), and some `examples`."""
+    """The oddities of any tokenizer.json. Each entry has `what`, the number of cases `n`, and some `examples`."""
     added = document["added_tokens"]
     specials = [one["content"] for one in added if one["special"]]
     found = [
@@ -52,7 +52,7 @@ def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> lis
 
 
 def of_model(model: Model) -> list[dict[str, Any]]:
-    """Of a byte-level model: what no text leads to, and bytes that no token stands for."""
+    """The oddities of a byte-level model: unreachable tokens and merges, and bytes without a token."""
     missing = sorted(set(range(256)) - {token[0] for token in model.tokens.values() if len(token) == 1})
     unreachable, unusable = dead(model)
     n_pairs = len({(merge.left, merge.right) for merge in model.merges})
@@ -68,20 +68,20 @@ def of_model(model: Model) -> list[dict[str, Any]]:
 
 
 def entry(what: str, examples: Iterable[Any]) -> dict[str, Any]:
-    """An oddity with all its cases, of which the first few are kept."""
+    """An oddity with the number of all its cases and the first few of them."""
     listed = list(examples)
     return {"what": what, "n": len(listed), "examples": [str(one) for one in listed[:_N_SHOWN]]}
 
 
 def holes(tokens: Mapping[int, bytes]) -> list[str]:
-    """Ranges of ids that no token has, below the largest."""
+    """Ranges of unused ids below the largest id."""
     ids = [-1, *sorted(tokens)]
     gaps = [(one + 1, other - 1) for one, other in pairwise(ids) if other > one + 1]
     return [str(first) if first == last else f"{first}-{last}" for first, last in gaps]
 
 
 def twins(tokens: Mapping[int, bytes]) -> list[str]:
-    """Tokens with the same bytes: decoding does not tell them apart."""
+    """Tokens with equal bytes, which decoding cannot tell apart."""
     n_of = Counter(tokens.values())
     return [f"{id}: {token.decode(errors='replace')!r}" for id, token in tokens.items() if n_of[token] > 1]
 
@@ -89,9 +89,9 @@ def twins(tokens: Mapping[int, bytes]) -> list[str]:
 def dead(model: Model) -> tuple[list[str], list[str]]:
     """Tokens that no text leads to, and merges that no text uses.
 
-    A merge across a token's edge would keep the token from coming about, so what its bytes alone lead to is what they lead
-    to in any text that has it: a token is dead when that is not the token, and a merge when it is not the last one there.
-    With `ignore_merges` a token is also reached as a pre-token, where the split leaves it whole.
+    A merge across a token's edge would prevent the token, so inside any text a token is built exactly as from its bytes alone.
+    A token is therefore dead if merging its bytes does not give it, and a merge is dead if it is not the last one on the way to
+    its token. With `ignore_merges`, a token is also reached as a whole pre-token.
     """
     rules = {(merge.left, merge.right): merge for merge in model.merges}
     token_of = model.tokens | {one.id: one.text.encode() for one in model.added if one.in_vocab and not one.special}
@@ -111,13 +111,13 @@ def dead(model: Model) -> tuple[list[str], list[str]]:
 
 
 def _made_in_ways(rules: Iterable[Merge]) -> list[int]:
-    """Tokens that several merges make."""
+    """The tokens that more than one merge makes."""
     return [token for token, n in Counter(rule.token for rule in rules).items() if n > 1]
 
 
 def _whole(model: Model, token_of: Mapping[int, bytes]) -> set[int]:
-    """The ids that their tokens' bytes alone give in the core; tokens that are no text, or have a byte without a token, are
-    left out."""
+    """The ids of the tokens whose bytes alone encode to that one id. Tokens that are not UTF-8, or that contain a byte without
+    a token, are left out."""
     known = {token[0] for token in model.tokens.values() if len(token) == 1}
     texts = {
         id: text for id, token in token_of.items() if known.issuperset(token) and (text := _text(token)) is not None

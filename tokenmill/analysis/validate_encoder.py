@@ -1,8 +1,8 @@
-"""Compares a tokenizer's ids with those of the `tokenizers` library, document by document, up to the first difference.
+"""Compares a tokenizer's ids with those of the `tokenizers` library, document by document, until the first difference.
 
     python -m tokenmill.analysis.validate_encoder TOKENIZER FILES…
 
-Exit code 0: all equal, 1: a difference, 2: an error that you can mend.
+Exit code 0: all equal. 1: a difference. 2: an error that the user can fix.
 """
 
 import argparse
@@ -26,15 +26,15 @@ from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
 EXIT_DIFFERENT = 1
 EXIT_USER_ERROR = 2
 
-_COLUMNS = ("text", "content", "body")  # looked for in this order when none is named
+_COLUMNS = ("text", "content", "body")  # tried in this order if the user names none
 _N_IDS_SHOWN = 8
 _N_CHARACTERS_SHOWN = 40
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first difference of a document. `at`: which token; `byte`: where it begins in the text, in UTF-8; the ids are
-    those from there on."""
+    """The first difference in a document. `at`: the index of the token. `byte`: where that token begins in the text, in UTF-8.
+    The ids are those from there on."""
 
     document: str
     at: int
@@ -46,8 +46,8 @@ class Difference:
 
 @dataclass
 class Compared:
-    """How much was compared. `refused`: documents with a character that no token stands for, which is an error here;
-    `tokenizers` left it out."""
+    """The amount compared. `refused`: documents with a character without a token, which is an error here; `tokenizers` drops
+    such characters."""
 
     n_documents: int = 0
     text_bytes: int = 0
@@ -63,7 +63,7 @@ def first_difference(
     special: SpecialTokensInText,
     compared: Compared,
 ) -> Difference | None:
-    """The first difference among documents, which come as batches with their shard's name; adds to `compared` on the way."""
+    """The first difference in batches of documents, each with its shard's name. Updates `compared` while it reads."""
     for shard, batch in documents:
         texts: list[str] = batch.texts.to_pylist()
         with as_tokenizer_error(f"{shard}: from row {batch.first_row} on"):
@@ -118,8 +118,8 @@ def _show(difference: Difference, tokenizer: Tokenizer) -> str:
 def documents_of(
     shards: Sequence[Shard], text_column: str | None, separator: str | None
 ) -> Iterator[tuple[str, Batch]]:
-    """Every batch of the shards with its shard's name. Without `text_column`, the first of text, content and body that a
-    shard has."""
+    """Every batch of the shards with its shard's name. Without `text_column`, the text is in the first of the columns text,
+    content and body that a shard has."""
     for shard in shards:
         column = text_column or _column(shard, separator)
         for batch in read_batches(shard, column, None, separator):
@@ -133,11 +133,11 @@ def _column(shard: Shard, separator: str | None) -> str:
         except CorpusError:
             continue
         return column
-    return _COLUMNS[0]  # whose error then says what is wrong
+    return _COLUMNS[0]  # reading it raises the error that says what is wrong
 
 
 def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Any:
-    """The `tokenizers` library with the same tokenizer: of its own file, or of what saving a .tiktoken file writes."""
+    """The same tokenizer in the `tokenizers` library, from its own file, or from the saved form of a .tiktoken file."""
     from tokenizers import Tokenizer as Reference
 
     file = file_of(path)

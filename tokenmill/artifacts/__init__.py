@@ -1,1 +1,1 @@
-"""What a tokenizer is shipped with: golden vectors and a model card."""
+"""The files that accompany a tokenizer: golden vectors and a model card."""

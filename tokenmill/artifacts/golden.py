@@ -1,4 +1,4 @@
-"""Golden vectors: texts with the ids that a tokenizer gave them when it was made, and the check that it still does."""
+"""Golden vectors: texts with the ids that a tokenizer gave when it was made, and the check that it still gives them."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -30,7 +30,7 @@ class Vector(_Record):
 
 
 class Golden(_Record):
-    """The golden.json of a tokenizer. `engines`: null for one that gives these ids, else why it cannot."""
+    """The golden.json of a tokenizer. `engines`: null for an engine that gives these ids, else the reason why it does not."""
 
     format_version: int = 1
     tokenizer_digest: str
@@ -39,7 +39,7 @@ class Golden(_Record):
 
 
 def write_golden(golden: Golden, directory: Path) -> None:
-    """Writes golden.json, in ASCII, so that no editor or transport changes a character of a text."""
+    """Writes golden.json in ASCII, so that no editor or transport can alter a character of a text."""
     lines = ",\n".join(f"  {_ascii(vector.model_dump_json())}" for vector in golden.vectors)
     head = golden.model_dump_json(exclude={"vectors"}, indent=1).removesuffix("\n}")
     with write_atomic(directory / GOLDEN_FILE) as path:
@@ -47,9 +47,9 @@ def write_golden(golden: Golden, directory: Path) -> None:
 
 
 def checked_tokenizer(directory: Path, cache_mb_max: int) -> tuple[Tokenizer, list[str]]:
-    """The tokenizer in a directory and what `check_golden` gives for it: read and checked once while its files stay as they are.
+    """The tokenizer in a directory and the result of `check_golden` for it. Loads and checks again only if its files changed.
 
-    `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError, OSError.
+    `cache_mb_max`: see `Tokenizer.load`. Raises TokenizerError or OSError.
     """
     files = sorted(directory.iterdir()) if directory.is_dir() else []
     seen = tuple((path.name, at.st_size, at.st_mtime_ns, at.st_ino) for path in files for at in [path.stat()])
@@ -63,10 +63,10 @@ def _checked(directory: Path, cache_mb_max: int, _seen: object) -> tuple[Tokeniz
 
 
 def check_golden(directory: Path, tokenizer: Tokenizer) -> list[str]:
-    """The engines that gave every text the ids of golden.json: tokenmill's own, tokenizers, and tiktoken where it can.
+    """The engines that gave every text the ids in golden.json: tokenmill's own, tokenizers, and tiktoken if it can.
 
-    Raises TokenizerError with the first text whose ids differ, and when golden.json belongs to another tokenizer. A
-    directory without one (a tokenizer made elsewhere) has nothing to check, and gives no engine.
+    Raises TokenizerError for the first text whose ids differ, and for a golden.json of another tokenizer. A directory without
+    golden.json (a tokenizer made elsewhere) gives an empty list.
     """
     path = directory / GOLDEN_FILE
     if not path.is_file():
@@ -95,7 +95,7 @@ def check_golden(directory: Path, tokenizer: Tokenizer) -> list[str]:
 
 
 def first_difference(engine: Engine, vectors: Iterable[Vector]) -> str | None:
-    """The first text to which the engine gives other ids, with both; None when there is none."""
+    """Describes the first text for which the engine gives other ids, with both ids; None if all are equal."""
     for vector in vectors:
         found = engine(vector.text)
         if found != vector.ids:
@@ -109,7 +109,7 @@ def first_difference(engine: Engine, vectors: Iterable[Vector]) -> str | None:
 
 
 def tokenizers_engine(directory: Path) -> Engine:
-    """The tokenizers library's own reading of tokenizer.json, told to leave special tokens in text alone."""
+    """The tokenizers library with the same tokenizer.json. It leaves the text of special tokens as text."""
     from tokenizers import Tokenizer as Reference
 
     reference: Any = Reference.from_buffer(read(directory / "tokenizer.json"))
@@ -125,7 +125,7 @@ def tokenizers_engine(directory: Path) -> Engine:
 
 
 def tiktoken_engine(directory: Path, tokenizer: Tokenizer) -> Engine | str:
-    """tiktoken with vocab.tiktoken; a text says why it cannot."""
+    """tiktoken with vocab.tiktoken, or the reason why tiktoken cannot run this tokenizer."""
     if tokenizer.steps is None:
         return "the tokenizer is not a byte-level BPE"
     if len(tokenizer.steps) != 1:
@@ -158,7 +158,7 @@ def _release(engine: str) -> str:
 
 
 def _ascii(json_text: str) -> str:
-    """The same JSON with every character beyond ASCII escaped."""
+    """The same JSON with every character outside ASCII escaped."""
     return "".join(character if character < "\x7f" else _escaped(character) for character in json_text)
 
 

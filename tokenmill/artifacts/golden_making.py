@@ -1,4 +1,4 @@
-"""Makes a tokenizer's golden vectors: the fixed panel, the hard cases and a sample of its own corpus."""
+"""Makes a tokenizer's golden vectors from a fixed panel, hard cases and samples of its own corpus."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +10,10 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 def make_golden(directory: Path, tokenizer: Tokenizer, samples: Mapping[str, str]) -> Golden:
-    """The vectors of the tokenizer that was saved in `directory`, from the panel, the hard cases and `samples`.
+    """The golden vectors of the tokenizer saved in `directory`, from the panel, the hard cases and `samples`.
 
-    Raises TokenizerError when the tokenizers library gives other ids. tiktoken merges by a rule of its own, which gives the
-    same ids for nearly every vocabulary; where it does not, the vectors say so.
+    Raises TokenizerError if the tokenizers library gives other ids. tiktoken merges by its own rule, which gives the same ids
+    for nearly every vocabulary; if it gives others, the golden vectors record that.
     """
     texts = {f"panel/{name}": text for name, text in PANEL.items()}
     texts |= {f"hard/{name}": text for name, text in HARD.items()} | dict(samples)

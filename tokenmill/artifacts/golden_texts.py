@@ -1,4 +1,4 @@
-"""The fixed texts of the golden vectors: a panel in many scripts, with the cases that tell two splits or two libraries apart."""
+"""The fixed texts of the golden vectors: many scripts, and cases on which split patterns or libraries differ."""
 
 PANEL = {
     "latin/english": "The mill grinds slowly, but it doesn't stop; we've 3 sacks (and I'll carry them).",

@@ -1,4 +1,4 @@
-"""A tokenizer's card: what it was trained on, how, how well it does there, and how to load it; for people and for programs."""
+"""A tokenizer's model card for people and programs: its training data and settings, its efficiency, and how to load it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ class TrainedOn(_Record):
 
 
 class Training(_Record):
-    """What a tokenizer was learned from. `text_bytes` are of UTF-8; `scripts`: the share of characters of each script."""
+    """The training data of a tokenizer. `text_bytes`: bytes of UTF-8. `scripts`: each script's share of the characters."""
 
     pair_count_min: int
     token_bytes_max: int | None
@@ -53,7 +53,7 @@ class Training(_Record):
 
 
 class Card(_Record):
-    """The card.json of a tokenizer. `training`: null for one that was made elsewhere, which `origin` names."""
+    """The card.json of a tokenizer. `training`: null for a tokenizer that was made elsewhere; `origin` then names its source."""
 
     format_version: int = 1
     made_by: str
@@ -72,9 +72,9 @@ class Card(_Record):
 def measure_training(
     counts: pa.Table, tokenizer: Tokenizer, params: TrainVocab, shards: Sequence[CountedShard]
 ) -> Training:
-    """What the tokenizer was learned from, and how it does there; `bytes_per_token` is exact, from all pre-tokens."""
+    """The training data, and the tokenizer's efficiency on it. `bytes_per_token` is exact, from the counts of all pre-tokens."""
     assert tokenizer.model is not None
-    whole = Tokenizer(replace(tokenizer.model, steps=()))  # a pre-token alone might be split otherwise than in its text
+    whole = Tokenizer(replace(tokenizer.model, steps=()))  # outside its text, a pre-token might be split further
     text_bytes = n_tokens = n_pretokens = 0
     scripts: dict[str, int] = {}
     for start in range(0, counts.num_rows, _SLICE_ROWS):
@@ -122,14 +122,14 @@ def make_card(
 
 
 def write_card(card: Card, directory: Path) -> None:
-    """Writes card.json, and README.md that says the same to people; the same card gives the same bytes."""
+    """Writes card.json, and README.md with the same content for people. The same card gives the same bytes."""
     for name, content in ((CARD_FILE, card.model_dump_json(indent=1) + "\n"), (README_FILE, readme_of(card))):
         with write_atomic(directory / name) as path:
             path.write_text(content, encoding="utf-8")
 
 
 def read_card(directory: Path) -> Card:
-    """The card of a published tokenizer. Raises TokenizerError when it is missing or malformed."""
+    """The card of a published tokenizer. Raises TokenizerError if it is missing or malformed."""
     path = directory / CARD_FILE
     try:
         return Card.model_validate_json(read(path))
@@ -140,7 +140,7 @@ def read_card(directory: Path) -> Card:
 
 
 def readme_of(card: Card) -> str:
-    """README.md with the head that model hubs read."""
+    """README.md, with the metadata header that model hubs read."""
     head = ["---", *([f"license: {card.license}"] if card.license else []), "library_name: tokenizers", "tags:"]
     parts = [
         "\n".join([*head, "- tokenizer", "- tokenmill", "---"]),
@@ -224,5 +224,5 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _code(text: str) -> str:
-    """The text in Markdown's code marks, on one line whatever is in it."""
+    """The text as Markdown code on a single line, whatever it contains."""
     return f"`{repr(text)[1:-1].replace('`', chr(39))}`"

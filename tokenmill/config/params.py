@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean
@@ -61,13 +61,12 @@ class Source(_Section):
         """What decides how a document is read once its file is found."""
         return {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
 
-    @model_validator(mode="after")
-    def _small_is_not_large(self) -> "Source":
-        if self.unit_bytes_min > self.unit_bytes_max:
-            raise ValueError(
-                f"unit_bytes_min: found {self.unit_bytes_min}; allowed: unit_bytes_max ({self.unit_bytes_max}) or less"
-            )
-        return self
+    @field_validator("unit_bytes_max")
+    @classmethod
+    def _large_is_not_small(cls, unit_bytes_max: int, info: ValidationInfo) -> int:
+        if unit_bytes_max < (smallest := info.data.get("unit_bytes_min", 0)):
+            raise ValueError(f"found {unit_bytes_max}; allowed: unit_bytes_min ({smallest}) or more")
+        return unit_bytes_max
 
 
 class Approximate(_Section):
@@ -94,35 +93,58 @@ class Extend(_Section):
     old_glob: Globs | None
 
 
+def _smallest(info: ValidationInfo) -> tuple[int, str]:
+    """The smallest vocabulary with the special tokens that were found to be right, and of what it is."""
+    n_special = len(info.data.get("special_tokens", ()))
+    return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special tokens"
+
+
 class TrainVocab(_Section):
     """What the vocabulary holds and when learning stops."""
 
-    vocab_size: int = Field(ge=N_BYTES, lt=2**32 - 1)
     special_tokens: list[Annotated[str, Field(min_length=1)]]
+    vocab_size: int = Field(lt=2**32 - 1)
     pair_count_min: int = Field(ge=1)
     token_bytes_max: int | None = Field(ge=2)
     score: Literal["count", "wordpiece", "bytes_saved"]
     pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
-    vocab_sizes: list[Annotated[int, Field(ge=N_BYTES)]]
+    vocab_sizes: list[int]
     extend: Extend | None
 
-    @model_validator(mode="after")
-    def _room_for_all(self) -> "TrainVocab":
-        if len(set(self.special_tokens)) < len(self.special_tokens):
-            raise ValueError(f"special_tokens: every token once; found {self.special_tokens}")
-        smallest = N_BYTES + len(self.special_tokens)
-        if self.vocab_size < smallest:
+    # Validators of fields, which run also where other fields are wrong: so all that is wrong is told at once.
+
+    @field_validator("special_tokens")
+    @classmethod
+    def _each_once(cls, tokens: list[str]) -> list[str]:
+        if len(set(tokens)) < len(tokens):
+            raise ValueError(f"found {tokens}; allowed: every token once")
+        return tokens
+
+    @field_validator("vocab_size")
+    @classmethod
+    def _room_for_all(cls, vocab_size: int, info: ValidationInfo) -> int:
+        smallest, words = _smallest(info)
+        if vocab_size < smallest:
+            raise ValueError(f"found {vocab_size}; allowed: {smallest} or more ({words})")
+        return vocab_size
+
+    @field_validator("vocab_sizes")
+    @classmethod
+    def _smaller_than_the_first(cls, sizes: list[int], info: ValidationInfo) -> list[int]:
+        smallest, _ = _smallest(info)
+        largest = info.data.get("vocab_size")
+        if wrong := [one for one in sizes if one < smallest or (largest is not None and one > largest)]:
             raise ValueError(
-                f"vocab_size: found {self.vocab_size}; allowed: {smallest} or more "
-                f"({N_BYTES} bytes + {len(self.special_tokens)} special tokens)"
+                f"found {wrong[0]}; allowed: {smallest} to vocab_size ({largest or 'which is wrong, too'})"
             )
-        if wrong := [one for one in self.vocab_sizes if not smallest <= one <= self.vocab_size]:
-            raise ValueError(f"vocab_sizes: found {wrong[0]}; allowed: {smallest} to vocab_size ({self.vocab_size})")
-        if self.extend and self.vocab_sizes:
-            raise ValueError(
-                f"vocab_sizes: found {self.vocab_sizes}; allowed: none with extend, which gives one vocabulary"
-            )
-        return self
+        return sizes
+
+    @field_validator("extend")
+    @classmethod
+    def _one_vocabulary(cls, extend: Extend | None, info: ValidationInfo) -> Extend | None:
+        if extend and (sizes := info.data.get("vocab_sizes")):
+            raise ValueError(f"found beside vocab_sizes {sizes}; allowed: one of them: extending gives one vocabulary")
+        return extend
 
 
 class TokenizerSource(_Section):
@@ -130,19 +152,23 @@ class TokenizerSource(_Section):
 
     from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
-    version: str | None = Field(default=None, min_length=1)
+    version: str | None = Field(default=None, min_length=1, validate_default=True)
     pattern: str | None = Field(default=None, min_length=1)
     special_tokens: dict[str, int] | None = None
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> "TokenizerSource":
-        if (self.name is None) != (self.version is None):
-            raise ValueError(
-                "name and version: found one of them; allowed: both (a published version), or neither (a file)"
-            )
-        if self.name is not None and (self.pattern is not None or self.special_tokens is not None):
-            raise ValueError("pattern and special_tokens: go with a .tiktoken file; a published version has its own")
-        return self
+    @field_validator("version")
+    @classmethod
+    def _both_or_neither(cls, version: str | None, info: ValidationInfo) -> str | None:
+        if "name" in info.data and (info.data["name"] is None) != (version is None):
+            raise ValueError("found one of name and version; allowed: both (a published version), or neither (a file)")
+        return version
+
+    @field_validator("pattern", "special_tokens")
+    @classmethod
+    def _only_of_a_file(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.data.get("name") is not None:
+            raise ValueError("found with name; allowed: with a .tiktoken file; a published version has its own")
+        return value
 
 
 class Publish(_Section):
@@ -168,6 +194,14 @@ class Encode(_Section):
     formats: list[Literal["parquet"]] = Field(min_length=1)
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
+
+    @field_validator("end_of_document")
+    @classmethod
+    def _is_special(cls, end: str | None, info: ValidationInfo) -> str | None:
+        special = (info.context or {}).get("special_tokens")
+        if end is not None and special is not None and end not in special:
+            raise ValueError(f"found {end!r}; allowed: one of train_vocab.special_tokens {special}, or null")
+        return end
 
 
 class Validate(_Section):
@@ -202,16 +236,6 @@ class Params(_Section):
     refresh: Refresh
     run: RunOptions
 
-    @model_validator(mode="after")
-    def _end_of_document_is_special(self) -> "Params":
-        end = self.encode.end_of_document
-        if self.tokenizer is None and end is not None and end not in self.train_vocab.special_tokens:
-            raise ValueError(
-                f"encode.end_of_document: found {end!r}; "
-                f"allowed: one of train_vocab.special_tokens {self.train_vocab.special_tokens}, or null"
-            )
-        return self
-
 
 def load_params(path: Path) -> Params:
     """The checked parameters of a params.yaml.
@@ -219,11 +243,20 @@ def load_params(path: Path) -> Params:
     Raises ParamsError that lists everything wrong: file, section and key, what was found, what is allowed.
     """
     try:
-        return Params.model_validate(_read_yaml(path))
+        found = _read_yaml(path)
+        return Params.model_validate(found, context={"special_tokens": _special_tokens(found)})
     except ValidationError as error:
-        found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")  # typos first
-        code = _CODES.get(found[0]["type"], "TM102")
-        raise ParamsError("\n".join(f"{path}: {_explain(one)}" for one in found), code=code) from None
+        # A misspelled key comes before the key that is missing because of it.
+        details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+        code = _CODES.get(details[0]["type"], "TM102")
+        raise ParamsError("\n".join(f"{path}: {_explain(detail)}" for detail in details), code=code) from None
+
+
+def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
+    """The special tokens in params.yaml, right or wrong; None if no tokenizer is trained."""
+    train_vocab = params.get("train_vocab")
+    found = train_vocab.get("special_tokens") if isinstance(train_vocab, dict) else None
+    return found if params.get("tokenizer") is None and isinstance(found, list) else None
 
 
 def _read_yaml(path: Path) -> Any:

@@ -210,6 +210,10 @@ def _columns(batch: pa.RecordBatch, text_column: str, id_column: str | None, pos
 def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column: str | None) -> list[str]:
     """The columns to read. Raises CorpusError for one that is missing, doubled, or of a wrong type."""
     names = [text_column] if id_column is None else [text_column, id_column]
+    try:
+        _ = schema.names
+    except UnicodeDecodeError:
+        raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
     for name, param in zip(names, ("text_column", "id_column"), strict=False):
         if schema.names.count(name) != 1:
             problem = "is missing" if name not in schema.names else "is there more than once"

@@ -1,4 +1,4 @@
-"""Text and id out of lines of JSON."""
+"""Reads text and id from lines of JSON."""
 
 import json
 from collections.abc import Callable
@@ -21,12 +21,12 @@ _KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list
 def line_reader(
     shard: Shard, text_column: str, id_column: str | None, on_bad_line: Callable[[BadDocument], None] | None = None
 ) -> LineReader:
-    """A function from whole lines and the number of the first one, from 1, to their texts and ids (without `id_column`: None),
-    as large_string, and how many line ends there are.
+    """A function that reads lines. It takes whole lines and the number of the first one, from 1. It gives their texts and ids as
+    large_string (ids are None without `id_column`), and the number of line ends.
 
-    A blank line holds no document; keys other than the two are skipped; of a key that is there twice, the last counts. For
-    a line that is no JSON object with a text (and an id: string or integer) it calls `on_bad_line`, with the row counted
-    from the first of these lines, and gives null in its place, or raises CorpusError.
+    A blank line holds no document. Other keys are skipped. Of a duplicate key, the last one counts. A bad line is one that is
+    not a JSON object with a text (and an id: string or integer). For it, `on_bad_line` is called with its row counted from
+    the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
     fields: list[tuple[str, Any]] = [("text", str)] if id_column is None else [("text", str), ("id", str | int)]
     names = {"text": text_column} if id_column is None else {"text": text_column, "id": id_column}

@@ -1,4 +1,4 @@
-"""What a reader may take in at once, and a file that is not read beyond that."""
+"""Limits on what a reader holds at once, and a file object that refuses larger reads."""
 
 import io
 import os
@@ -9,19 +9,19 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 from tokenmill.storage.atomic import open_regular
 
-BATCH_BYTES = 4 << 20  # of text that is worked on at a time; row groups of the dataset follow from it
+BATCH_BYTES = 4 << 20  # text per batch; the dataset's row groups depend on it
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`document_bytes_max`: of a document, or a line of a .jsonl file; `block_bytes_max`: of a page of a .parquet file, and of a
-    record batch of an .arrow file. None: any."""
+    """`document_bytes_max`: for a document, or a line of a .jsonl file. `block_bytes_max`: for a page of a .parquet file, or a
+    record batch of an .arrow file. None: no limit."""
 
     document_bytes_max: int | None
     block_bytes_max: int | None
 
     def check_document(self, n_bytes: int, where: str) -> None:
-        """Raises CorpusError for a document of so many bytes, or a part of one, that is too long."""
+        """Raises CorpusError if a document, or a part of one, with this many bytes is too long."""
         if self.document_bytes_max is not None and n_bytes > self.document_bytes_max:
             raise CorpusError(
                 f"{where}: the document is longer than {self.document_bytes_max:,} bytes, the most that run.memory_mb_max leaves "
@@ -30,7 +30,7 @@ class Limits:
             )
 
     def check_block(self, n_bytes: int, where: str, remedy: str) -> None:
-        """The same for what a format makes read at once."""
+        """Raises CorpusError if a block, which the format forces a reader to load at once, is too large."""
         if self.block_bytes_max is not None and n_bytes > self.block_bytes_max:
             raise CorpusError(
                 f"{where} has {n_bytes:,} bytes, which can only be read at once; run.memory_mb_max leaves {self.block_bytes_max:,} "
@@ -43,10 +43,10 @@ UNBOUNDED = Limits(None, None)
 
 
 class BoundedFile(io.BufferedReader):
-    """An .arrow file: what pyarrow asks for is counted up to the next `begin_batch`, and refused before it is read when it is too
-    much. Leaving a `with` block then raises CorpusError instead of pyarrow's error.
+    """An .arrow file that refuses to load too large a record batch. It counts the bytes that pyarrow requests after each
+    `begin_batch`. If they are too many, leaving the `with` block raises CorpusError instead of pyarrow's error.
 
-    pyarrow itself says how long a record batch is only once it has read it, and reads it at once.
+    pyarrow reads a record batch at once, and tells its length only afterwards.
     """
 
     def __init__(self, shard: Shard, limits: Limits) -> None:
@@ -57,12 +57,12 @@ class BoundedFile(io.BufferedReader):
         self._refusal: CorpusError | None = None
 
     def begin_batch(self) -> None:
-        """What was read up to now is no longer held."""
+        """Resets the count: the bytes read so far are no longer held."""
         self._n_batches, self._n_held = self._n_batches + 1, 0
 
     def read(self, n_bytes: int | None = -1, /) -> bytes:
         left = max(self._n_bytes - self.tell(), 0)
-        n_bytes = left if n_bytes is None or n_bytes < 0 else min(n_bytes, left)  # a damaged file asks for any number
+        n_bytes = left if n_bytes is None or n_bytes < 0 else min(n_bytes, left)  # a damaged file requests any number
         self._n_held += n_bytes
         try:
             where = f"{self._name}: record batch {self._n_batches} (or a dictionary in front of it)"

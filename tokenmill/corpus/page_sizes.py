@@ -1,9 +1,9 @@
-"""How many bytes the pages of a .parquet file make a reader take in at once, out of the headers of the pages.
+"""The bytes of .parquet pages that a reader must load at once, from the page headers.
 
-pyarrow gives no size of a page, only that of a column chunk, of which a page is a part. That is too coarse a bound: 11,840 English
-documents, as pyarrow writes them by itself, are one chunk of 64.1 MB with pages of 5.9 MB at most, and a group of pyarrow's
-1,048,576 rows is some GB. Under run.memory_mb_max 4096 with two workers (160 MB a page) a bound on chunks would refuse such a file
-from 30,000 documents on. Nor does the average of a chunk do: one page of a few long documents stands in a chunk of short ones.
+pyarrow tells only the size of a column chunk, which contains pages. That bound is too coarse: pyarrow by default writes 11,840
+English documents as one chunk of 64.1 MB with pages of at most 5.9 MB, and a row group of its default 1,048,576 rows takes
+gigabytes. With run.memory_mb_max 4096 and two workers (160 MB a page), a bound on chunks would refuse such a file from 30,000
+documents on. A chunk's average page size does not help: one page of a few long documents may be in a chunk of short ones.
 """
 
 import io
@@ -14,8 +14,8 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.shards import Shard
 from tokenmill.storage.atomic import open_regular
 
-_HEADER_BYTES = 1 << 12  # of a page's header: nearly always enough
-_HEADER_BYTES_MAX = 1 << 26  # least and largest value of a page stand in it
+_HEADER_BYTES = 1 << 12  # bytes read for a page header; nearly always enough
+_HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest value
 _STRUCT_DEPTH_MAX = 8
 
 
@@ -28,10 +28,10 @@ class _Page(NamedTuple):
 def rows_within(
     shard: Shard, metadata: Any, groups: Sequence[int], names: Sequence[str], limits: Limits, n_rows: int
 ) -> int:
-    """How many rows of a .parquet file can be read at once, up to `n_rows`, so that the pages that hold any of them have no more
-    bytes than `limits.block_bytes_max`, whichever they are. Raises CorpusError where one page has more.
+    """The number of rows of a .parquet file, up to `n_rows`, that can be read at once: for any such run of rows, the pages with
+    some of them have at most `limits.block_bytes_max` bytes. Raises CorpusError if a single page has more.
 
-    The sizes are those of the pages' own headers (github.com/apache/parquet-format, PageHeader): averages mislead.
+    The sizes come from the pages' own headers (github.com/apache/parquet-format, PageHeader), because averages mislead.
     """
     assert limits.block_bytes_max is not None
     first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
@@ -59,10 +59,10 @@ def rows_within(
 
 
 def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
-    """The bytes of all pages that hold some of `n_rows` rows in a row, where they are most."""
+    """The largest size, over all runs of `n_rows` consecutive rows, of the pages that contain some of them."""
     most = held = rows = last = 0
     for first, page in enumerate(pages):
-        # From the last row of this page on; the rows of those behind it are counted in `rows`.
+        # The run begins at the last row of this page. `rows` counts the rows of the pages after it.
         while last < len(pages) and (last <= first or rows < n_rows - 1):
             held += pages[last].n_bytes
             rows += pages[last].n_rows if last > first else 0
@@ -74,7 +74,7 @@ def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
 
 
 def _pages(file: IO[bytes], column: Any) -> Iterator[_Page]:
-    """The pages of a column chunk. A header that makes no sense ends them: whoever reads the file says what is wrong with it."""
+    """The pages of a column chunk. A malformed header ends them, because reading the file will report what is wrong."""
     start = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         start = min(start, column.dictionary_page_offset)
@@ -108,7 +108,7 @@ def _page_header(file: IO[bytes], start: int) -> tuple[dict[int, Any], int] | No
 
 
 def _struct(data: IO[bytes], depth: int) -> dict[int, Any]:
-    """A struct of Thrift's compact protocol: integers and structs by the number of their field; other values are None."""
+    """A struct in Thrift's compact protocol: integers and structs by field number. Other values are None."""
     if depth > _STRUCT_DEPTH_MAX:
         raise ValueError
     fields: dict[int, Any] = {}

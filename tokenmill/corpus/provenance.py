@@ -1,6 +1,6 @@
-"""Provenance of a table of counts: the shards that were counted, how they were read, and the beginnings of some documents.
+"""Provenance of a table of counts: the counted shards, how they were read, and the beginnings of some documents.
 
-It lies beside the counts, so that whoever learns from them needs the documents no more.
+It is stored beside the counts, so that training does not need the documents.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from tokenmill.corpus.units import Piece
 from tokenmill.errors import CountsError
 from tokenmill.storage.atomic import read, write_atomic
 
-_N_SAMPLES = 32  # texts, from as many shards at most
-_SAMPLE_CHARACTERS_MAX = 400  # of each: a published tokenizer carries them, and must not carry whole documents around
+_N_SAMPLES = 32  # the number of samples, one from each of at most as many shards
+_SAMPLE_CHARACTERS_MAX = 400  # per sample: a published tokenizer contains them, and must not contain whole documents
 _SEED = b"tokenmill golden vectors 1"
 
 
@@ -32,7 +32,7 @@ class CountedShard(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """What a table of counts was made from. `samples`: see `Samples`."""
+    """The sources of a table of counts. `samples`: see `Samples`."""
 
     text_column: str
     id_column: str | None
@@ -42,9 +42,9 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 class Samples:
-    """Beginnings of documents of the corpus by shard and row, drawn by a fixed seed: the same shards give the same.
+    """Beginnings of documents of the corpus, by shard and row. The draw has a fixed seed: the same shards give the same samples.
 
-    Shards are drawn by the hash of their names, a document from the first batch of each.
+    Shards are drawn by the hash of their names, and one document from the first batch of each.
     """
 
     def __init__(self, shards: Iterable[Shard]) -> None:
@@ -53,7 +53,7 @@ class Samples:
         self._found: dict[str, tuple[str, str]] = {}
 
     def offer(self, piece: Piece, batch: Batch) -> None:
-        """Draws from a batch that is read anyway, if it is the first with a document of a shard that was drawn."""
+        """Draws a sample from a batch that is read anyway, if it is the first with a document of a drawn shard."""
         name = piece.shard.name
         if piece.part is None and name in self._drawn and name not in self._found and len(batch.texts):
             i = int(_hash(f"{name} row"), 16) % len(batch.texts)
@@ -61,7 +61,7 @@ class Samples:
             self._found[name] = f"corpus/{name}/{batch.rows()[i]}", text
 
     def texts(self, source: Source, limits: Limits) -> dict[str, str]:
-        """The samples; shards of which nothing was offered are read. Raises CorpusError."""
+        """The samples. Shards from which no batch was offered are read now. Raises CorpusError."""
         for name, shard in self._drawn.items():
             batches = () if name in self._found else good_batches(shard, source, limits)
             if batch := next((one for one in batches if len(one.texts)), None):
@@ -70,13 +70,13 @@ class Samples:
 
 
 def write_provenance(provenance: Provenance, path: Path) -> None:
-    """Writes it as JSON; the same gives the same bytes."""
+    """Writes the provenance as JSON. The same provenance gives the same bytes."""
     with write_atomic(path) as partial:
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(provenance), indent=1) + b"\n")
 
 
 def read_provenance(path: Path) -> Provenance:
-    """What `write_provenance` wrote. Raises CountsError when it is missing or malformed."""
+    """The provenance that `write_provenance` wrote. Raises CountsError if it is missing or malformed."""
     try:
         return msgspec.json.decode(read(path), type=Provenance)
     except FileNotFoundError:

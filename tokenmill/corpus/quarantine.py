@@ -1,5 +1,6 @@
 """Quarantine: bad documents and damaged shards, left out of a unit and kept with shard, row and reason."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
-from tokenmill.errors import CorpusError, DamagedError
+from tokenmill.errors import CorpusError, DamagedError, PassingError
 from tokenmill.storage.atomic import naming, read, write_atomic
 
 SCHEMA = pa.schema(
@@ -34,6 +35,13 @@ QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
+N_LISTED_MAX = 20
+"""Bad documents and files that an error names."""
+_N_FOUND_MAX = 1000  # in one file, which is read no further then
+
+
+class _Enough(Exception):
+    """Of one file, enough bad documents are known."""
 
 
 class PieceDamagedError(DamagedError):
@@ -45,11 +53,32 @@ class PieceDamagedError(DamagedError):
         super().__init__(message)
 
 
+class BadInputError(CorpusError):
+    """Several bad documents and files. `n`: how many were found; `first`: what is wrong with the first of them; `is_all`: false
+    where there may be more."""
+
+    def __init__(self, n: int, first: Sequence[str], is_all: bool) -> None:
+        self.n = n
+        self.first = first
+        self.is_all = is_all
+        lines = [f"{'' if is_all else 'at least '}{n:,} documents or files are bad:", *(f"  {one}" for one in first)]
+        if n > len(first):
+            lines.append(f"  and {'' if is_all else 'at least '}{n - len(first):,} more")
+        super().__init__(
+            "\n".join(
+                [
+                    *lines,
+                    "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out.",
+                ]
+            )
+        )
+
+
 class Documents:
     """The good documents of a unit. Iterating gives batches, each with the index of its piece; `left` is then what was left
     out of those read so far, as `source` says.
 
-    Pieces with known damage are passed over. `advance` is told how many MB of file were worked on. Iterating raises
+    Pieces with known damage are passed over. `advance` is told how many bytes of file were worked on. Iterating raises
     PieceDamagedError for another piece that is damaged and may be left out, and CorpusError for what may not.
     """
 
@@ -71,12 +100,56 @@ class Documents:
             try:
                 for batch in read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits):
                     yield i, batch
-                    self._advance(batch.file_bytes / 1e6)
-            except DamagedError as error:
-                if source.on_bad_shard == "fail":
-                    raise
+                    self._advance(batch.file_bytes, 0)
+            except PassingError:
+                raise
+            except CorpusError as error:
+                if not isinstance(error, DamagedError) or source.on_bad_shard == "fail":
+                    raise self._with_all_that_is_bad(i, error) from None
                 reason = str(error).removeprefix(f"{piece.shard.name}: ")
                 raise PieceDamagedError(str(error), self._unit.without({i: reason})) from None
+
+    def _with_all_that_is_bad(self, first: int, error: CorpusError) -> CorpusError:
+        """`error`, which is of the piece `first`, or where more is bad from there on, an error that says all of it.
+
+        What follows is read for that alone, and no further in a file with very many bad documents: a wrong text_column makes
+        bad ones of all.
+        """
+        source = self._source
+        columns = (source.text_column, source.id_column, source.text_separator)
+        n = 0
+        shown: list[str] = []
+        is_all = True
+
+        def add(words: str) -> None:
+            nonlocal n
+            n += 1
+            if len(shown) < N_LISTED_MAX:
+                shown.append(words)
+
+        for piece in self._unit.pieces[first:]:
+            n_before = n
+
+            def on_bad(bad: BadDocument, piece: Piece = piece, n_before: int = n_before) -> None:
+                if source.on_bad_document == "fail":
+                    add(f"{piece.shard.name}, {_place(bad)}: {bad.reason}")
+                if n - n_before >= _N_FOUND_MAX:
+                    raise _Enough
+
+            try:
+                if piece.damage is None:
+                    deque(
+                        read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits),
+                        maxlen=0,
+                    )
+            except _Enough:
+                is_all = False
+            except PassingError:
+                is_all = False
+            except CorpusError as other:
+                if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":
+                    add(str(other))
+        return error if n < 2 else BadInputError(n, shown, is_all)
 
     def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
         self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
@@ -87,7 +160,7 @@ def good_batches(shard: Shard, source: Source, limits: Limits = UNBOUNDED) -> It
     damaged on. Raises CorpusError for what is not to be left out."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        for _, batch in Documents(unit, source, limits, advance=lambda _mb: None):
+        for _, batch in Documents(unit, source, limits, advance=lambda _bytes, _tokens: None):
             yield batch
     except PieceDamagedError:
         return
@@ -192,4 +265,8 @@ def _in_shard(unit: Unit, bad: BadDocument) -> BadDocument:
 
 def _where(unit: Unit, bad: BadDocument) -> str:
     there = _in_shard(unit, bad)
-    return f"{_shard(unit, bad)}, " + (f"row {there.row}" if there.line is None else f"line {there.line}")
+    return f"{_shard(unit, bad)}, {_place(there)}"
+
+
+def _place(bad: BadDocument) -> str:
+    return f"row {bad.row}" if bad.line is None else f"line {bad.line}"

@@ -1,7 +1,7 @@
-"""Sample input without a download: `python -m tokenmill.corpus.sample DIR`.
+"""Makes sample input without a download: `python -m tokenmill.corpus.sample DIR`.
 
-Code is the running interpreter's standard library; prose is Python's help topics and what the installed packages say of
-themselves. The same interpreter and packages give the same bytes.
+The code is the running interpreter's standard library. The prose is Python's help topics and the descriptions of installed
+packages. The same interpreter and packages give the same bytes.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _PROSE_SUFFIXES = {".md", ".rst"}
 
 
 class Document(NamedTuple):
-    """One text, and where it is from."""
+    """One text, and where it comes from."""
 
     id: str
     text: str
@@ -50,14 +50,14 @@ def main() -> None:
 
 
 def make_sample(directory: Path) -> str:
-    """Writes the shards of code and prose into `directory`; what comes back is one line that says what was made.
+    """Writes the shards of code and prose into `directory`, and gives one line that says what was made.
 
-    A directory that holds a shard already, of whatever origin, is left as it is.
+    A directory that already contains any shard is left as it is.
     """
     if any(path.name.endswith(SUFFIXES) for path in directory.rglob("*") if path.is_file()):
         return f"sample: {directory} holds documents already; nothing made."
     code, prose = list(code_documents()), list(prose_documents())
-    with ExitStack() as shards:  # all are written before the first gets its name: half a sample would stay one
+    with ExitStack() as shards:  # all are written before the first is renamed; half a sample would never be completed
         for k in range(N_CODE_SHARDS):
             path = directory / "code" / f"code-{k}.parquet"
             _write_parquet(shards.enter_context(write_atomic(path)), code[k::N_CODE_SHARDS])
@@ -82,7 +82,7 @@ def code_documents() -> Iterator[Document]:
 
 
 def prose_documents() -> Iterator[Document]:
-    """Python's help topics; then, by name, each installed package's description and the prose files beside its code."""
+    """Python's help topics, then the description and the prose files of each installed package, by name."""
     for topic in sorted(topics):
         yield Document(f"python/{topic}", topics[topic])
     for name, package in sorted(_packages().items()):
@@ -96,10 +96,10 @@ def prose_documents() -> Iterator[Document]:
 
 
 def _packages() -> dict[str, metadata.Distribution]:
-    """The installed packages by normalised name (PEP 503), without tokenmill; of two with one name, what Python imports."""
+    """The installed packages by normalised name (PEP 503), without tokenmill. Of two with one name, the one Python imports."""
     packages: dict[str, metadata.Distribution] = {}
     for package in metadata.distributions():
-        if name := package.metadata["Name"]:  # None: what a broken pip run left behind
+        if name := package.metadata["Name"]:  # None: leftovers of a broken pip run
             packages.setdefault(re.sub(r"[-_.]+", "-", name).lower(), package)
     packages.pop("tokenmill", None)
     return packages
@@ -110,7 +110,7 @@ def _is_prose(path: str) -> bool:
 
 
 def _read_text(path: Path) -> str | None:
-    """The file's text; None where it is no UTF-8, or not there although the package lists it."""
+    """The file's text; None if it is not UTF-8, or missing although the package lists it."""
     try:
         return path.read_bytes().decode()
     except (UnicodeDecodeError, FileNotFoundError):

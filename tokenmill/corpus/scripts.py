@@ -1,4 +1,4 @@
-"""Which writing systems texts are in, by counting their characters."""
+"""Finds the writing systems of texts by counting their characters."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,16 +14,15 @@ OTHER = "other"
 
 _BEGINNING_CHARACTERS = 2000
 
-# What RE2, Arrow's regex engine, counts. Digits, blanks and marks that all scripts share belong to none.
+# Matched by RE2, Arrow's regex engine. Digits, blanks and marks that all scripts share belong to no script.
 _CHARACTERS = {script: rf"\p{{{script}}}" for script in SCRIPTS}
 _OTHER_LETTERS = rf"[^\P{{L}}\p{{Lm}}{''.join(_CHARACTERS.values())}]"
 
 
 def characters_by_script(texts: pa.Array, counts: pa.Array | None = None) -> dict[str, int]:
-    """How many characters of each script the texts hold, every text as often as `counts` (uint64) says.
+    """The number of characters of each script in the texts. Each text counts as often as `counts` (uint64) says.
 
-    "other" are the letters of all scripts that have no name here; scripts without a character are left out.
-
+    "other" stands for the letters of all scripts without a name here. Scripts without a character are left out.
     >>> characters_by_script(pa.array(["the cat", "кот 12", "ᎣᏏ"]))
     {'Cyrillic': 3, 'Latin': 6, 'other': 2}
     """
@@ -38,7 +37,7 @@ def characters_by_script(texts: pa.Array, counts: pa.Array | None = None) -> dic
 
 
 def main_scripts(texts: pa.Array) -> list[str]:
-    """For each text, the script with the most characters in its beginning; "none" for a text without any.
+    """For each text, the script with the most characters in its beginning; "none" for a text without letters.
 
     >>> main_scripts(pa.array(["Москва is a city, Россия", "12"]))
     ['Cyrillic', 'none']

@@ -1,4 +1,4 @@
-"""Which files are the corpus."""
+"""Finds the files of the corpus."""
 
 import fnmatch
 import glob as globbing
@@ -13,13 +13,13 @@ from tokenmill.errors import CorpusError
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
 
-_LEFT_OUT = (".partial", ".tmp", ".dvc")  # files that are not whole yet, and those that DVC puts beside data
+_LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and files that DVC puts beside data
 _N_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One input file. `name` is its path seen from the project's root, in POSIX form: it starts with ../ or / outside."""
+    """One input file. `name`: its path relative to the project's root, in POSIX form; outside it starts with ../ or /."""
 
     path: Path
     name: str
@@ -28,8 +28,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardRange:
-    """Whole documents of a shard, in order: bytes of a .jsonl file, or row groups of a .parquet file, from `start` to before
-    `stop`. `first_row`: of its first document in the shard, from 0; `first_line`: the same of its first line, from 1."""
+    """Whole documents of a shard, in order: bytes of a .jsonl file or row groups of a .parquet file, from `start` up to but
+    without `stop`. `first_row`: the row of its first document in the shard, from 0. `first_line`: its first line, from 1."""
 
     start: int
     stop: int
@@ -39,11 +39,10 @@ class ShardRange:
 
 
 def find_shards(root: Path, glob: str | Sequence[str], asked: str = "source.glob") -> list[Shard]:
-    """The files that the globs match, each once, sorted by name. `asked`: where the globs were given, for errors.
+    """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages.
 
-    `**` stands for any depth of folders. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
-    CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a link that
-    leads nowhere.
+    `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
+    CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a broken link.
     """
     globs = [glob] if isinstance(glob, str) else glob
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
@@ -51,7 +50,7 @@ def find_shards(root: Path, glob: str | Sequence[str], asked: str = "source.glob
     return [_shard(root, name, asked) for name in names]
 
 
-# A build asks for the shards after every stage, and there may be many: with a Path for each step it takes six times as long.
+# A build lists the shards after every stage, and there may be many. Path objects for each step would take six times as long.
 
 
 def _matches(base: str, glob: str, asked: str) -> set[str]:
@@ -74,8 +73,8 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
 
 
 def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    """What the parts of a glob match below a folder, seen from `base`: the folder it is in, its name there, and whether it is a
-    folder itself. Raises OSError: the glob module passes over what cannot be listed."""
+    """What a glob matches below a folder, relative to `base`: the folder, the name in it, and whether that is a folder too.
+    Raises OSError for a folder that cannot be listed, which the glob module would silently skip."""
     part, rest = parts[0], parts[1:]
     if not globbing.has_magic(part):
         path = Path(base, folder, part)
@@ -109,15 +108,15 @@ def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
 
 
 def _is_in_loop(folder: str) -> bool:
-    """Whether a link in `folder` leads back to a folder that it came through: `**` finds a file there forty times."""
-    path = Path(os.path.normpath(folder))  # with `..` in it, a folder would be among those above it
+    """Whether a link in `folder` leads back to a folder above it. `**` would find a file in such a loop forty times."""
+    path = Path(os.path.normpath(folder))  # otherwise a path with `..` would repeat a folder and look like a loop
     real = [os.path.realpath(one) for one in (path, *path.parents)]
     return len(set(real)) < len(real)
 
 
 def _name(base: str, folder: str) -> str:
-    """The one name of a folder, so that two globs which match the same file agree; that of `base` is empty."""
-    inside = os.path.relpath(os.path.join(base, folder), base)  # noqa: PTH118 — Path has no `..` of its own
+    """The one name of a folder, so that two globs that match the same file agree. The name of `base` is empty."""
+    inside = os.path.relpath(os.path.join(base, folder), base)  # noqa: PTH118 — Path cannot make `..`
     if inside == os.curdir:
         return ""
     outside = inside == os.pardir or inside.startswith(os.pardir + os.sep)

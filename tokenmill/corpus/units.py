@@ -1,9 +1,9 @@
-"""Cuts the corpus into units: by content and parameters alone, never by the number of workers.
+"""Cuts the corpus into units. Only content and parameters decide where, never the number of workers.
 
-A shard larger than `unit_bytes_max` is cut where its format can be read from the middle: .jsonl between lines, .parquet
-between row groups; any other is one unit however large it is. Shards smaller than `unit_bytes_min` share units. Where one
-unit of lines or small shards ends is decided by a checksum of the line or name there, once the unit is half full; so a
-change moves the ends beside it and no others.
+A shard larger than `unit_bytes_max` is cut if its format can be read from the middle: .jsonl between lines, .parquet between
+row groups. A shard of any other format is one unit, however large. Shards smaller than `unit_bytes_min` share units. A unit of
+lines or of small shards ends, once it is half full, at a line or name whose checksum is low (content-defined chunking). So a
+change moves only the ends near it.
 """
 
 import hashlib
@@ -25,16 +25,16 @@ from tokenmill.storage.atomic import open_regular
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.retries import with_retries
 
-_RAW_PREFIX = "data/raw/"  # left out of the dataset's file names
+_RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 _READ_BYTES = 1 << 20
 _LINE_FEED = 10
-_SHARD_COST_BYTES = 1024  # what a small shard adds to a unit beside its bytes, so that empty ones fill it, too
+_SHARD_COST_BYTES = 1024  # added to the size of each small shard, so that empty shards fill a unit too
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Documents of one shard in a unit: all, or those of `part`. `digest`: sha256 of their bytes (of a .parquet: of the whole
-    file). `damage`: why they cannot be read; None as long as they are not known to be damaged."""
+    """The documents of one shard in a unit: all of them, or those of `part`. `digest`: the sha256 of their bytes (for .parquet,
+    of the whole file). `damage`: why they cannot be read; None unless they are known to be damaged."""
 
     shard: Shard
     part: ShardRange | None
@@ -48,31 +48,31 @@ class Piece:
 
     @property
     def first_line(self) -> int:
-        """The line that the documents of a .jsonl begin with, from 1."""
+        """The first line of the documents in a .jsonl file, from 1."""
         return self.part.first_line if self.part else 1
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the file."""
+        """The bytes of the piece in the file."""
         return self.part.n_bytes if self.part else self.shard.n_bytes
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What one task handles. `output`: the name of its file in the dataset, which follows from the names of its shards."""
+    """The work of one task. `output`: the name of its file in the dataset, which follows from the names of its shards."""
 
     name: str
     output: str
     pieces: tuple[Piece, ...]
 
     def without(self, damaged: Mapping[int, str]) -> "Unit":
-        """The unit with these pieces, by index, not to be read, and why."""
+        """The unit with these pieces marked as damaged. `damaged`: the reason, by the index of the piece."""
         pieces = (replace(piece, damage=damaged.get(i, piece.damage)) for i, piece in enumerate(self.pieces))
         return replace(self, pieces=tuple(pieces))
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the files."""
+        """The bytes of all pieces in their files."""
         return sum(piece.n_bytes for piece in self.pieces)
 
 
@@ -83,16 +83,21 @@ class Corpus:
     units: list[Unit]
     sha256: dict[Shard, str]
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(unit.n_bytes for unit in self.units)
+
 
 class _Cut(msgspec.Struct, frozen=True, array_like=True):
-    """A shard's sha256, and its parts with theirs; none: the shard is not cut."""
+    """A shard's sha256, and its parts with theirs. No parts: the shard is not cut."""
 
     sha256: str
     parts: list[tuple[ShardRange, str]]
 
 
 class Stopped(Exception):
-    """The build ends while a file is read."""
+    """Raised when the build ends while a file is being read."""
 
 
 def cut(
@@ -104,8 +109,8 @@ def cut(
 ) -> Corpus:
     """The units of these shards.
 
-    Files that `digests` does not know are read. Raises CorpusError for two units of one output
-    name, and for a file that cannot be read or changes meanwhile; Stopped.
+    Files without a fact in `digests` are read. Raises CorpusError for two units with the same output name, and for a file that
+    cannot be read or changes meanwhile. Raises Stopped.
     """
     stop = threading.Event()
 
@@ -163,7 +168,7 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
 
 
 def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """The next bytes of a file, so many, or all; fewer where it ends."""
+    """The next `n_bytes` of a file in blocks, or all of the rest for None; fewer if the file ends."""
     while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
         if stopped():
             raise Stopped
@@ -174,7 +179,7 @@ def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], boo
 def _line_parts(
     file: BufferedReader, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
 ) -> Iterator[tuple[ShardRange, str]]:
-    """The parts of a file of lines, which is read to its end; `take` gets its bytes, too."""
+    """The parts of a file of lines. The file is read to its end, and `take` gets all its bytes."""
     start = first_row = 0
     first_line = 1
     while start < n_bytes:
@@ -191,15 +196,15 @@ def _line_parts(
 
 
 class _Lines:
-    """How many lines there are in bytes that come in blocks, and how many of them are white space alone."""
+    """Counts lines, and those of white space alone, in bytes that come in blocks."""
 
     def __init__(self) -> None:
         self.n_lines = self.n_blank = 0
-        self._is_open = False  # a line has begun and not ended
-        self._is_blank = True  # so far the open line is white space alone
+        self._is_open = False  # whether a line has begun and not ended
+        self._is_blank = True  # whether the open line is only white space so far
 
     def add(self, block: bytes) -> None:
-        """Takes in the next bytes, one or more."""
+        """Takes the next bytes, at least one."""
         import numpy as np
 
         text = np.frombuffer(block, np.uint8)
@@ -211,20 +216,20 @@ class _Lines:
         self.end()
         first, last = int(ends[0]), int(ends[-1])
         self.n_lines += len(ends) - 1
-        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):  # else none of them is blank
+        if any(bytes([byte]).isspace() for byte in np.unique(text[ends[:-1] + 1])):  # otherwise no line is blank
             self.n_blank += sum(not line.strip() for line in block[first + 1 : last].split(b"\n"))
         rest = block[last + 1 :]
         self._is_open, self._is_blank = bool(rest), not rest.strip()
 
     def end(self) -> None:
-        """Ends the line that is open, if one is."""
+        """Ends the open line, if there is one."""
         if self._is_open:
             self.n_lines, self.n_blank = self.n_lines + 1, self.n_blank + self._is_blank
         self._is_open, self._is_blank = False, True
 
 
 def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max: int) -> int:
-    """Behind the last line of the part: at most `unit_bytes_max` from its start, where no line is longer than half of that."""
+    """The end of the part's last line, at most `unit_bytes_max` after its start unless a line is longer than half of that."""
     if n_bytes - start <= unit_bytes_max:
         return n_bytes
     file.seek(start + unit_bytes_max // 2)
@@ -252,7 +257,7 @@ def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
     try:
         metadata = pq.read_metadata(shard.path)
     except pa.ArrowException:
-        return  # whoever reads its documents says what is wrong
+        return  # reading the documents will report the error
     start = first_row = n_bytes = n_rows = 0
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
@@ -265,7 +270,7 @@ def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
 
 
 def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]]:
-    """Small shards side by side, those of one top folder together."""
+    """Groups neighbouring small shards. Shards of different top-level folders are not mixed."""
     group: list[Piece] = []
     group_bytes = 0
     for piece in small:
@@ -284,7 +289,7 @@ def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]
 
 
 def _ends_unit(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
-    """True once in an eighth of a unit: of the units that are half full, 2 in 100 grow full before one ends so."""
+    """True on average once per eighth of a unit. Of 100 units that are half full, 2 become full before it is true."""
     return checksum * unit_bytes_max < n_bytes << 35
 
 

@@ -1,1 +1,1 @@
-"""Pre-tokens counted, spilled to disk and merged."""
+"""Counts pre-tokens, spills counts to disk and merges them."""

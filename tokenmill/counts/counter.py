@@ -1,4 +1,4 @@
-"""Counting pre-tokens. Arrow, which takes 0.2 s and 30 MB, is imported for what needs it alone."""
+"""Counting pre-tokens. pyarrow takes 0.2 s and 30 MB to import, so it is imported only where it is needed."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from tokenmill.arrow_texts import Texts
     from tokenmill.counts.spill import Runs
 
-_SLICE_BYTES = 1 << 26  # text given to the core at a time
-_SLICE_TEXTS = 1 << 16  # and texts of a list
+_SLICE_BYTES = 1 << 26  # Arrow text passed to the core in one call
+_SLICE_TEXTS = 1 << 16  # list elements passed to the core in one call
 
 
 class Counter:
     """Counts pre-tokens exactly, in 64 bits, with checked addition.
 
-    `pattern`: a named pattern, a regex, or None: each document is one pre-token. `memory_mb_max`: what counting may hold, in
-    MiB, beside the texts; what is more is sorted and spilled to files in a directory of the counter's own in
-    `spill_directory` (None: the system's place for temporary files), which is removed when the counter is finished or gone.
-    `threads`: None takes all cores. Neither changes a count.
+    `pattern`: a named pattern, a regex, or None, which makes each document one pre-token. `memory_mb_max`: the memory for
+    counting, in MiB, beside the texts. Counts beyond it are sorted and spilled to files in the counter's own directory within
+    `spill_directory` (None: the system's temporary directory). That directory is removed when the counter is finished or
+    garbage-collected. `threads`: None uses all cores. Neither memory nor threads change a count.
 
-    `approximate_error`: counts approximately, in the order of the texts, in one thread and without files (lossy counting,
-    Manku and Motwani 2002). Of n pre-tokens counted, a count that is kept is too low by at most `approximate_error` × n
-    (`missed_max` says how much it can be), and every pre-token that occurs more often than that is kept.
+    `approximate_error`: counts approximately (lossy counting, Manku and Motwani 2002), in the order of the texts, in one thread
+    and without files. Of n pre-tokens counted, a kept count is too low by at most `approximate_error` × n (`missed_max` gives
+    the actual bound), and every pre-token that occurs more often than that is kept.
 
     Raises PatternError.
 
@@ -61,17 +61,17 @@ class Counter:
         self._counter = _core.Counter(
             self.steps,
             threads_or_all(threads),
-            self._memory_bytes // 8 * 7,  # the rest is for the batches on their way to a file
+            self._memory_bytes // 8 * 7,  # the remaining eighth is for batches on their way to a file
             self._spilled.write,
             None if approximate_error is None else math.ceil(1 / approximate_error),
         )
 
     def update(self, texts: Texts) -> None:
-        """Counts documents: a list of str or bytes, or any Arrow string array or stream. A str keeps the UTF-8 that is made of it.
+        """Counts documents: a list of str or bytes, or any Arrow string array or stream. A str caches its UTF-8 form.
 
-        Raises CorpusError for a text that is null or no UTF-8: the slice of the texts that it is in, as the message says, is
-        not counted, and all before it is. Raises PatternError when the regex gives up on a text, CountsError for a pre-token
-        that is longer than `memory_mb_max` allows, OSError when a run cannot be written: then the counter is of no more use.
+        Raises CorpusError for a text that is null or not UTF-8. The message names the slice of texts that was not counted;
+        all slices before it were. Raises PatternError if the regex gives up on a text, CountsError for a pre-token longer than
+        `memory_mb_max` allows, and OSError if a run cannot be written; the counter cannot be used after that.
         """
         n_texts = 0
         for piece in _slices(texts):
@@ -85,16 +85,16 @@ class Counter:
 
     @property
     def missed_max(self) -> int:
-        """By how much a count may be too low; 0 when counting is exact. To be asked before the counter is finished."""
+        """The most by which any count may be too low; 0 for exact counting. Ask before the counter is finished."""
         return self._counter.missed_max()
 
     @property
     def n_runs(self) -> int:
-        """How many runs were spilled so far."""
+        """The number of runs spilled so far."""
         return len(self._spilled.runs.runs) if self._spilled.runs else 0
 
     def finish(self) -> pa.Table:
-        """A table `pretoken: binary, count: uint64`, sorted by pretoken, in one or more chunks; the counter is empty then."""
+        """A table `pretoken: binary, count: uint64`, sorted by pretoken, in one or more chunks. It empties the counter."""
         import pyarrow as pa
 
         from tokenmill.counts.spill import SCHEMA
@@ -102,7 +102,7 @@ class Counter:
         return pa.Table.from_batches(self.batches(), SCHEMA)
 
     def finish_to(self, path: Path | str) -> None:
-        """Writes what `finish` gives as `write_counts` does, without having all of it in memory."""
+        """Writes the table of `finish` to a file, as `write_counts` does, without holding all of it in memory."""
         from tokenmill.counts.table import write_batches
         from tokenmill.storage.atomic import write_atomic
 
@@ -110,7 +110,7 @@ class Counter:
             write_batches(self.batches(), partial)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of `finish`, batch for batch; the counter is empty afterwards, also where that ends early."""
+        """The rows of `finish` in batches. The counter is empty afterwards, even if the iteration stops early."""
         runs = self._spilled.runs
         if runs is None:
             try:
@@ -121,7 +121,7 @@ class Counter:
         from tokenmill.counts.spill import sum_of_runs
 
         try:
-            # What the tables still hold becomes one more run, so that nothing is held while runs are added up.
+            # Counts still in memory become one more run, so that they take no memory while the runs are added up.
             for batch in iter(lambda: self._counter.drain(for_run=True), None):
                 runs.write(-1, batch)
             runs.write(-1, None)
@@ -132,7 +132,7 @@ class Counter:
             self._spilled.runs = None
 
     def source(self) -> tuple[Any, Any | None]:
-        """What was counted as `_core.train` takes it, which empties the counter. A table is made only of what was spilled."""
+        """The counts in the form that `_core.train` takes. This empties the counter. A table is made only of spilled counts."""
         if self._spilled.runs is None:
             return self._counter, None
         table = self.finish()
@@ -140,7 +140,8 @@ class Counter:
 
 
 class _Spilled:
-    """The runs of a counter, once there are some. The core's counter, which writes them, holds this and not the counter."""
+    """The runs of a counter, if any. The core's counter writes them; it refers to this object and not to the Counter, so that
+    there is no reference cycle."""
 
     def __init__(self, directory: Path | None) -> None:
         self.runs: Runs | None = None
@@ -148,7 +149,7 @@ class _Spilled:
         self._lock = Lock()
 
     def write(self, run: int, batch: pa.RecordBatch | None) -> None:
-        """As `Runs.write`."""
+        """The same as `Runs.write`."""
         with self._lock:
             if self.runs is None:
                 from tokenmill.counts.spill import Runs
@@ -158,7 +159,7 @@ class _Spilled:
 
 
 def _slices(texts: Texts) -> Iterator[Any]:
-    """The texts, not so many at a time that what the core notes of each would be much; those of a list as they are."""
+    """The texts in slices, which limit the core's notes on each text. The elements of a list are passed on unchanged."""
     if isinstance(texts, list | tuple):
         for start in range(0, len(texts), _SLICE_TEXTS):
             some = texts[start : start + _SLICE_TEXTS]

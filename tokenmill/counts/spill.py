@@ -18,8 +18,8 @@ from tokenmill.storage.atomic import naming
 
 SCHEMA = pa.schema([pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
 
-_MERGED_AT_ONCE_MAX = 64  # each is an open file
-_READING_COSTS = 3  # times a batch's bytes: compressed, decompressed, and its share of what is made
+_MERGED_AT_ONCE_MAX = 64  # each run is an open file
+_READING_COSTS = 3  # memory per batch byte: the compressed batch, the decompressed batch, and its share of the output
 _ONE = Fraction(1)
 
 
@@ -27,7 +27,7 @@ _ONE = Fraction(1)
 class Run:
     """A file of counts sorted by pre-token: .arrow (a run of this module) or .parquet (see tokenmill.counts.table).
 
-    `batch_bytes`: the largest of its batches, in memory. `weight`: what its counts are multiplied by.
+    `batch_bytes`: the memory of its largest batch. `weight`: the factor for its counts.
     """
 
     path: Path
@@ -36,13 +36,13 @@ class Run:
 
     @staticmethod
     def of_parquet(path: Path, weight: Fraction = _ONE) -> "Run":
-        """A run that is a file of counts. Raises CountsError when it cannot be read."""
+        """A file of counts as a run. Raises CountsError if it cannot be read."""
         metadata = open_parquet(path).metadata
         groups = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
         return Run(path, max(groups, default=0), weight)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its rows, a batch at a time."""
+        """The rows, in batches."""
         if self.path.suffix == ".parquet":
             with open_parquet(self.path) as file:
                 for i in range(file.num_row_groups):
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Totals:
-    """Distinct pre-tokens, occurrences of them, and their bytes of text."""
+    """The number of distinct pre-tokens, of their occurrences, and of the bytes of text in all occurrences."""
 
     n_distinct: int = 0
     n_pretokens: int = 0
@@ -63,11 +63,11 @@ class Totals:
 
 @dataclass
 class Sum:
-    """The sum of sorted runs, as an iterable of batches that can be gone through once.
+    """The sum of sorted runs, as an iterable of batches that can be iterated once.
 
-    Each run's counts are multiplied by its weight; a sum is rounded once, halves up; then what counts less than `count_min`
-    is dropped. `for_run`: smaller batches. `kept` and `dropped` are right after the last batch. Raises CountsError for rows
-    that are not sorted and for a sum beyond 64 bits.
+    Each run's counts are multiplied by its weight. A sum is rounded once, halves up; then sums below `count_min` are dropped.
+    `for_run` makes smaller batches. `kept` and `dropped` are correct after the last batch. Raises CountsError for unsorted rows
+    and for a sum beyond 64 bits.
     """
 
     runs: Sequence[Iterator[pa.RecordBatch]]
@@ -92,7 +92,7 @@ class Sum:
 
 
 class Runs:
-    """The runs of one counter, in a directory of its own that is made for the first run and removed by `close`."""
+    """The runs of one counter, in a directory of their own. The first run creates the directory and `close` removes it."""
 
     def __init__(self, parent: Path | None) -> None:
         self.runs: list[Run] = []
@@ -103,14 +103,14 @@ class Runs:
 
     @property
     def directory(self) -> Path:
-        """Where the runs are."""
+        """The directory of the runs."""
         with self._lock:
             if self._directory is None:
                 self._directory = tempfile.TemporaryDirectory(prefix="tokenmill-runs-", dir=self._parent)
             return Path(self._directory.name)
 
     def write(self, run: int, batch: pa.RecordBatch | None) -> None:
-        """Adds a batch to the run of this number, in any thread; None ends the run."""
+        """Adds a batch to the run with this number; None ends the run. Any thread may call this."""
         if run not in self._writers:
             self._writers[run] = _RunWriter(self.directory / f"{run}.arrow")
         if batch is not None:
@@ -119,7 +119,7 @@ class Runs:
             self.runs.append(self._writers.pop(run).close())
 
     def close(self) -> None:
-        """Removes all runs."""
+        """Deletes all runs."""
         for writer in self._writers.values():
             writer.close()
         if self._directory is not None:
@@ -147,15 +147,15 @@ class _RunWriter:
 
 
 def sum_of_runs(runs: Sequence[Run], directory: Path, memory_bytes: int, count_min: int = 1) -> Sum:
-    """The sum of runs, of which a batch each is held at a time.
+    """The sum of the runs. It holds one batch of each run at a time.
 
-    When all of them together would take more than `memory_bytes`, or too many files, some are added up first, into a run in
-    `directory`. Runs of this module are removed once they are added up so.
+    If the batches of all runs would take more than `memory_bytes`, or the runs are too many open files, some runs are first
+    added up into a new run in `directory`. The .arrow runs that were added up this way are deleted.
     """
     left = list(runs)
     n_merged = 0
     while len(left) > (at_once := _at_once(left, memory_bytes)):
-        # Of one weight, so that the sum is still rounded once; the smallest first, so that little is written again.
+        # Runs of one weight, so that the sum is still rounded only once. The smallest first, so that little is rewritten.
         ((weight, n_alike),) = Tally(run.weight for run in left).most_common(1)
         if n_alike < 2:
             break
@@ -180,7 +180,7 @@ def _at_once(runs: Iterable[Run], memory_bytes: int) -> int:
 
 
 def open_parquet(path: Path) -> Any:
-    """A file of counts. Raises CountsError when there is none, or it is damaged or has other columns."""
+    """A file of counts, opened. Raises CountsError if it is missing, damaged, or has other columns."""
     import pyarrow.parquet as pq
 
     try:
@@ -201,6 +201,6 @@ def _read_group(file: Any, i: int, path: Path) -> pa.Table:
 
 
 def damaged(path: Path, error: Exception) -> CountsError:
-    """What is said of a file that is no Parquet."""
+    """The error for a file that is not readable as Parquet."""
     problem = str(error).splitlines()[0].rstrip(".")
     return CountsError(f"{path}: not readable as Parquet: {problem}. Delete the file and run `tokenmill build`.")

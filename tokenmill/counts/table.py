@@ -1,4 +1,4 @@
-"""Tables of counts of pre-tokens: adding them up, keeping them in a file."""
+"""Tables of counts of pre-tokens: adds them up, and reads and writes them as files."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,9 +24,9 @@ __all__ = [
 def merge(tables: Sequence[pa.Table], weights: Sequence[Weight] | None = None) -> pa.Table:
     """The sum of tables of counts, as one such table, sorted.
 
-    `weights`: one a table, exact: an int, a Fraction, or a text such as "3/2"; its counts are multiplied by it. The sum of a
-    pre-token is rounded to the nearest whole number, halves up, once and at the end; one that comes to 0 is left out.
-    Whole weights are never rounded: to have 3/2 to 1 exactly, give 3 and 2.
+    `weights`: an exact factor for the counts of each table: an int, a Fraction, or a text such as "3/2". Each pre-token's sum is
+    rounded once, at the end, to the nearest whole number, halves up; a sum that rounds to 0 is left out. Whole weights never
+    need rounding: for 3/2 to 1 exactly, give 3 and 2.
 
     Raises CountsError for a wrong table or a sum beyond 64 bits, ValueError for wrong weights.
 
@@ -44,16 +44,16 @@ def merge(tables: Sequence[pa.Table], weights: Sequence[Weight] | None = None) -
 
 
 def write_counts(table: pa.Table, path: Path | str) -> None:
-    """Writes sorted counts as Parquet, in one step; equal counts give equal bytes, however they are chunked."""
+    """Writes sorted counts as Parquet, atomically. Equal counts give equal bytes, however they are chunked."""
     check_schema(table, "counts")
     with write_atomic(Path(path)) as partial:
         write_batches(Sum([iter(table.to_batches())]), partial)
 
 
 def write_batches(batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """Writes the batches of `Counter.batches` or of a Sum as Parquet, holding one at a time.
+    """Writes the batches of `Counter.batches` or of a Sum as Parquet. It holds one batch at a time.
 
-    Each is a row group: where they end follows from the rows alone, and so do the file's bytes.
+    Each batch becomes a row group. The rows alone decide where batches end, so they also decide the file's bytes.
     """
     import pyarrow.parquet as pq
 
@@ -66,7 +66,7 @@ def write_batches(batches: Iterable[pa.RecordBatch], path: Path) -> None:
 def read_counts(path: Path | str) -> pa.Table:
     """The counts in a file that `write_counts` made.
 
-    Raises CountsError when it cannot be read, has other columns, or its pre-tokens are not sorted, each once.
+    Raises CountsError if the file cannot be read or has other columns, or if its pre-tokens are unsorted or repeated.
     """
     try:
         table = open_parquet(Path(path)).read()
@@ -79,7 +79,7 @@ def read_counts(path: Path | str) -> pa.Table:
 
 
 def most_frequent(path: Path | str, n: int) -> pa.Table:
-    """The `n` rows of the largest counts, in any order, holding some more of them at a time. Raises CountsError."""
+    """The `n` rows with the largest counts, in any order. Reads the file in batches to bound memory. Raises CountsError."""
     import pyarrow.compute as pc
 
     kept = SCHEMA.empty_table()

@@ -1,4 +1,4 @@
-"""Weights of texts: exact rationals."""
+"""Weights of texts, as exact fractions."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 Weight: TypeAlias = int | str | Fraction
 
-_WHOLE_MAX = 2**64 - 1  # the core's
+_WHOLE_MAX = 2**64 - 1  # the core's limit
 
 
 def weight_of(value: object) -> Fraction:
@@ -25,7 +25,7 @@ def weight_of(value: object) -> Fraction:
 
 
 def over_one_denominator(weights: Sequence[Fraction]) -> tuple[list[int], int]:
-    """The weights as whole numbers, and what each is to be divided by. Raises ValueError when one is beyond 64 bits.
+    """The weights as whole numbers over a common denominator, and that denominator. Raises ValueError beyond 64 bits.
 
     >>> over_one_denominator([Fraction(3, 2), Fraction(1, 3)])
     ([9, 2], 6)

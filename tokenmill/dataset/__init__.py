@@ -1,1 +1,1 @@
-"""Token files and their manifest."""
+"""The files of a token dataset and their manifest."""

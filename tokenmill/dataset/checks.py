@@ -1,4 +1,4 @@
-"""Whether the rows of a token dataset say what their documents say."""
+"""Checks that the rows of a token dataset match their documents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-_COMPARED_BYTES_MAX = 1 << 20  # tokenizers holds 200 bytes and more for each of a document's
+_COMPARED_BYTES_MAX = 1 << 20  # tokenizers needs 200 bytes of memory and more per byte of a document
 
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a dataset's file, from row `at` on, and the documents of a shard that they are to hold."""
+    """Rows of a dataset file, from row `at` on, and the documents of a shard that they must match."""
 
     shard: str
     at: int
@@ -24,15 +24,15 @@ class Span:
     tokens: pa.RecordBatch
 
     def row(self, i: int) -> int:
-        """Where the i-th of the documents stands in the shard."""
+        """The row in the shard of the i-th document."""
         found: int = self.documents.rows()[i].as_py()
         return found
 
 
 def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
-    """Pairs documents, with the name of their shard, with their rows, in order.
+    """Pairs documents, which come with the name of their shard, with their rows, in order.
 
-    Raises ValidationError when one side has more than the other.
+    Raises ValidationError if one side has more than the other.
     """
     held, at, shard, row = next(tokens, None), 0, "", 0
     for shard, batch in documents:
@@ -54,11 +54,12 @@ def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBa
 
 
 def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None, special_in_text: bool = False) -> None:
-    """Every document's name, length and bytes follow from its row, no id is out of range, none is special but the last.
+    """Checks that each document's name, length and bytes match its row, that no id is out of range, and that the only special
+    token is the last one.
 
-    `special_in_text`: special tokens' ids may be inside documents, too.
+    `special_in_text`: ids of special tokens may also occur inside documents.
 
-    Raises ValidationError with the first row that is wrong.
+    Raises ValidationError with the first wrong row.
     """
     names = span.documents.ids
     if names is None:
@@ -80,15 +81,15 @@ def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None, special_in_
 
 
 def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]) -> int:
-    """Compares the ids of the chosen rows of the file with those of `reference` (a tokenizers.Tokenizer); how many were: not
-    those of documents longer than 1 MiB, for which tokenizers would need memory without bound.
+    """Compares the ids of the chosen rows of the file with those of `reference` (a tokenizers.Tokenizer), and gives the number of
+    rows compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them.
 
     Raises ValidationError with the first row that differs.
     """
     there = [row - span.at for row in rows if 0 <= row - span.at < span.tokens.num_rows]
     chosen = [i for i in there if span.tokens["n_bytes"][i].as_py() <= _COMPARED_BYTES_MAX]
     for i in sorted(chosen):
-        # As a batch of one, for which other threads go on; without places in the text it takes half as long.
+        # A batch of one lets other threads run meanwhile. The fast variant, without offsets, takes half the time.
         [encoding] = reference.encode_batch_fast([span.documents.texts[i].as_py()], add_special_tokens=False)
         expected = encoding.ids
         if end_id is not None:
@@ -140,7 +141,7 @@ def _check_ids(
 
 
 def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error: TokenizerError) -> ValidationError:
-    """The error for the first row with an id that is no token's."""
+    """The error for the first row with an id that is not in the vocabulary."""
     for i, ids in enumerate(input_ids):
         try:
             tokenizer.decode_bytes(ids.values)
@@ -150,7 +151,7 @@ def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error
 
 
 def _row_of_value(lists: pa.ListArray, at: int) -> int:
-    """The list that holds the value with index `at` of `lists.flatten()`."""
+    """The index of the list that holds value `at` of `lists.flatten()`."""
     ends = pc.cumulative_sum(pc.list_value_length(lists).cast(pa.int64()))
     i: int = pc.index(pc.greater(ends, at), True).as_py()
     return i

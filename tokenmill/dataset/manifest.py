@@ -1,4 +1,4 @@
-"""The manifest beside a token dataset: what it was made from, what it holds, how to check it."""
+"""The manifest of a token dataset: its inputs, its contents, and the digests to check them."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -21,13 +21,13 @@ class _Record(BaseModel):
 
 
 class _Form(BaseModel):
-    """What a manifest of every format says."""
+    """The one field that a manifest of every format version has."""
 
     format_version: int
 
 
 class InputShard(_Record):
-    """An input file as it was when it was encoded; `name` is seen from the project's folder."""
+    """An input file as it was when it was encoded. `name` is relative to the project's folder."""
 
     name: str
     n_bytes: int
@@ -35,9 +35,9 @@ class InputShard(_Record):
 
 
 class InputRows(_Record):
-    """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl (1 of any other).
-    `n_bad`: those among them that are in the quarantine; null: the file is damaged, and all from `first_row` on in this unit
-    are."""
+    """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl file (1 for others).
+    `n_documents` of them are in the dataset and `n_bad` in the quarantine. `n_bad` is null if the file is damaged: then all
+    documents of this unit from `first_row` on are in the quarantine."""
 
     name: str
     first_row: int
@@ -47,8 +47,8 @@ class InputRows(_Record):
 
 
 class OutputShard(_Record):
-    """A file of the dataset; `name` is seen from the dataset's folder. `unit`: the key of its unit in the unit store.
-    `text_bytes` are of UTF-8 text. `rows`: the documents that its rows hold, in order."""
+    """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
+    `text_bytes`: bytes of UTF-8 text. `rows`: the documents in its rows, in order."""
 
     name: str
     unit: str
@@ -61,7 +61,7 @@ class OutputShard(_Record):
 
 
 class Origin(_Record):
-    """Where a tokenizer that was not trained here was taken from; `version` and `commit` are null for a file."""
+    """The source of a tokenizer that was not trained here. `version` and `commit` are null for a file."""
 
     source: str
     name: str | None
@@ -70,7 +70,7 @@ class Origin(_Record):
 
 
 class Manifest(_Record):
-    """What ties a token dataset together (all digests are sha256 in hex)."""
+    """The manifest of a token dataset. All digests are sha256 in hex."""
 
     format_version: int = Field(default=FORMAT_VERSION)
     engine: str = Field(description="version of tokenmill and of the core's sources that encoded")
@@ -96,18 +96,18 @@ def engine_version() -> str:
 
 
 def write_manifest(manifest: Manifest, directory: Path) -> None:
-    """Writes manifest.json; the same manifest gives the same bytes."""
+    """Writes manifest.json. The same manifest gives the same bytes."""
     with write_atomic(directory / MANIFEST_FILE) as path:
         path.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a dataset. Raises ValidationError (of tokenmill.errors) when it is missing or malformed."""
+    """The manifest of a dataset. Raises ValidationError (of tokenmill.errors) if it is missing or malformed."""
     return read_manifest_file(directory / MANIFEST_FILE)
 
 
 def read_manifest_file(path: Path) -> Manifest:
-    """The same of a manifest under another name, as DVC's cache has it."""
+    """The manifest in a file of any name, such as one in DVC's cache. Raises the same errors as `read_manifest`."""
     try:
         content = read(path)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def read_manifest_file(path: Path) -> Manifest:
 
 
 def parse_manifest(content: bytes, place: str) -> Manifest:
-    """The manifest with this content. Raises ValidationError (of tokenmill.errors), which begins with `place`."""
+    """The manifest with this content. Raises a ValidationError (of tokenmill.errors) that begins with `place`."""
     try:
         form = _Form.model_validate_json(content).format_version
         if form == FORMAT_VERSION:

@@ -1,4 +1,4 @@
-"""The token dataset's files: Parquet with one row a document, `id`, `input_ids`, `n_bytes`."""
+"""The files of the token dataset: Parquet with one row per document and the columns `id`, `input_ids`, `n_bytes`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,18 +12,18 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
-_GROUP_BYTES_MAX = 1 << 21  # of a row group that is joined of several batches
+_GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
 
 
 def id_type(id_max: int) -> pa.DataType:
-    """The narrowest type of a token id: uint16 when the largest id fits, else uint32."""
+    """The narrowest type for token ids: uint16 if the largest id fits, else uint32."""
     return pa.uint16() if id_max < 2**16 else pa.uint32()
 
 
 def schema(ids: pa.DataType, has_names: bool) -> pa.Schema:
-    """`id`: string, or int64 when documents have no names (the row's position in its shard, from 0); `input_ids`: list of
-    `ids`; `n_bytes`: int64, of the document's text in UTF-8."""
+    """`id`: string; or int64, the row in the shard from 0, if documents have no names. `input_ids`: list of `ids`. `n_bytes`:
+    int64, the bytes of the document's text in UTF-8."""
     return pa.schema(
         [
             pa.field("id", pa.string() if has_names else pa.int64(), nullable=False),
@@ -34,7 +34,7 @@ def schema(ids: pa.DataType, has_names: bool) -> pa.Schema:
 
 
 def rows(batch: Batch, input_ids: pa.LargeListArray, shape: pa.Schema) -> pa.RecordBatch:
-    """The dataset's rows for a batch of documents and their token ids. An id too large for its type is ArrowInvalid."""
+    """The dataset's rows for a batch of documents and their token ids. Raises ArrowInvalid for an id too large for its type."""
     if batch.ids is None:
         names = batch.rows()
     else:
@@ -45,10 +45,10 @@ def rows(batch: Batch, input_ids: pa.LargeListArray, shape: pa.Schema) -> pa.Rec
 
 @contextmanager
 def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Yields a function that adds a batch of rows to a new file of the dataset; the same batches give the same bytes.
+    """Yields a function that adds a batch of rows to a new file of the dataset. The same batches give the same bytes.
 
-    A row group is a batch, or several small ones together: else a file of many small shards would get one for each. The bytes
-    of ids are split into streams (Parquet's BYTE_STREAM_SPLIT), which is written 1.3 to 1.7 times as fast.
+    Several small batches are joined into one row group; otherwise a file of many small shards would have a row group for each.
+    The bytes of ids are split into streams (Parquet's BYTE_STREAM_SPLIT), which makes writing 1.3 to 1.7 times as fast.
     """
     held: list[pa.RecordBatch] = []
     n_rows = n_bytes = 0
@@ -80,7 +80,7 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
 
 
 def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a file of the dataset, batch by batch. Raises ValidationError when it is not such a file."""
+    """The rows of a dataset file, batch by batch. Raises ValidationError if it is not such a file."""
     try:
         with pq.ParquetFile(path) as file:
             found = file.schema_arrow

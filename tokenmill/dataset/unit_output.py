@@ -1,4 +1,4 @@
-"""An encoded unit: its facts in the unit store, its entry in the manifest, and the way back from a dataset into the store."""
+"""An encoded unit: its facts in the unit store, its entry in the manifest, and how the store gets it back from a dataset."""
 
 from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tokenmill.console import say
+from tokenmill.console import say, size
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
@@ -21,7 +21,7 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 
 class EncodeFacts(msgspec.Struct, frozen=True):
-    """What a unit's file holds, and what was left out of it. `piece_documents`, `piece_bad`: how many of each piece."""
+    """What the file of a unit holds, and what is in its quarantine. `piece_documents`, `piece_bad`: the numbers per piece."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
@@ -31,15 +31,15 @@ class EncodeFacts(msgspec.Struct, frozen=True):
 
     @property
     def n_left_out(self) -> int:
-        """Documents and pieces that were left out."""
+        """The number of documents and pieces in the quarantine."""
         return self.left.n
 
     def __str__(self) -> str:
-        return f"{sum(self.piece_documents):,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens"
+        return f"{sum(self.piece_documents):,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens"
 
 
 def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
-    """The manifest's entry for a unit, which is kept under `key`."""
+    """The manifest's entry for a unit that is in the unit store under `key`."""
     facts, file = done.facts, done.files[TOKENS_FILE]
     return OutputShard(
         name=unit.output,
@@ -63,15 +63,15 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
 
 
 def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], workers: int) -> int:
-    """Fills the store with those units of `keys` that an earlier dataset has; what comes back is how many.
+    """Adds to the unit store the units of `keys` that an earlier dataset has, and gives their number.
 
-    `files`: where DVC's cache has those of the dataset and of its quarantine, by their names seen from the project's folder.
-    Each file is read and held against the manifest; one that DVC's own name for it does not fit either is removed from the
-    cache, where DVC would put it in the place of the right one. Units with a damaged shard are not taken.
+    `files`: the paths in DVC's cache of the dataset's and its quarantine's files, by their names relative to the project's
+    folder. Each file is checked against the manifest. A file that does not match its own name in DVC's cache either is
+    deleted, because DVC would check it out in place of the right one. Units with a damaged shard are not taken.
     """
     try:
         manifest = read_manifest_file(files[f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"])
-    except (KeyError, ValidationError):  # there is none, or one of an older form
+    except (KeyError, ValidationError):  # there is no manifest, or one of an older format
         return 0
     left = _left_of(manifest, files.get(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"))
 
@@ -105,7 +105,7 @@ def _is_whole(path: Path, sha256: str) -> bool:
         if sha256_file(path) == sha256:
             return True
         if md5_file(path) == path.parent.name + path.name:
-            return False  # it is the manifest that is not of this file
+            return False  # the file is intact, but the manifest belongs to another one
         path.unlink()
     except FileNotFoundError:
         return False
@@ -116,7 +116,7 @@ def _is_whole(path: Path, sha256: str) -> bool:
 
 
 def _left_of(manifest: Manifest, quarantine: Path | None) -> dict[str, list[BadDocument]] | None:
-    """What was left out, by the name of its shard; None when that is not known."""
+    """The quarantined documents by the name of their shard; None if that is unknown."""
     if manifest.n_bad == 0:
         return {}
     if quarantine is None or not _is_whole(quarantine, manifest.quarantine_sha256):
@@ -125,7 +125,7 @@ def _left_of(manifest: Manifest, quarantine: Path | None) -> dict[str, list[BadD
 
 
 def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[BadDocument]] | None) -> list[BadDocument] | None:
-    """What was left out of a unit, seen from its pieces; None when that is not known."""
+    """The quarantined documents of a unit, relative to its pieces; None if that is unknown."""
     if all(rows.n_bad == 0 for rows in shard.rows):
         return []
     if left is None or any(rows.n_bad is None for rows in shard.rows):

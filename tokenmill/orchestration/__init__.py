@@ -1,1 +1,1 @@
-"""Prefect's server: found, started and watched."""
+"""Finds, starts and watches Prefect's server."""

@@ -1,4 +1,4 @@
-"""Whether the server that Prefect is set to use answers."""
+"""Checks that the server that Prefect is configured to use answers."""
 
 import os
 import re
@@ -16,14 +16,14 @@ _CREDENTIALS = re.compile(r"^(.*?://)?.*@", re.DOTALL)
 
 
 def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
-    """The URL of the server that stands by itself, if Prefect is set to use one.
+    """The URL of the standalone server that Prefect is configured to use; None if it is configured to use none.
 
-    Raises TokenmillError when that server does not answer: Prefect itself would try for a minute, and end in a traceback. So it
-    would for what is no address, or that of something else.
+    Raises TokenmillError if that server does not answer, or if the URL is malformed or belongs to another service. Prefect
+    itself would retry for a minute and end in a traceback.
     """
     import httpx
 
-    if not (url := os.environ.get("PREFECT_API_URL")):  # the environment counts before all other settings
+    if not (url := os.environ.get("PREFECT_API_URL")):  # the environment overrides all other settings
         quiet_environment()
         from prefect.settings import PREFECT_API_URL
 
@@ -47,7 +47,7 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
         ) from None
     finally:
         timer.cancel()
-    is_cloud = answer.url.host.endswith("prefect.cloud")  # which may word it otherwise
+    is_cloud = answer.url.host.endswith("prefect.cloud")  # its health answer may differ
     if answer.status_code == httpx.codes.NOT_FOUND or not (is_cloud or answer.text.strip() == "true"):
         found = f"{answer.status_code}, {answer.text[:_SHOWN_MAX]!r}"
         root = shown.rstrip("/")
@@ -62,14 +62,14 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
 
 
 def place(url: str) -> str:
-    """What the server at `url` is called: by the page that it shows, where that can be told from the address of its API."""
+    """How messages name the server at `url`: by its web page, if its address follows from that of the API."""
     address = without_password(url).rstrip("/")
     page = address.removesuffix("/api")
     return f"Prefect's API at {address}" if page == address else f"Prefect at {page}"
 
 
 def without_password(text: str) -> str:
-    """The address of a server, or a text with one, as it may be shown: without user and password."""
+    """A server address, or a text with one, without user name and password."""
     return _CREDENTIALS.sub(r"\1", text)
 
 
@@ -78,7 +78,7 @@ def _refuse_no_address(url: str) -> None:
         parts = urlsplit(url)
         _ = parts.port
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in url
-    except ValueError:  # of a port or an IPv6 address
+    except ValueError:  # an invalid port or IPv6 address
         is_address = False
     if not is_address:
         raise TokenmillError(

@@ -1,4 +1,4 @@
-"""The process of an embedded Prefect server, which ends when the process that started it ends, however that ends."""
+"""The process of an embedded Prefect server. It ends when the process that started it ends for any reason."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def main(listening: int) -> None:
 
 
 def _end_with_starter() -> None:
-    os.read(0, 1)  # not through sys.stdin: Python aborts at its end when a thread holds that
+    os.read(0, 1)  # not through sys.stdin: Python aborts on exit while a thread holds its lock
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_END_S_MAX)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What every flow run of a project does around the project's own stages: one build at a time, watched, and shown at its end."""
+"""Wraps the stages of every flow run: takes the project lock, watches the run, and publishes its results."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -28,19 +28,19 @@ from tokenmill.pipeline.executor import n_workers
 from tokenmill.stages.refresh import refresh, skipped
 
 Stages = Callable[[Build], None]
-"""A project's stages in order: each brings its outputs up to date."""
+"""Runs a project's stages in order. Each brings its outputs up to date."""
 
 prepared: ContextVar[Build | None] = ContextVar("prepared", default=None)
-"""The build that the command line has begun, for the flow that it calls; a flow that a server calls begins its own."""
+"""The build that the command line started, for the flow that it calls. A flow that a server starts makes its own build."""
 
 
 def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
-    """Prefect's thread pool, bounded: without a number it starts a thread a task."""
+    """Prefect's thread pool with a bound. Without a number it starts a thread per task."""
     return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=workers))
 
 
 def build_name() -> str:
-    """The name of a flow run of a build, with the folder of its project."""
+    """The name of a build's flow run, which contains the name of the project's folder."""
     asked = flow_run.parameters
     what = [f"only {asked['only']}"] if asked.get("only") else []
     what += [word for word in ("force", "rehash") if asked.get(word)]
@@ -56,7 +56,7 @@ FLOW: dict[str, Any] = {
 
 
 def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
-    """Prefect calls it when a refresh failed or crashed; whom refresh.notify names is told."""
+    """Notifies refresh.notify. Prefect calls this when a refresh failed or crashed."""
     root = Path(flow_run.parameters.get("project", "."))
     block = load_params(root / PARAMS_FILE).refresh.notify
     notify(block, f"tokenmill refresh {state.name.lower()}", str(state.message))
@@ -65,8 +65,8 @@ def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
 def run_build(
     stages: Stages, project: str, only: str | None, force: bool, rehash: bool
 ) -> list[StageSummary] | State[None]:
-    """Builds the project in the folder `project`; the result is what each stage did, and the artifact tokenmill-build shows it
-    as a table. The state is Cancelled when the run was cancelled on the server. Raises TokenmillError."""
+    """Builds the project in the folder `project` and returns the result of each stage. The artifact tokenmill-build shows the
+    results as a table. The state is Cancelled if the run was cancelled on the server. Raises TokenmillError."""
     root = Path(project)
 
     def work() -> list[StageSummary]:
@@ -81,10 +81,10 @@ def run_build(
 
 
 def run_refresh(stages: Stages, project: str) -> State[Any]:
-    """Refreshes the project in the folder `project` (see tokenmill.stages.refresh); the state's message says what was done,
-    and its data are the values of JSON that `tokenmill refresh --json` prints.
+    """Refreshes the project in the folder `project` (see tokenmill.stages.refresh). The state's message says what was done, and
+    its data are what `tokenmill refresh --json` prints.
 
-    A build or refresh at work is not disturbed: the state is Skipped then.
+    If a build or refresh is already running, nothing is done and the state is Skipped.
     """
     root = Path(project).absolute()
 
@@ -110,7 +110,7 @@ def _skipped(stage: str, action: str) -> State[None]:
 
 
 def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
-    """Runs the stages, with a task run in the state Skipped for each that did not need to run."""
+    """Runs the stages. Each stage that did not need to run gets a task run in the state Skipped."""
     stages(build)
     summaries = build.finished()
     skipped = [one for one in summaries if one.action != "run"]
@@ -119,7 +119,7 @@ def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
 
 
 def _show(summaries: Sequence[StageSummary], root: Path) -> None:
-    """The table as an artifact; a server that cannot take it does not fail a build that is done."""
+    """Publishes the table as an artifact. A server that rejects it does not fail the finished build."""
     try:
         create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
     except (httpx.HTTPError, PrefectException) as error:

@@ -1,4 +1,4 @@
-"""Telling people, through a notification block of Prefect."""
+"""Notifies people through a notification block of Prefect."""
 
 import httpx
 from prefect.blocks.core import Block
@@ -8,7 +8,7 @@ from tokenmill.console import say
 
 
 def notify(block: str | None, subject: str, body: str) -> None:
-    """Sends a message by the block TYPE/NAME, if there is one. That it could not be sent is said, and stops nothing."""
+    """Sends a message through the block TYPE/NAME, if one is given. A failure to send is reported and stops nothing."""
     if block is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The flows of a project, out of its folder flows/."""
+"""Loads the flows of a project from its folder flows/."""
 
 import inspect
 import sys
@@ -20,7 +20,7 @@ _REMEDY = (
 
 
 def load_flow(root: Path, name: str) -> Any:
-    """The Prefect flow `name` of the project's flows/NAME.py. Raises ParamsError for one that is not there or does not fit."""
+    """The Prefect flow `name` from the project's flows/NAME.py. Raises ParamsError if it is missing or does not fit."""
     path = root.resolve() / "flows" / f"{name}.py"
     if not path.is_file():
         raise ParamsError(
@@ -28,7 +28,7 @@ def load_flow(root: Path, name: str) -> Any:
         )
     for module in [one for one in sys.modules if one.split(".")[0] in ("flows", "tasks")]:
         if not str(getattr(sys.modules[module], "__file__", None)).startswith(f"{root.resolve()}/"):
-            del sys.modules[module]  # of another project, or another package of that name
+            del sys.modules[module]  # it belongs to another project, or to another package of that name
     if str(root.resolve()) not in sys.path:
         sys.path.insert(0, str(root.resolve()))
     try:

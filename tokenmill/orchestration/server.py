@@ -1,4 +1,4 @@
-"""The Prefect server of a build: the one that is set, or an embedded one that lives as long as the build."""
+"""The Prefect server of a build: the configured one, or an embedded one that lives as long as the build."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -22,6 +22,7 @@ from prefect.context import refresh_global_settings_context
 from prefect.events import Event
 from prefect.events.worker import EventsWorker, ProcessPoolForwardingEventsClient
 from prefect.exceptions import CancelledRun, ObjectNotFound, PrefectException, UnfinishedRun
+from prefect.logging.handlers import set_api_log_sink
 
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
@@ -34,19 +35,20 @@ _END_S_MAX = 5.0
 _ANSWER_S_MAX = 5.0
 _SETTLE_S_MAX = 15.0
 _SETTLE_EVERY_S = 0.1
-_EVENTS_MAX = 500  # in one request
+_SENT_AT_ONCE_MAX = 500  # events, or log records, in one request
+_SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")  # the last line of a traceback
 FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
-"""What Prefect's client raises when a server refuses or does not answer. RuntimeError: when it is entered; AssertionError: when
-PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
+"""What Prefect's client raises if a server refuses or does not answer. RuntimeError comes when the client is entered;
+AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
 
 _ENDED = [state.value for state in TERMINAL_STATES]
 
 
 class Server:
-    """The server of one build, and what the build and it know of each other.
+    """The server of one build, and the state that the build shares with it.
 
-    `flow_run`: the build's, when its work has begun; `is_gone`: the server no longer answers.
+    `flow_run`: the id of the build's flow run, once its work has begun. `is_gone`: the server no longer answers.
     """
 
     def __init__(self) -> None:
@@ -56,14 +58,15 @@ class Server:
         self._outcomes: list[object] = []
         self._told: set[str] = set()
         self._events: list[Event] = []
+        self._logs: list[dict[str, Any]] = []
         self._ended: set[str] = set()
         self._sending = threading.Lock()
 
     @classmethod
     def start(cls) -> Self:
-        """The server that Prefect is set to use, or else an embedded one, which starts in some seconds (`run` waits for it).
+        """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`run` waits for it).
 
-        Raises TokenmillError when the one that is set does not answer.
+        Raises TokenmillError if the configured server does not answer.
         """
         server = cls()
         if url := check_standing():
@@ -71,37 +74,39 @@ class Server:
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
             url = server._start_embedded()
-        if "prefect.cloud" not in url:  # whose client for events has a key
-            # Events are the task runs. At its end, a process waits for those that Prefect sends: minutes without a server.
+        # Prefect's own clients send log records and events (which report the task runs) from threads. On exit, the process waits
+        # for unsent ones: minutes if the server hangs.
+        set_api_log_sink(server._logs.append)
+        if "prefect.cloud" not in url:  # Prefect Cloud's own events client has an API key
             EventsWorker.set_client_override(ProcessPoolForwardingEventsClient, event_queue=server)
         return server
 
     @classmethod
     def current(cls) -> "Server":
-        """That of the flow that runs; a flow that a server calls has that server."""
+        """The server of the current flow. A flow that a server started has that server."""
         if (server := _current.get()) is None:
             _current.set(server := cls())
         return server
 
     def run(self, flow: Callable[[], T]) -> T:
-        """What a flow gives, when the server has recorded it. Raises TokenmillError as the flow does, and Terminated when the
-        flow was cancelled on the server. A server that goes away meanwhile changes neither."""
+        """The result of a flow, after the server has recorded it. Raises TokenmillError as the flow does, and Terminated if
+        the flow was cancelled on the server. If the server disappears meanwhile, the result stays the same."""
         self._wait()
         token = _current.set(self)
         try:
             return flow()
-        except (CancelledRun, UnfinishedRun):  # the latter: before the work began
+        except (CancelledRun, UnfinishedRun):  # UnfinishedRun: cancelled before the work began
             raise Terminated from None
-        except (httpx.HTTPError, ObjectNotFound) as error:  # gone, or another one that does not know the flow run
+        except (httpx.HTTPError, ObjectNotFound) as error:  # the server is gone, or it does not know the flow run
             return cast("T", self._without(error))
         finally:
             _current.reset(token)
             self._settle()
 
     def keep(self, outcome: object) -> None:
-        """What the flow's work gave or raised: `run` hands it on when the server cannot be told of the end.
+        """Stores the result or exception of the flow's work. `run` uses it if the server cannot be told of the end.
 
-        If the server does not answer now, Prefect tries each of its calls only once more.
+        If the server does not answer now, Prefect retries none of its further calls.
         """
         self._outcomes.append(outcome)
         try:
@@ -113,38 +118,41 @@ class Server:
 
     @property
     def is_well(self) -> bool:
-        """Whether the flow's work has ended, and raised nothing."""
+        """Whether the flow's work has ended without an exception."""
         return bool(self._outcomes) and not isinstance(self._outcomes[-1], BaseException)
 
     def say_once(self, line: str) -> None:
-        """Says what may be found more than once in a build."""
+        """Prints a line unless this build has printed it before."""
         if line not in self._told:
             self._told.add(line)
             say(line)
 
     def say_deleted(self) -> None:
-        """Says that the flow run is not there any more."""
+        """Prints that the flow run no longer exists on the server."""
         self.say_once("the flow run was deleted on Prefect's server, which does not show how this build ended")
 
     def put(self, item: tuple[str, Event]) -> None:
-        """Prefect calls it with each event."""
+        """Takes an event. Prefect calls this for each one."""
         event = item[1]
         self._events.append(event)
         if event.event.startswith("prefect.task-run.") and event.payload["intended"]["to"] in _ENDED:
             self._ended.add(event.resource.id)
 
     def send(self, client: SyncPrefectClient) -> None:
-        """Tells the server of the events so far. Raises FAILURES."""
+        """Sends the events and log records so far to the server. Raises FAILURES."""
         with self._sending:
-            while batch := self._events[:_EVENTS_MAX]:
-                client.request("POST", "/events", json=[event.model_dump(mode="json") for event in batch])
-                del self._events[: len(batch)]
+            while events := self._events[:_SENT_AT_ONCE_MAX]:
+                client.request("POST", "/events", json=[event.model_dump(mode="json") for event in events])
+                del self._events[: len(events)]
+            while logs := self._logs[:_SENT_AT_ONCE_MAX]:
+                client.request("POST", "/logs/", json=[{k: log[k] for k in log if k != _SIZE_KEY} for log in logs])
+                del self._logs[: len(logs)]
 
     def _start_embedded(self) -> str:
-        """Starts a server with the database of PREFECT_HOME, without web page and schedules; its URL."""
-        # It gets the socket: there is no port that another could take meanwhile, and who connects early waits.
+        """Starts a server with the database of PREFECT_HOME, without web page and schedules, and returns its URL."""
+        # The server inherits the listening socket, so no other process can take the port, and early connections just wait.
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            # Here, since uvicorn takes a socket that it is given for one of the machine's own, for which asyncio does not.
+            # Set here because uvicorn takes a given socket for a Unix one, for which asyncio does not set it.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             os.environ["PREFECT_API_URL"] = url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
@@ -154,20 +162,20 @@ class Server:
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,
                 pass_fds=[listening.fileno()],
-                start_new_session=True,  # Ctrl-C in the terminal is not for it: it is to be told how the build ended
+                start_new_session=True,  # Ctrl-C in the terminal must not end it: it still has to record the build's end
                 env={**os.environ, "PREFECT_UI_ENABLED": "0"},
             )
-        atexit.register(self._stop)  # comes after the end of Prefect's threads, which tell it what is left
+        atexit.register(self._stop)  # runs after Prefect's threads have ended, which send their last events
         refresh_global_settings_context()
         return url
 
     def _wait(self) -> None:
-        """Returns when an embedded server answers. Raises TokenmillError when it has ended."""
+        """Waits until an embedded server answers. Raises TokenmillError if it has ended."""
         if self._process is None:
             return
         try:
             answer = httpx.get(f"{os.environ['PREFECT_API_URL']}/admin/version", timeout=_START_S_MAX)
-            if answer.is_server_error:  # 401 is of a healthy one that asks for a password
+            if answer.is_server_error:  # 401 comes from a healthy server that asks for a password
                 raise httpx.HTTPError(f"it answered with {answer.status_code}")
         except httpx.HTTPError as error:
             self._stop()
@@ -181,7 +189,7 @@ class Server:
             ) from None
 
     def _without(self, error: Exception) -> object:
-        """What the work gave, or raises what it raised; Prefect only says that it could not tell the server of the end."""
+        """Returns or raises the stored outcome. Prefect's own exception says only that the server could not be told."""
         if not self._outcomes:
             raise TokenmillError(
                 f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
@@ -202,7 +210,7 @@ class Server:
         self.say_once("Prefect's server does not answer, so it may not show how this build ended")
 
     def _settle(self) -> None:
-        """Tells the server of the last events, and waits until an embedded one has written them: it would lose them."""
+        """Sends what is left, and waits until an embedded server has written the task runs; it would lose them when it ends."""
         if self.is_gone:
             return
         end_s = time.monotonic() + _SETTLE_S_MAX
@@ -219,7 +227,7 @@ class Server:
                 time.sleep(_SETTLE_EVERY_S)
 
     def _stop(self) -> None:
-        """Ends an embedded server, at once when a signal comes meanwhile."""
+        """Ends an embedded server. A signal meanwhile kills it at once."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
         try:

@@ -1,4 +1,4 @@
-"""How a build on the command line becomes a run of the project's flow."""
+"""Runs a build from the command line as a run of the project's flow."""
 
 from typing import cast
 
@@ -9,15 +9,15 @@ from tokenmill.pipeline.build import Build
 
 
 def run_in_flow(build: Build) -> list[StageSummary]:
-    """What each stage did. Prefect is imported when a stage has to run: that takes longer than finding nothing to do."""
-    if build.stages[0] in STAGES:  # else a stage of the project's own may have to make the documents first
-        _ = build.shards  # no server is started for documents that are not there
+    """The result of each stage. Prefect is imported only if a stage has to run: the import takes longer than an idle build."""
+    if build.stages[0] in STAGES:  # otherwise a project's own stage may have to make the documents first
+        _ = build.shards  # missing documents are reported before a server is started
     if build.settle_first() is None:
         return build.summaries
     quiet_environment()
     from tokenmill.orchestration.server import Server
 
-    server = Server.start()  # which comes up while the rest is imported
+    server = Server.start()  # it starts up while the other modules are imported
     from tokenmill.orchestration.flow_runs import prepared, threads
     from tokenmill.orchestration.project_flows import load_flow
 

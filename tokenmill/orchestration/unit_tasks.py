@@ -1,4 +1,4 @@
-"""Units of a stage as Prefect tasks: the project's own task is mapped over them, in the threads of the flow's task runner."""
+"""Runs the units of a stage as Prefect tasks: the project's own task is mapped over them in the flow's task runner."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,28 +17,28 @@ from tokenmill.storage.retries import DELAYS_S
 from tokenmill.storage.unit_store import Done
 
 Do = Callable[[Unit], Done[Any]]
-"""Does one unit, and gives it back as the unit store has it."""
+"""Runs one unit and returns it as it is in the unit store."""
 
-_CACHED_SHOWN_MAX = 100  # a task run costs some 4 ms
+_CACHED_SHOWN_MAX = 100  # a task run costs about 4 ms
 
 
 def may_pass(_task: object, _run: object, state: State[Any]) -> bool:
-    """Whether a task that failed is to be tried again."""
+    """Whether to retry a failed task."""
     return isinstance(state.result(raise_on_failure=False), PassingError)
 
 
-# Prefect's own cache stays off: it does not notice files that are gone.
+# Prefect's own cache stays off, because it does not notice missing files.
 STAGE_TASK: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 UNIT_TASK: dict[str, Any] = STAGE_TASK | {
     "retries": len(DELAYS_S),
     "retry_delay_seconds": list(DELAYS_S),
     "retry_condition_fn": may_pass,
 }
-"""Options of a task that does one unit: it is tried again when the failure may pass, like a file that cannot be read just now."""
+"""Options of a task that runs one unit. It is retried after a transient failure, such as a temporarily unreadable file."""
 
 
 def finished(stage: str, unit: Unit, do: Do) -> State[Done[Any]]:
-    """Does the unit. The state is Completed, or Quarantined with something left out; its message says what was done."""
+    """Runs the unit. The state is Completed, or Quarantined if something was left out. Its message says what was done."""
     start_s = time.monotonic()
     done = do(unit)
     left = f", {done.facts.n_left_out:,} left out" if done.facts.n_left_out else ""
@@ -49,7 +49,7 @@ def finished(stage: str, unit: Unit, do: Do) -> State[Done[Any]]:
 def map_units(unit_task: Task[..., Any]) -> RunUnits:
     """Runs units as task runs of `unit_task(unit, do)` in the current flow run (see tokenmill.pipeline.executor.RunUnits).
 
-    The task runs are named after stage and unit; a finished unit is one in the state Cached.
+    Task runs are named after stage and unit. A finished unit gets a task run in the state Cached.
     """
 
     def run(
@@ -70,7 +70,7 @@ def map_units(unit_task: Task[..., Any]) -> RunUnits:
             wait(futures)
             all_done = True
         finally:
-            if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
+            if not all_done:  # Ctrl-C or a termination signal while the threads are in the core
                 _core.interrupt(True)
         return results(stage, units, futures)
 

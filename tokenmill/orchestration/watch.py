@@ -1,7 +1,7 @@
-"""The operator's window while a flow is at work: how far it is, shown on Prefect's server, and cancelling from there.
+"""Shows the progress of a running flow on Prefect's server, and obeys a cancellation there.
 
-All talk with the server is in a thread of its own: a call of Prefect's in the main thread swallowed a Ctrl-C that came
-meanwhile. Nothing waits for that thread but a build that is done.
+A thread of its own does all communication with the server, because a call of Prefect's in the main thread swallowed a Ctrl-C
+that arrived meanwhile. Only a finished build waits for that thread.
 """
 
 import signal
@@ -32,9 +32,9 @@ _LAST_WORD_S_MAX = 5.0
 
 
 def watched(work: Callable[[], T]) -> T | State[None]:
-    """What `work` gives, in the current flow run; or the state Cancelled, when the run was cancelled on the server.
+    """The result of `work` in the current flow run, or the state Cancelled if the run was cancelled on the server.
 
-    Meanwhile the artifacts tokenmill-STAGE show how far each stage is. A server that cannot be reached stops nothing.
+    Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server stops nothing.
     """
     server = Server.current()
     server.flow_run = UUID(flow_run.id)
@@ -43,7 +43,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
     watch.start()
     try:
         done = work()
-        with deciding:  # from here on no signal comes that would stop what is done
+        with deciding:  # afterwards the watcher sends no signal, so finished work is not interrupted
             ended.set()
         if cancelled.is_set():
             server.keep(Terminated())
@@ -53,7 +53,7 @@ def watched(work: Callable[[], T]) -> T | State[None]:
         server.keep(error)
         raise
     except (KeyboardInterrupt, TerminationSignal, Terminated) as stopped:  # SIGINT, SIGTERM, SIGHUP
-        ended.set()  # else the signal would come again while the server is asked
+        ended.set()  # keeps the watcher from sending the signal again during the next call
         server.keep(stopped if isinstance(stopped, KeyboardInterrupt) else Terminated())
         if cancelled.is_set():
             return _cancelled()
@@ -66,8 +66,8 @@ def watched(work: Callable[[], T]) -> T | State[None]:
 
 
 def end_what_was_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
-    """Prefect calls it when the server answers the beginning or the end of a run with Cancelling: it was cancelled before the work
-    began or when it was done, and would be Cancelling for good."""
+    """Ends a run that the server holds as Cancelling. Prefect calls this if the server answers the start or end of a run with
+    Cancelling: the run was cancelled before its work began or after it was done, and would stay Cancelling forever."""
     server = Server.current()
     final = Completed(message="cancelled when all was done") if server.is_well else _cancelled()
     try:
@@ -89,7 +89,7 @@ def _watch(
     told: dict[int, tuple[UUID, float]] = {}
     first = len(console.shown)
     is_last = False
-    with suppress(*FAILURES), get_client(sync_client=True) as client:  # which asks the server at once
+    with suppress(*FAILURES), get_client(sync_client=True) as client:  # entering it already sends a request
         while not is_last:
             is_last = ended.wait(_LOOK_EVERY_S)
             try:
@@ -103,7 +103,7 @@ def _watch(
                 continue
             if not is_last and state is not None and (state.is_cancelling() or state.is_cancelled()):
                 break
-            with suppress(*FAILURES):  # an artifact that somebody deleted, say
+            with suppress(*FAILURES):  # for example, a user deleted the artifact
                 server.send(client)
                 _tell(client, run, console.shown[first:], told)
     while not ended.is_set():
@@ -112,7 +112,7 @@ def _watch(
                 cancelled.set()
                 server.say_once("cancelled on Prefect's server: stopping")
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-        ended.wait(_AGAIN_S)  # a signal is lost when it comes where Prefect heeds none
+        ended.wait(_AGAIN_S)  # sent again, because Prefect ignores a signal in some places
 
 
 def _does(error: Exception) -> str:
@@ -122,7 +122,7 @@ def _does(error: Exception) -> str:
 
 
 def _tell(client: SyncPrefectClient, run: UUID, shown: Sequence[Progress], told: dict[int, tuple[UUID, float]]) -> None:
-    """Creates or updates the artifact of each stage that went on since it was told last."""
+    """Creates or updates the artifact of each stage that has progressed since the last call."""
     for i, stage in enumerate(shown):
         percent = round(100 * stage.done / stage.total, 1) if stage.total else 100.0
         if i not in told:

@@ -1,1 +1,1 @@
-"""One build of one project."""
+"""Runs one build of one project."""

@@ -1,4 +1,4 @@
-"""One build of one project: each stage is skipped, brought back, or run and recorded."""
+"""One build of one project: each stage is skipped, restored, or run and recorded."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from tokenmill.config.params import Params, load_params
 from tokenmill.console import StageSummary, say
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
-from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
@@ -23,19 +23,20 @@ from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
+from tokenmill.storage.writable import check_writable
 from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
 from tokenmill.versioning.dvc_files import Known
 
 _N_CHANGED_SHOWN = 5
 
 Signature = tuple[str, int, int, int]
-"""A shard's name, the size it was found with, its time and inode."""
+"""The name, size, mtime and inode of a shard."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """What a build was asked for, and what its stages did so far. `only`: one stage, or all; `force`: do what is up to date or
-    finished again, too; `rehash`: read files for their digests that seem unchanged, too."""
+    """The options of a build and the results of its stages so far. `only`: one stage, or None for all. `force`: redo stages
+    and units that are up to date. `rehash`: hash files again even if they seem unchanged."""
 
     root: Path
     params: Params
@@ -46,12 +47,12 @@ class Build:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages asked for, in order."""
+        """The requested stages, in order."""
         return self.all_stages if self.only is None else (self.only,)
 
     @property
     def all_stages(self) -> tuple[str, ...]:
-        """The stages of the project's dvc.yaml, each behind those whose outputs it reads: tokenmill's four and its own."""
+        """All stages of dvc.yaml, tokenmill's four and the project's own, each after the stages whose outputs it reads."""
         return tuple(self._before)
 
     @cached_property
@@ -60,18 +61,18 @@ class Build:
 
     @property
     def workers(self) -> int:
-        """Units at work at the same time."""
+        """The number of units that run at the same time."""
         return self.memory.workers
 
     @cached_property
     def memory(self) -> Memory:
-        """What each of them may hold. Raises ParamsError when it would be too little."""
+        """The memory of each worker. Raises ParamsError if it would be too little."""
         run = self.params.run
         return divide(run.memory_mb_max, run.engine, n_workers(run.workers))
 
     @cached_property
     def runner(self) -> UnitRunner:
-        """Where this build's units are done."""
+        """Runs the units of this build."""
         known = Digests(self.root, trust=not self.rehash)
         recorded = partial(dvc_stage.recorded_files, self.root)
         return UnitRunner(
@@ -89,39 +90,37 @@ class Build:
 
     @cached_property
     def store(self) -> UnitStore:
-        """The units that are finished."""
+        """The store of finished units."""
         return UnitStore(self.root, trust=not self.rehash)
 
     @property
     def shards(self) -> list[Shard]:
-        """Those there are when this is first asked for, which is when the first stage begins. Raises CorpusError."""
+        """The shards, listed on first access, which is when the first stage begins. Raises CorpusError."""
         return self._inputs[0]
 
     @cached_property
     def known(self) -> Known:
-        """What DVC found at paths since a stage ran last."""
+        """What DVC has found at paths since the last stage ran."""
         return {}
 
     @property
     def spill_directory(self) -> Path | None:
-        """Where counters put what is more than they may hold, if it was said."""
+        """The directory to which counters spill; None if params.yaml names none."""
         asked = self.params.run.spill_directory
         return None if asked is None else Path(asked)
 
     def finished(self) -> list[StageSummary]:
-        """What each stage did, once those that the project runs were called; a stage of dvc.yaml that no call ran is settled here.
+        """The result of each stage. Stages of dvc.yaml that the project's flow did not call are settled first.
 
         Raises what `stage` raises."""
         self._settle_passed_over(self.stages)
         return self.summaries
 
     def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:
-        """Sees to it that the outputs of a stage of dvc.yaml are those of its inputs: skipped, brought back from DVC's run cache,
-        or run and recorded.
+        """Brings the outputs of a stage up to date: it is skipped, restored from DVC's run cache, or run and recorded.
 
-        `run`: makes the outputs. Of a stage of the project's own they are removed first, as DVC does it. Raises
-        VersionsError for a stage that dvc.yaml does not have, ParamsError for one before it there that has to run and did not,
-        and what `run` raises.
+        `run` makes the outputs. Outputs of a project's own stage are removed first, as DVC does it. Raises VersionsError for
+        a stage that is not in dvc.yaml, ParamsError if an earlier stage should have run but did not, and what `run` raises.
         """
         if self.only not in (None, name) or self._is_done(name):
             return
@@ -148,7 +147,7 @@ class Build:
         return any(one.stage == name for one in self.summaries)
 
     def _settle_passed_over(self, names: Sequence[str]) -> None:
-        """Settles the stages of dvc.yaml that no call ran; one that has to run is an error."""
+        """Settles stages of dvc.yaml that the flow did not call. Raises ParamsError for one that has to run."""
         for name in names:
             if self._is_done(name):
                 continue
@@ -156,15 +155,15 @@ class Build:
                 settled = self._settle(stage, name)
             if settled is None:
                 raise ParamsError(
-                    f"dvc.yaml: stage {name} has to run, and nothing ran it in its place. flows/build.py must call a stage behind "
-                    f"those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do "
-                    f"`dvc repro {name}` first.",
+                    f"dvc.yaml: stage {name} has to run, but nothing ran it before the stages that follow. flows/build.py must "
+                    f"call a stage after those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: "
+                    f"do `dvc repro {name}` first.",
                     code="TM107",
                 )
             self.summaries.append(settled)
 
     def settle_first(self) -> str | None:
-        """Settles the stages before the first that has to run, and names that one; None when none has to."""
+        """Settles the stages in front of the first one that has to run, and gives the name of that one; None if none has to."""
         for name in self.stages:
             with dvc_stage.opened(self.root, name, self.known) as stage:
                 settled = None if self.force else self._settle(stage, name)
@@ -174,9 +173,9 @@ class Build:
         return None
 
     def _settle(self, stage: dvc_stage.Stage, name: str) -> StageSummary | None:
-        """What happened to a stage that does not need to run: up to date, frozen, or restored; None if it has to run.
+        """The result for a stage that need not run (up to date, frozen, or restored); None if it has to run.
 
-        Whoever wrote into an output wrote into the unit store, too, where the two are hard links of one file.
+        If someone wrote into an output that is a hard link, the unit store's file changed too, so damaged units are removed.
         """
         if name in DOCUMENT_STAGES:
             _refuse_unseen_shards(self.shards, stage, name)
@@ -191,7 +190,7 @@ class Build:
                 return StageSummary(name, "restored") if stage.restore() else None
 
     def _refuse_what_is_not_made_before(self, name: str) -> None:
-        """Raises ParamsError when an earlier stage has yet to make what this one reads."""
+        """Raises ParamsError if an input of this stage is missing because an earlier stage has not made it."""
         with dvc_stage.opened(self.root, name, self.known) as stage:
             missing = stage.missing()
         for earlier in self._before[name] if missing else ():
@@ -210,15 +209,16 @@ class Build:
                 is_stale = stage.state() == "stale"
             if is_stale:
                 say(
-                    f"--only {name}: {earlier} is not up to date, and {name} goes by what is there. `tokenmill build` brings "
+                    f"--only {name}: {earlier} is not up to date, and {name} uses its present outputs. `tokenmill build` brings "
                     "all stages up to date"
                 )
                 return
 
     def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
-        """Runs a stage; what it made counts only when the parameters and shards are what they were when the build began."""
+        """Runs a stage. Raises an error if the parameters or the shards changed since the build began."""
         self._check_params(name)
-        # train-vocab reads no documents, and a stage of the project's own may make them.
+        self._check_folders()
+        # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
         signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
         release_unused()
         reset_peak()
@@ -230,8 +230,13 @@ class Build:
         self._check_params(name)
         return summary
 
+    def _check_folders(self) -> None:
+        """Raises TokenmillError for a folder that a stage yet to come writes into, and may not."""
+        outputs = [self.root / folder for name in self.stages for folder in OUTPUT_DIRECTORIES.get(name, ())]
+        check_writable([self.root, *(one for folder in outputs for one in (folder.parent, folder))])
+
     def _check_params(self, name: str) -> None:
-        """Raises ParamsError when params.yaml is not what it was when the build began."""
+        """Raises ParamsError if params.yaml changed since the build began."""
         how = {"run"}
         if load_params(self.root / PARAMS_FILE).model_dump(exclude=how) != self.params.model_dump(exclude=how):
             raise ParamsError(
@@ -241,7 +246,7 @@ class Build:
             )
 
     def _check_shards(self, name: str, before: list[Signature]) -> None:
-        """Raises CorpusError when the shards are not what they were when the first stage began."""
+        """Raises CorpusError if the shards changed since the first stage began."""
         _, now = self._look()
         if now != before:
             changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
@@ -261,18 +266,18 @@ class Build:
 
 
 def root_of(params_path: Path) -> Path:
-    """The folder of the project whose params.yaml is at `params_path`. Raises ParamsError for a file of another name."""
+    """The folder of the project whose params.yaml is at `params_path`. Raises ParamsError if the file has another name."""
     if params_path.name != PARAMS_FILE:
         raise ParamsError(
             f"--params: found {params_path}; expected the {PARAMS_FILE} of a project: DVC tracks parameters by that name. "
             f"To try other values, change {PARAMS_FILE} or use `dvc exp run -S`."
         )
-    load_params(params_path)  # nothing is made where there is no project
+    load_params(params_path)  # raises an error outside a project, before anything is created there
     return params_path.absolute().parent
 
 
 def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Build:
-    """The build of the project whose params.yaml is at `params_path`. Raises ParamsError, TokenmillError."""
+    """A new build of the project whose params.yaml is at `params_path`. Raises ParamsError or TokenmillError."""
     refuse_stale_core()
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
@@ -295,12 +300,15 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
 
 @contextmanager
 def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> Iterator[None]:
-    """No other build of the project runs meanwhile; what a killed one left behind is gone. Raises BusyError, VersionsError.
+    """Holds the project lock, and first removes what a killed build left behind. Raises BusyError or VersionsError.
 
-    What files are remembered by is forgotten first, as the build was asked: not only passed over, so that the next build sees
-    what this one would have seen, should it be stopped. A forced build trusts no hash of DVC's, which would link what is made
-    anew to what its cache has under that name.
+    `rehash` deletes stored facts about files instead of ignoring them, so that if this build is stopped, the next one hashes
+    the same files. `force` or `rehash` also deletes DVC's stored hashes; with them, DVC might link a newly made file to an old
+    file in its cache.
     """
+
+    cache = dvc_repository.cache_directory(root)
+    check_writable([root / SCRATCH_DIRECTORY, root / ".dvc", root / ".dvc/tmp", cache / "files/md5", cache / "runs"])
 
     def clean() -> None:
         leftovers.remove_own(root)
@@ -323,10 +331,10 @@ def _signatures(shards: Sequence[Shard]) -> list[Signature]:
 
 
 def _pin_tokenizer(build: Build) -> None:
-    """Sees to it that tokenmill.lock pins the tokenizer that is asked for, as it is now; under `dvc repro`, which depends on it, it
-    must pin one already.
+    """Makes tokenmill.lock pin the tokenizer that params.yaml asks for, and checks that it has not changed. Under `dvc repro`,
+    whose stages depend on that file, it must be pinned already.
 
-    Where none is asked for, a file that is missing is written: stages depend on it, and would fail after those that do not.
+    If params.yaml asks for none, a missing tokenmill.lock is written: stages depend on it, and some would fail late in a build.
     """
     if build.params.tokenizer is not None:
         from tokenmill.config.lockfile import pinned
@@ -337,7 +345,7 @@ def _pin_tokenizer(build: Build) -> None:
         from tokenmill.config.lockfile import write_pin
 
         write_pin(build.root, None)
-        say(f"{LOCK_FILE}: was missing; written anew, with nothing pinned. Commit it.")
+        say(f"{LOCK_FILE}: was missing; written again, with nothing pinned. Commit it.")
 
 
 def _dvc_yaml_names(root: Path, name: str) -> bool:
@@ -346,12 +354,12 @@ def _dvc_yaml_names(root: Path, name: str) -> bool:
 
 
 def under_dvc() -> bool:
-    """Whether `dvc repro` started this process for one stage; then DVC decides, locks and records."""
+    """Whether `dvc repro` started this process for one stage. DVC then decides, locks and records."""
     return "DVC_STAGE" in os.environ
 
 
 def refuse_stale_core() -> None:
-    """Raises TokenmillError when the compiled core is not that of the sources beside it."""
+    """Raises TokenmillError if the compiled core does not match the sources beside it."""
     hash_now = sources_hash()
     if hash_now is not None and hash_now != _core.SOURCE_HASH:
         raise TokenmillError(
@@ -360,9 +368,9 @@ def refuse_stale_core() -> None:
 
 
 def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
-    """Raises ParamsError for a shard that DVC would not see change."""
+    """Raises ParamsError for a shard whose changes DVC would not notice."""
     for shard in shards:
-        path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() would follow links that DVC does not
+        path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() follows links, which DVC does not
         match stage.sight_of(path):
             case "outside":
                 folder = Path(shard.name).parent

@@ -1,7 +1,7 @@
-"""The digest of the code that makes a stage's outputs: what other code has made is not taken for its own.
+"""The digest of the code that makes a stage's outputs, so that outputs of other code are never reused.
 
 A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, and on its own module in tokenmill/stages/. The
-other rooms say how a build runs and not what it makes; a change there makes nothing stale.
+other rooms decide how a build runs but not what it makes, so a change there makes no output stale.
 """
 
 import functools
@@ -20,15 +20,15 @@ ROOMS = {
     "encode": (*_DOCUMENTS, "tokenizer", "artifacts", "dataset"),
     "validate": (*_DOCUMENTS, "tokenizer", "artifacts", "dataset"),
 }
-"""The rooms that decide the bytes of each stage's outputs, beside its module; dvc.yaml names the same."""
+"""The rooms that decide the bytes of each stage's outputs, beside the stage's own module. dvc.yaml names the same rooms."""
 
 
 @functools.cache
 def code_digest(stage: str, package: Path = _PACKAGE) -> str:
-    """sha256, in hex, over the stage's rooms and module, the core's sources, and the version of pyarrow, which stands in the
-    files it writes. `stage` as dvc.yaml names it.
+    """The sha256, in hex, over the stage's rooms and module, the core's sources, and the version of pyarrow, which is written
+    into output files. `stage`: the name in dvc.yaml.
 
-    Other packages are taken to be as requirements.lock has them.
+    Other packages are assumed to have the versions of requirements.lock.
     """
     digest = hashlib.sha256(f"{_core.SOURCE_HASH} {version('pyarrow')}".encode())
     modules = [package / "stages" / f"{stage.replace('-', '_')}.py"]

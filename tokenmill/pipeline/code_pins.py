@@ -1,4 +1,4 @@
-"""Which code of tokenmill makes a project's outputs: tokenmill.lock has its digests, so that DVC sees another tokenmill."""
+"""Pins the digests of tokenmill's code in tokenmill.lock, so that DVC notices another tokenmill."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ _DEPENDENCY = re.compile(rf"\bcode\.({'|'.join(STAGES)})\b")
 
 
 def stages_of_other_code(root: Path) -> list[str]:
-    """The stages that dvc.yaml makes depend on their code in tokenmill.lock, where that is not the code of this tokenmill.
+    """The stages for which tokenmill.lock pins other code than this tokenmill's. Only stages that depend on it count.
 
     Raises VersionsError.
     """
@@ -23,24 +23,24 @@ def stages_of_other_code(root: Path) -> list[str]:
 
 
 def pin_code(root: Path) -> None:
-    """Puts the code of this tokenmill into tokenmill.lock, if it lacks it or has another, and says so."""
+    """Writes the code digests of this tokenmill into tokenmill.lock if they differ or are missing, and says so."""
     if stages := stages_of_other_code(root):
         lock = read_lock(root)
         code = {stage: code_digest(stage) for stage in _stages_by_code(root)}
         write_lock(root, lock.model_copy(update={"tokenmill": tokenmill.__version__, "code": code}))
         if lock.code:
-            say(f"{LOCK_FILE}: has the code of this tokenmill now, which is another for {', '.join(stages)}")
+            say(f"{LOCK_FILE}: now pins the code of this tokenmill, which differs for {', '.join(stages)}")
         else:
-            say(f"{LOCK_FILE}: was missing, or lacked the code of tokenmill; has it now. Commit it.")
+            say(f"{LOCK_FILE}: was missing, or did not pin the code of tokenmill; it does now. Commit it.")
 
 
 def refuse_other_code(root: Path) -> None:
-    """Raises VersionsError when tokenmill.lock has not the code of this tokenmill."""
+    """Raises VersionsError if tokenmill.lock pins other code than this tokenmill's."""
     if stages := stages_of_other_code(root):
         pinned = read_lock(root).tokenmill or "none"
         raise VersionsError(
-            f"{LOCK_FILE}: has the code of tokenmill {pinned}; that of {tokenmill.__version__}, which is installed, is another "
-            f"for {', '.join(stages)}. Run `tokenmill build`, which takes it, or install the other one."
+            f"{LOCK_FILE}: pins the code of tokenmill {pinned}; the installed {tokenmill.__version__} has other code for "
+            f"{', '.join(stages)}. Run `tokenmill build` to pin the installed code, or install the pinned version."
         )
 
 

@@ -1,4 +1,4 @@
-"""The digest of the core's sources, to tell a compiled core that is older than they are."""
+"""The digest of the core's sources, which reveals a compiled core that is older than its sources."""
 
 import hashlib
 from pathlib import Path
@@ -7,10 +7,10 @@ _CRATE = Path(__file__).parent.parent.parent / "core"
 
 
 def sources_hash(crate: Path = _CRATE) -> str | None:
-    """sha256, in hex, over the crate's sources as core/build.rs takes it; None where there are none (an installed wheel).
+    """The sha256, in hex, over the crate's sources, computed as in core/build.rs. None without sources (an installed wheel).
 
-    Over Cargo.lock, Cargo.toml, build.rs and src/**/*.rs in the order of their names: name, NUL, length (u64, little-endian),
-    content.
+    It covers Cargo.lock, Cargo.toml, build.rs and src/**/*.rs in the order of their names. Each adds its name, NUL, its length
+    (u64, little-endian) and its content.
     """
     if not (crate / "Cargo.toml").is_file():
         return None

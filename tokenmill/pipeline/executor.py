@@ -1,4 +1,4 @@
-"""How the units of a stage are carried out, without an orchestrator."""
+"""Runs the units of a stage in threads, without an orchestrator."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,20 +7,19 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
+from tokenmill.corpus.quarantine import N_LISTED_MAX, BadInputError
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.storage.retries import with_retries
 from tokenmill.storage.unit_store import Done
 
-_N_FAILED_SHOWN = 20
-
 
 class Facts(Protocol):
-    """What a stage knows of a unit that is done; as a string, in a few words."""
+    """A stage's facts about a finished unit. As a string, they are a short summary."""
 
     @property
     def n_left_out(self) -> int:
-        """Documents and pieces that were left out of it."""
+        """The number of documents and pieces in the quarantine."""
         ...
 
 
@@ -28,10 +27,10 @@ F = TypeVar("F", bound=Facts)
 
 
 class RunUnits(Protocol):
-    """Does `do(unit)` for every unit; what comes back is in the order of `units`. `finished`: units that need no doing.
+    """Runs `do(unit)` for every unit, and gives the results in the order of `units`. `finished`: units that need no work.
 
-    One that raises PassingError is tried again (see tokenmill.storage.retries). One that fails does not stop the others. Then its
-    error is raised, or UnitsError with those of all that failed.
+    A unit that raises PassingError is tried again (see tokenmill.storage.retries). A unit that fails does not stop the others.
+    At the end its error is raised; if several failed, UnitsError lists their errors.
     """
 
     def __call__(
@@ -40,12 +39,12 @@ class RunUnits(Protocol):
 
 
 def n_workers(asked: int | None) -> int:
-    """Units at work at the same time: as asked, or one for each core this process may use."""
+    """The number of units that run at the same time: as asked, or one for each core that this process may use."""
     return asked or len(os.sched_getaffinity(0))
 
 
 def run_in_threads(workers: int) -> RunUnits:
-    """Units in threads of this process."""
+    """Runs units in threads of this process."""
 
     def run(
         stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
@@ -57,7 +56,7 @@ def run_in_threads(workers: int) -> RunUnits:
                 wait(futures)
                 all_done = True
             finally:
-                if not all_done:  # Ctrl-C or a termination signal: the threads are in the core
+                if not all_done:  # Ctrl-C or a termination signal while the threads are in the core
                     pool.shutdown(wait=False, cancel_futures=True)
                     _core.interrupt(True)
             return results(stage, units, futures)
@@ -66,7 +65,7 @@ def run_in_threads(workers: int) -> RunUnits:
 
 
 def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[Any]:
-    """What the futures of these units give. Raises as RunUnits says; an error that is not the user's comes before others."""
+    """The results of the units' futures. Raises as RunUnits says; an error that is not a TokenmillError is raised first."""
     failed: list[tuple[Unit, TokenmillError]] = []
     done = []
     for unit, future in zip(units, futures, strict=True):
@@ -83,9 +82,18 @@ def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[A
 
 
 def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]]) -> str:
-    lines = [f"  {unit.name}\n    {error}" for unit, error in failed[:_N_FAILED_SHOWN]]
-    if len(failed) > _N_FAILED_SHOWN:
-        lines.append(f"  and {len(failed) - _N_FAILED_SHOWN} more")
+    lines: list[str] = []
+    n_shown = n_more = 0
+    is_all = True
+    for unit, error in failed:
+        found = (error.first, error.n, error.is_all) if isinstance(error, BadInputError) else ([str(error)], 1, True)
+        first, n, is_all_of_unit = found
+        shown = first[: N_LISTED_MAX - n_shown]
+        lines += [f"  {unit.name}"] * bool(shown) + [f"    {one}" for one in shown]
+        n_shown, n_more = n_shown + len(shown), n_more + n - len(shown)
+        is_all = is_all and is_all_of_unit
+    if n_more:
+        lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
     kept = n_units - len(failed)
-    head = f"{stage}: {len(failed)} of {n_units} units failed; what the other {kept} gave is kept for the next build."
+    head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
     return "\n".join([head, *lines])

@@ -1,4 +1,4 @@
-"""How much memory a build may hold, and what this process held at most."""
+"""Divides the memory of a build among its workers, and measures the peak of this process."""
 
 import sys
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Literal
 from tokenmill.corpus.limits import BATCH_BYTES, Limits
 from tokenmill.errors import ParamsError
 
-# Measured, in MB: Python, DVC and the libraries of all stages hold 200, with Prefect 330.
+# Measured, in MB: Python, DVC and the libraries of all stages take 200; with Prefect, 330.
 _BASE_MB = {"inline": 256, "threads": 384}
 _SHARE_MB_MIN = 160
-# Encoding held 27.7 bytes for each byte of a document of 100 MB that was one pre-token, counting 7.8 of one in UCS-4.
+# Measured on a document of 100 MB that was one pre-token: encoding takes 27.7 bytes per byte; counting 7.8 for one in UCS-4.
 _HELD_FOR_A_BYTE = 28
-_HELD_OF_A_BLOCK = 3  # compressed, decompressed, and as an array
+_HELD_OF_A_BLOCK = 3  # a block is held compressed, decompressed, and as an array
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # proc(5), clear_refs
@@ -21,10 +21,10 @@ _RESET_PEAK = "5"  # proc(5), clear_refs
 
 @dataclass(frozen=True)
 class Memory:
-    """`run.memory_mb_max` divided: what Prefect, DVC and the libraries take, and the `share_mb` of each of `workers`.
+    """`run.memory_mb_max`, divided: `base_mb` for Prefect, DVC and the libraries, and `share_mb` for each of `workers`.
 
-    Of a share, in millions of bytes, a quarter is for what is kept (tables of counts, cache of an encoder), a quarter for what
-    a file format makes read at once, and half for the documents that are worked on.
+    A quarter of a share (in millions of bytes) is for what a worker keeps: tables of counts or an encoder's cache. A quarter is
+    for blocks that a file format forces it to read at once. Half is for the documents that it works on.
     """
 
     mb_max: int
@@ -33,17 +33,17 @@ class Memory:
 
     @property
     def share_mb(self) -> int:
-        """What one worker may hold."""
+        """The memory of one worker, in MB."""
         return (self.mb_max - self.base_mb) // self.workers
 
     @property
     def kept_mib(self) -> int:
-        """What a worker may keep, in MiB."""
+        """The memory for what a worker keeps, in MiB."""
         return int(self.share_mb * 1e6 / 4) >> 20
 
     @property
     def limits(self) -> Limits:
-        """What a worker may read at once: a document is never shorter than a batch."""
+        """The largest document and block that a worker may read. The limit of a document is at least a batch."""
         return Limits(
             document_bytes_max=max(BATCH_BYTES, int(self.share_mb * 1e6 / 2 / _HELD_FOR_A_BYTE)),
             block_bytes_max=int(self.share_mb * 1e6 / 4 / _HELD_OF_A_BLOCK),
@@ -51,8 +51,8 @@ class Memory:
 
 
 def divide(mb_max: int, engine: Literal["inline", "threads"], workers: int) -> Memory:
-    """The memory of up to `workers` workers: fewer, where there would be too little for each. Raises ParamsError when there is
-    not enough for one."""
+    """The memory of up to `workers` workers. There are fewer if each would get too little. Raises ParamsError if it is not
+    enough for one."""
     base_mb = _BASE_MB[engine]
     if mb_max < base_mb + _SHARE_MB_MIN:
         raise ParamsError(
@@ -64,9 +64,9 @@ def divide(mb_max: int, engine: Literal["inline", "threads"], workers: int) -> M
 
 
 def release_unused() -> None:
-    """Gives back to the system what was freed.
+    """Returns freed memory to the system.
 
-    Where each stage kept what the one before it had freed, a build of 10 GB under `memory_mb_max` 600 held 653 MB.
+    Without this, each stage kept what earlier ones had freed: a build of 10 GB under `memory_mb_max` 600 took 653 MB.
     """
     if "pyarrow" in sys.modules:
         import pyarrow as pa
@@ -75,13 +75,13 @@ def release_unused() -> None:
 
 
 def reset_peak() -> None:
-    """From now on, `peak_mb` looks back to this moment; without /proc it looks back further."""
+    """Makes `peak_mb` measure from now on. Without /proc it does nothing."""
     if (_PROCESS / "clear_refs").exists():
         (_PROCESS / "clear_refs").write_text(_RESET_PEAK, encoding="ascii")
 
 
 def peak_mb() -> float | None:
-    """The largest resident set since `reset_peak`, in millions of bytes; None where the system does not tell."""
+    """The largest resident set since `reset_peak`, in millions of bytes; None if the system does not tell."""
     if not (_PROCESS / "status").exists():
         return None
     lines = (_PROCESS / "status").read_text(encoding="ascii", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""The stages of a project's dvc.yaml in an order in which they can run."""
+"""Orders the stages of a project's dvc.yaml so that each comes after those whose outputs it reads."""
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -9,10 +9,10 @@ from tokenmill.layout import STAGES
 
 
 def stages_of(root: Path) -> dict[str, list[str]]:
-    """By the name of each stage, those before it: the stages whose outputs it reads, and those before them. A stage stands
-    behind those before it, else as in dvc.yaml.
+    """For each stage, the stages that must run before it: those whose outputs it reads, directly or through others. The stages
+    come in an order in which they can run, and otherwise as in dvc.yaml.
 
-    tokenmill's four where there is no such file, or none that can be read: DVC says better what is wrong with it.
+    Without a readable dvc.yaml, tokenmill's four stages: DVC reports better what is wrong with the file.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -40,12 +40,12 @@ def stages_of(root: Path) -> dict[str, list[str]]:
 
 
 def _paths(stage: Any, *fields: str) -> Iterator[PurePosixPath]:
-    """The paths in these fields of a stage; one with settings is a mapping with the path as its key."""
+    """The paths in these fields of a stage. A path with settings is a mapping with the path as its key."""
     for field in fields:
         for one in stage.get(field) or ():
             yield PurePosixPath(one if isinstance(one, str) else next(iter(one)))
 
 
 def _meet(some: list[PurePosixPath], others: list[PurePosixPath]) -> bool:
-    """Whether a path of the one is, holds, or is inside a path of the other."""
+    """Whether a path of one list equals, contains, or lies inside a path of the other list."""
     return any(one.is_relative_to(other) or other.is_relative_to(one) for one in some for other in others)

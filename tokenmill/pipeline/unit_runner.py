@@ -1,4 +1,4 @@
-"""Where a stage gets its units done: those that are finished come from the unit store, the others are carried out."""
+"""Gets the units of a stage done: finished units come from the unit store, and the others are run."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from tokenmill.storage.unit_store import Done, UnitStore
 
 @dataclass(frozen=True)
 class UnitRunner:
-    """The documents, the unit store, the remembered digests, the workers of one build and what they hold.
+    """The documents, unit store, stored digests and workers of one build, and their limits.
 
-    `recorded`: the files that a stage made when it ran last, where they are now, by their names seen from `root`;
-    `cache_mb_max`: what an encoder may remember of pre-tokens; `unit_timeout_s`: what one unit may take; `anew`: do
-    finished units again, too.
+    `recorded`: the files that a stage made when it ran last, by their names relative to `root`, with their present paths.
+    `cache_mb_max`: the size of an encoder's pre-token cache. `unit_timeout_s`: the time limit of one unit. `anew`: run finished
+    units again.
     """
 
     root: Path
@@ -43,7 +43,7 @@ class UnitRunner:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The units of the documents as they were when this was first asked for. Raises CorpusError, Stopped."""
+        """The units of the documents, cut on first access. Raises CorpusError or Stopped."""
         return cut(
             self.shards,
             self.digests,
@@ -60,13 +60,15 @@ class UnitRunner:
         keys: Mapping[str, str],
         kind: type[F],
         run_units: RunUnits,
+        skip: Callable[[int], None] = lambda n_bytes: None,
         fits: Callable[[F], bool] = lambda facts: True,
     ) -> list[Done[F]]:
-        """Each unit as the store has it, with facts of type `kind`.
+        """Each unit as it is in the unit store, with facts of type `kind`.
 
-        `keys`: of each unit, by its name; units of one key are one. A finished unit is taken if its facts fit. `do` makes a
-        unit's files in the folder it is given, and gives its facts back; `run_units` calls it for each, and once
-        more, without the piece, where one turns out damaged. Raises what `do` raises, after all units that can be done are done.
+        `keys`: the key of each unit, by its name; units with equal keys are one. A finished unit is used if its facts satisfy
+        `fits`; `skip` is called with the bytes of such units. `do` makes a unit's files in the folder that it is given, and
+        returns its facts. `run_units` calls it for each unit. If a piece turns out damaged, `do` is called again without that
+        piece. Raises what `do` raises, after all other units are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -80,6 +82,7 @@ class UnitRunner:
                 finished.append(unit)
             else:
                 todo.setdefault(key, unit)
+        skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
 
@@ -91,8 +94,8 @@ class UnitRunner:
                     try:
                         facts = do(rest, partial)
                     except PieceDamagedError as error:
-                        rest = error.rest  # what was made of the damaged piece is in the unit's files and sums
-                for piece in unit.pieces:  # else other bytes than those of its key would be kept under it
+                        rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
+                for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
                     self.digests.check_unchanged(piece.shard.path)
                 kept = self.store.keep(key, partial, facts)
             say_more(f"{stage} {unit.name}: {facts}, {time.monotonic() - start_s:.1f} s")
@@ -106,8 +109,8 @@ class UnitRunner:
 
     @contextmanager
     def _in_time(self, stage: str, unit: Unit) -> Iterator[None]:
-        """The core's calls in the block end when it takes too long: each batch of documents is one. Raises UnitTimeoutError."""
-        _core.deadline(self.unit_timeout_s if unit.pieces else None)  # a sum has no documents that could be the reason
+        """Ends the core's calls in the block at the time limit; each batch of documents is a call. Raises UnitTimeoutError."""
+        _core.deadline(self.unit_timeout_s if unit.pieces else None)  # a sum reads no documents, so it has no limit
         try:
             yield
         except UnitTimeoutError:
@@ -120,7 +123,7 @@ class UnitRunner:
 
 
 def content(unit: Unit, with_rows: bool) -> list[Any]:
-    """What of its input decides a unit's bytes: digests, formats, ranges; and with `with_rows`, where it starts in its shards."""
+    """The part of a unit's input that decides its bytes: digests, formats, ranges; `with_rows` adds its first row in each shard."""
     return [_content(piece, with_rows) for piece in unit.pieces]
 
 
@@ -129,6 +132,6 @@ def _content(piece: Piece, with_rows: bool) -> list[Any]:
     part = piece.part
     if part is None:
         return [suffix, piece.digest, None, 0]
-    is_lines = piece.shard.name.endswith(".jsonl")  # their digest is of the part alone, wherever it stands in the file
+    is_lines = piece.shard.name.endswith(".jsonl")  # a part's digest covers its lines, wherever in the file they are
     span = ["lines", part.first_line == 1] if is_lines else ["row groups", part.start, part.stop]
     return [suffix, piece.digest, span, part.first_row if with_rows else 0]

@@ -1,4 +1,4 @@
-"""Split patterns by name or as a regex: which steps they are, and whether `tokenizers` reads them alike."""
+"""Split patterns by name or as a regex: the steps they consist of, and whether `tokenizers` reads them the same way."""
 
 import difflib
 import re
@@ -14,9 +14,9 @@ _ESCAPES = r"""\\[sSdDnrt] | \\x[0-7][0-9A-Fa-f] | \\x\{[0-9A-Fa-f]+\} | \\u[0-9
     | \\[pP](?:[LMNPSZC]|\{(?:[LMNPSZC][a-z]?
         |Arabic|Armenian|Cyrillic|Devanagari|Greek|Han|Hangul|Hebrew|Hiragana|Katakana|Latin|Thai)\})"""
 
-# What fancy-regex, which the core and tiktoken run, and Oniguruma, which tokenizers runs, read alike. Left out as different:
-# ^ and $ (ends of lines there), {1,3}+ (not possessive there), {3}? and {,3}, a quantifier behind a quantifier (repeats it
-# there; in fancy-regex an error, or braces as text), \w and \b (joiners), [[:alpha:]], flags within.
+# The syntax that means the same in fancy-regex (used by the core and tiktoken) and in Oniguruma (used by tokenizers). These
+# differ and are left out: ^ and $ (line ends in Oniguruma), {1,3}+ (not possessive there), {3}? and {,3}, a quantifier after a
+# quantifier (Oniguruma repeats it; fancy-regex fails, or reads braces as text), \w and \b (joiners), [[:alpha:]], inner flags.
 _ALIKE = re.compile(
     rf"""{_ESCAPES} | \\[zA](?![?*+{{]) | \((?!\?) | \(\?(?:i?:|=|!|<=|<!|>) | (?:[?*+][?+]?|\{{[0-9]+(?:,[0-9]*)?\}})(?![?*+{{])
     | [^\\(\[\]{{}}^$?*+]""",
@@ -29,11 +29,11 @@ _ANCHORS = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]|[$^]", re.S)
 
 
 def steps_of(pattern: str | None) -> tuple[str, ...]:
-    """The regexes that a pattern applies one after another; none for None: each document is one pre-token. A regex that cuts
-    like a named pattern, such as tiktoken's own for cl100k, is that pattern; `$` and `^` are written `\\z` and `\\A` where that
-    makes it one that tokenizers reads alike.
+    """The regexes that a pattern applies one after another. None has no steps: each document is one pre-token. A regex that
+    splits like a named pattern, such as tiktoken's own regex for cl100k, gives that pattern's steps. `$` and `^` become `\\z`
+    and `\\A` if tokenizers then reads the regex the same way.
 
-    Raises PatternError for a regex that does not compile, and for what looks like a name but is none.
+    Raises PatternError for a regex that does not compile, and for an unknown name.
 
     >>> steps_of("starcoder")[0]
     '\\\\p{N}'
@@ -49,7 +49,7 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
     if _NAME.fullmatch(pattern):
         close = difflib.get_close_matches(pattern.lower(), named, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise PatternError(f"pattern: there is none called {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
+        raise PatternError(f"pattern: unknown name {pattern!r}; expected {', '.join(named)}, or a regex.{hint}")
     if not pattern:
         raise PatternError("pattern: expected a name, a regex, or None for no split; found an empty one.")
     _core.split([pattern], "")
@@ -58,17 +58,17 @@ def steps_of(pattern: str | None) -> tuple[str, ...]:
 
 
 def names() -> list[str]:
-    """The named patterns."""
+    """The names of the named patterns."""
     return list(_core.patterns())
 
 
 def name_of(steps: Sequence[str]) -> str | None:
-    """The name of a pattern with these steps, if it has one."""
+    """The name of the pattern with these steps; None if no named pattern has them."""
     return next((name for name, named in _core.patterns().items() if named == list(steps)), None)
 
 
 def hard_text(regexes: Sequence[str]) -> str:
-    """A text on which a regex that backtracks without end gives up: runs of common characters and of those it names.
+    """A text that makes a catastrophically backtracking regex give up: runs of common characters and of the regex's own.
 
     >>> hard_text(["(x+x+)+y"])[-49:] == "y" * 48 + "!"
     True
@@ -78,7 +78,7 @@ def hard_text(regexes: Sequence[str]) -> str:
 
 
 def first_difference(steps: Sequence[str]) -> str | None:
-    """The first part of the steps that `tokenizers` may read differently; None when they mean the same to both.
+    """The first part of the steps that `tokenizers` may read differently; None if both read all steps the same way.
 
     >>> first_difference([r"\\s+|[^\\s$]+"]), first_difference([r"\\p{N}{1,3}+|\\s+$"])
     (None, '{1,3}+|\\\\s+$')
@@ -107,11 +107,11 @@ def _different(step: str) -> str | None:
 
 @cache
 def _folds() -> list[str]:
-    """Texts that are one character in another case, as ss is ß; without case, only Oniguruma takes one for the other."""
+    """Texts that equal one character when case is ignored, as ss equals ß. Only Oniguruma matches one for the other."""
     return sorted({folded for code in range(0x80, 0xFFFF) if len(folded := chr(code).casefold()) > 1})
 
 
 def _is_reversed(part: str) -> bool:
-    """Whether it is a repetition like {3,1}, which Oniguruma takes for {1,3}."""
+    """Whether the part is a repetition such as {3,1}, which Oniguruma reads as {1,3}."""
     least, _, most = part.strip("{}").partition(",")
     return part.startswith("{") and most != "" and int(least) > int(most)

@@ -1,4 +1,4 @@
-"""The pre_tokenizer of a tokenizer.json: into steps of regexes and back."""
+"""Converts the pre_tokenizer of a tokenizer.json to regex steps and back."""
 
 import re
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ _META = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
 class BeyondCore(Exception):
-    """The core cannot run this exactly; the message names field and value."""
+    """Raised for what the core cannot run exactly. The message names the field and its value."""
 
 
 def parts_of(section: Any, inner: str) -> list[dict[str, Any]]:
-    """A normalizer, pre_tokenizer or post_processor as the plain ones that run one after another; none for null."""
+    """The members of a normalizer, pre_tokenizer or post_processor in order, with nested sequences flattened; [] for null."""
     if section is None:
         return []
     if section["type"] != "Sequence":
@@ -39,7 +39,7 @@ def steps_from(found: Any) -> tuple[tuple[str, ...], bool]:
     if last.get("use_regex", True):
         steps.append(_gpt2())
     if different := first_difference(steps):
-        raise BeyondCore(f"pre_tokenizer: the core may read {different!r:.60} of the regex otherwise than Oniguruma")
+        raise BeyondCore(f"pre_tokenizer: the core may read {different!r:.60} of the regex differently from Oniguruma")
     try:
         _core.split(steps, "" if name_of(steps) else hard_text(steps))
     except (PatternError, UnicodeEncodeError) as error:
@@ -48,9 +48,9 @@ def steps_from(found: Any) -> tuple[tuple[str, ...], bool]:
 
 
 def pre_tokenizer_of(steps: Sequence[str], add_prefix_space: bool = False) -> dict[str, Any]:
-    """The pre_tokenizer that `steps_from` reads back as these steps.
+    """The pre_tokenizer from which `steps_from` reads these steps.
 
-    Raises PatternError for a regex that the tokenizers library would read otherwise.
+    Raises PatternError for a regex that the tokenizers library would read differently.
     """
     if different := first_difference(steps):
         raise PatternError(
@@ -74,8 +74,8 @@ def _step_of(part: dict[str, Any]) -> str:
         return r"\p{N}" if part.get("individual_digits", False) else r"\p{N}+"
     if part["type"] != "Split":
         raise BeyondCore(f"pre_tokenizer has {part['type']!r:.40}")
-    # Isolated keeps matches and gaps alike, so turning them round changes nothing; Removed keeps the matches when they are
-    # turned round, which are all there is of a pattern that takes in every text.
+    # Isolated keeps matches and gaps alike, so inverting it changes nothing. Removed with invert keeps only the matches; that
+    # loses nothing if the pattern matches every character of every text.
     regex = _regex_of(part["pattern"])
     if part["behavior"] == "Isolated" or (part["behavior"] == "Removed" and part["invert"] and regex in _total()):
         return regex
@@ -93,7 +93,7 @@ def _regex_of(pattern: dict[str, str]) -> str:
 
 
 def _total() -> set[str]:
-    """The named patterns of one step: each matches any character that its other parts leave, so there are no gaps."""
+    """The named patterns of one step. Together, their alternatives match every character, so they leave no gaps."""
     return {steps[0] for steps in _core.patterns().values() if len(steps) == 1}
 
 

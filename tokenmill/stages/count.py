@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.params import Count, Source
-from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.console import Advance, StageSummary, progress, say, size
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
@@ -40,7 +40,7 @@ _SUMMED_AT_ONCE_MAX = 64
 
 
 class CountFacts(msgspec.Struct, frozen=True):
-    """What a unit holds, by how much the counts of each group may be too low, and what was left out of it."""
+    """A unit's sums, the most by which the counts of each group may be too low, and what is in its quarantine."""
 
     n_documents: int
     text_bytes: int
@@ -49,11 +49,11 @@ class CountFacts(msgspec.Struct, frozen=True):
 
     @property
     def n_left_out(self) -> int:
-        """Documents and pieces that were left out."""
+        """The number of documents and pieces in the quarantine."""
         return self.left.n
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB"
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text"
 
 
 def count(
@@ -64,17 +64,17 @@ def count(
     run_units: RunUnits,
     output: Path,
 ) -> StageSummary:
-    """Counts the pre-tokens of all documents into counts.parquet in `output`, and says in report.json and provenance.json
-    beside it of what.
+    """Counts the pre-tokens of all documents into counts.parquet in `output`. report.json and provenance.json beside it describe
+    what was counted.
 
-    `spill_directory`: where there is room for what the counters may not hold in memory (None: .tokenmill).
+    `spill_directory`: where counters spill what exceeds their memory (None: .tokenmill).
     Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
     """
     start_s = time.monotonic()
     try:
         pre_tokenizer_of(
             steps_of(params.pattern)
-        )  # a regex that other libraries read otherwise is refused before any work
+        )  # refuses a regex that other libraries read differently, before any work
     except PatternError as error:
         raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = runner.root
@@ -95,7 +95,7 @@ def count(
         for unit in units
     }
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
-        with progress("count", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+        with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
                 count_unit,
                 source=source,
@@ -104,9 +104,11 @@ def count(
                 samples=samples,
                 memory=runner.memory,
                 scratch=scratch,
-                advance=advance,
+                advance=now.add,
             )
-            done = runner.finish("count", do, units, keys, CountFacts, run_units, lambda facts: facts.left.fits(source))
+            done = runner.finish(
+                "count", do, units, keys, CountFacts, run_units, now.skip, lambda facts: facts.left.fits(source)
+            )
         facts = [one.facts for one in done]
         n_documents = sum(one.n_documents for one in facts)
         check_limit(units, [one.left for one in facts], n_documents, source)
@@ -150,13 +152,14 @@ def count(
         "run",
         n_units=len(units),
         n_documents=n_documents,
+        file_mb=runner.corpus.n_bytes / 1e6,
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )
 
 
 class PartialCounts(NamedTuple):
-    """Counts in a file, what decides them, what they are multiplied by, and by the beginning of what they are grouped."""
+    """A file of counts: its key, path and weight, and the start of a key (`place`) by which it is grouped."""
 
     key: str
     path: Path
@@ -165,7 +168,7 @@ class PartialCounts(NamedTuple):
 
 
 class SumFacts(msgspec.Struct, frozen=True):
-    """What is known of counts that were added up."""
+    """The facts about counts that were added up."""
 
     n_parts: int
     n_left_out: int = 0
@@ -177,10 +180,10 @@ class SumFacts(msgspec.Struct, frozen=True):
 def sums_of(
     parts: Sequence[PartialCounts], runner: UnitRunner, run_units: RunUnits, scratch: Path
 ) -> Sequence[PartialCounts]:
-    """Parts with the same sum, of each weight 16 at most where there were many.
+    """Files of counts with the same sum; if there were many, at most 16 for each weight.
 
-    They are added up in groups by the beginning of their keys, those groups by one digit less, and so on, and the unit store
-    keeps each sum: a part that changes then costs the sums of two groups a level, instead of reading all parts again.
+    Files are added up in groups by the beginning of their keys, then those sums by one hex digit less, and so on. The unit store
+    keeps each sum. A changed file then costs a sum of two groups per level instead of reading all files again.
     """
     n_digits = 0
     while len(parts) > _SUMMED_AT_ONCE_MAX * 16**n_digits:
@@ -218,7 +221,7 @@ def _sums_of_groups(
 
 
 def count_nothing(root: Path) -> StageSummary:
-    """Writes an empty table of counts: with a tokenizer that is taken, nothing is learned from counts."""
+    """Writes an empty table of counts. With an imported tokenizer, nothing is learned from counts."""
     with write_directory((root / COUNTS_FILE).parent) as directory:
         write_counts(merge([]), directory / Path(COUNTS_FILE).name)
     return StageSummary("count", "not needed")
@@ -235,7 +238,7 @@ def count_unit(
     scratch: Path,
     advance: Advance,
 ) -> CountFacts:
-    """Counts one unit into files in `directory`, one for each of the groups of its pieces, which `groups` has by its name."""
+    """Counts one unit into files in `directory`, one per group of its pieces. `groups`: the groups by the unit's name."""
     own = groups[unit.name]
     error = params.approximate.error if params.approximate else None
     kept_mib = max(1, memory.kept_mib // len(own))
@@ -257,12 +260,12 @@ def count_unit(
 
 
 def part_name(group: int) -> str:
-    """The file of one group of a unit's pieces."""
+    """The name of the file for one group of a unit's pieces."""
     return f"counts.{group}.parquet"
 
 
 def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, list[int]]:
-    """The pieces of a unit by the weight of their shards."""
+    """The pieces of a unit, grouped by the weight of their shards."""
     groups: dict[Fraction, list[int]] = {}
     for i, piece in enumerate(unit.pieces):
         groups.setdefault(weights.get(piece.shard.name, _ONE), []).append(i)
@@ -270,9 +273,9 @@ def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, lis
 
 
 def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> dict[str, Fraction]:
-    """By the name of a shard, what its counts are multiplied by, where a glob matches it.
+    """The weight of each shard that a glob matches, by the shard's name.
 
-    Raises ParamsError for a shard that two globs match, CorpusError for a glob that matches nothing.
+    Raises ParamsError for a shard that two globs match, and CorpusError for a glob that matches nothing.
     """
     glob_of: dict[str, str] = {}
     for glob in weights:
@@ -287,10 +290,10 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
 
 
 def report_of(params: Count, facts: Sequence[CountFacts], total: Sum, missed_max: int) -> dict[str, Any]:
-    """What was counted; the same for the same input, whatever the machine.
+    """The report of a count. The same input gives the same report on every machine.
 
-    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so weights are in them. `count_missed_max`: by how much an
-    approximate count may be too low.
+    `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so they include weights. `count_missed_max`: the most by
+    which an approximate count may be too low.
     """
     kept, dropped = total.kept, total.dropped
     return {

@@ -36,18 +36,18 @@ from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-_N_WARM = 1 << 16  # pre-tokens, nearly all of a text
-_WARM_BYTES_MIN = 1 << 24  # of files to be encoded; the most frequent pre-tokens are found while some 10 MB are
+_N_WARM = 1 << 16  # this many frequent pre-tokens make up nearly all of a text
+_WARM_BYTES_MIN = 1 << 24  # file bytes to encode; finding the frequent pre-tokens takes as long as encoding some 10 MB
 
 
 def encode(
     source: Source, asked: TokenizerSource | None, params: Encode, runner: UnitRunner, run_units: RunUnits
 ) -> StageSummary:
-    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them; bad documents, where they
-    are let through, go to data/quarantine.
+    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them. Bad documents, if params.yaml
+    lets them pass, go to data/quarantine.
 
-    `asked`: the tokenizer that is taken instead of being trained, if one is. The directory appears whole, when the last unit
-    is done. Raises CorpusError, ParamsError, TokenizerError, UnitsError.
+    `asked`: the imported tokenizer, if it was not trained here. The directory appears atomically when the last unit is done.
+    Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
     corpus = runner.corpus
@@ -60,7 +60,7 @@ def encode(
     there = set() if runner.anew else runner.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
     warm = partial(_warm, tokenizer, runner.root / COUNTS_FILE, params.special_tokens_in_text)
-    with progress("encode", sum(unit.n_bytes for unit in units) / 1e6, "file MB") as advance:
+    with progress("encode", corpus.n_bytes, "bytes") as now:
         do = partial(
             encode_unit,
             warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
@@ -69,10 +69,12 @@ def encode(
             end_id=end_id,
             special=params.special_tokens_in_text,
             limits=runner.memory.limits,
-            advance=advance,
+            advance=now.add,
         )
-        done = runner.finish("encode", do, units, keys, EncodeFacts, run_units, lambda facts: facts.left.fits(source))
-    tokenizer.forget()  # validate has the same one
+        done = runner.finish(
+            "encode", do, units, keys, EncodeFacts, run_units, now.skip, lambda facts: facts.left.fits(source)
+        )
+    tokenizer.forget()  # frees its cache, because validate uses the same tokenizer
     shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
@@ -119,6 +121,7 @@ def encode(
         "run",
         n_units=len(units),
         n_documents=manifest.n_documents,
+        file_mb=corpus.n_bytes / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
@@ -126,15 +129,15 @@ def encode(
 
 
 def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
-    """Takes from the dataset that dvc.lock records what the store lacks: after `dvc pull` in a new clone, that is all of it."""
+    """Adds units that the store lacks from the dataset in dvc.lock. After `dvc pull` in a new clone, these are all units."""
     files = runner.recorded("encode") if lacking else {}
     if n := take_over(runner.store, lacking, files, runner.memory.workers):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
 def _warm(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> None:
-    """Has the most frequent pre-tokens of the counts encoded once for all threads. Counts that are not there, or that are of
-    other text, cost speed alone; so do damaged ones, which `count` sees to."""
+    """Warms the cache with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
+    to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
     if tokenizer.engine != "core":
         return
     try:
@@ -154,7 +157,7 @@ def encode_unit(
     limits: Limits,
     advance: Advance,
 ) -> EncodeFacts:
-    """Encodes one unit into a file in `directory`. `warm`: called before the first document."""
+    """Encodes one unit into a file in `directory`. `warm` is called before the first document."""
     warm()
     shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
     piece_documents = [0] * len(unit.pieces)
@@ -171,6 +174,7 @@ def encode_unit(
             n_tokens += len(input_ids.values)
             text_bytes += batch.text_bytes
             write(rows(batch, input_ids, shape))
+            advance(0, len(input_ids.values))
     write_left(documents.left, directory)
     return EncodeFacts(
         piece_documents=piece_documents,
@@ -193,7 +197,7 @@ def _keys(
         "formats": params.formats,
         "source": source.reading(),
     }
-    with_rows = source.id_column is None  # a document's row is its id then
+    with_rows = source.id_column is None  # a document's id is its row then
     return {unit.name: unit_key(stage="encode", content=content(unit, with_rows), **decides) for unit in units}
 
 
@@ -211,6 +215,6 @@ def _end_id(tokenizer: Tokenizer, text: str | None) -> int | None:
 
 
 def _digest(source: Source, params: Encode) -> str:
-    """Over the parameters that decide bytes of the dataset; which shards there are stands in the manifest itself."""
+    """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the shards."""
     deciding = source.model_dump_json(exclude={"glob"}) + params.model_dump_json()
     return hashlib.sha256(deciding.encode()).hexdigest()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tokenmill.console import say
 from tokenmill.pipeline.build import alone
+from tokenmill.versioning.git import branch_to_push
 from tokenmill.versioning.publish import Publication, push, ready, register
 from tokenmill.versioning.registry import parse_reference
 
@@ -36,4 +37,9 @@ def set_tags(publication: Publication, key: Path | None) -> list[str]:
     tags = register(publication, key)
     where = f"pushed to {publication.git_remote}" if publication.git_remote else "in this repository: git has no remote"
     say(f"publish: {' and '.join(tags) or publication.tag}, {where}")
+    if publication.git_remote and (branch := branch_to_push(publication.root, publication.git_remote)):
+        say(
+            f"publish: the branch {branch} was not pushed; others can take the version all the same. To push it: "
+            f"`git push {publication.git_remote} {branch}`"
+        )
     return tags

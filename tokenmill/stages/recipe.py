@@ -1,4 +1,4 @@
-"""The four stages of a build in order, with what each takes of it; the orchestrator is unknown here."""
+"""The four stages of a build in order, with the arguments of each. It does not know the orchestrator."""
 
 from functools import partial
 from importlib import import_module
@@ -10,7 +10,7 @@ from tokenmill.pipeline.executor import RunUnits, run_in_threads
 
 
 def run_inline(build: Build) -> list[StageSummary]:
-    """count → train-vocab → encode → validate in this process, units in threads; what each did."""
+    """Runs count → train-vocab → encode → validate in this process, with units in threads, and gives each stage's result."""
     run_units = run_in_threads(build.workers)
     build.stage("count", partial(count, run_units=run_units))
     build.stage("train-vocab", train_vocab)
@@ -20,7 +20,7 @@ def run_inline(build: Build) -> list[StageSummary]:
 
 
 def import_stages() -> None:
-    """Imports the code of all stages, and with it the libraries that read the data; else a stage does when it runs."""
+    """Imports the code of all stages and the libraries that read data. Without this, a stage does so when it runs."""
     for stage in STAGES:
         import_module(f"tokenmill.stages.{stage.replace('-', '_')}")
 
@@ -37,7 +37,7 @@ def count(build: Build, run_units: RunUnits) -> StageSummary:
 
 
 def train_vocab(build: Build) -> StageSummary:
-    """Counts of pre-tokens → tokenizer, or a published tokenizer in its place."""
+    """Counts of pre-tokens → tokenizer; or an imported tokenizer."""
     from tokenmill.stages.train_vocab import take_tokenizer, train_vocab
 
     params = build.params

@@ -1,7 +1,9 @@
 """refresh: new data → a dataset that is built, judged and published, with the tokenizer that is pinned."""
 
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from tokenmill.console import StageSummary, say
 from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
-from tokenmill.errors import ParamsError, ValidationError, VersionsError
+from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
 from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import run_in_threads
@@ -74,6 +76,12 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
     _refuse_foreign_changes(root)
     _refuse_what_is_behind(root)
     before = _manifest_before(root, limits.publish)
+    with _saying_the_way_back(root):
+        return _refresh(build, run_stages, before)
+
+
+def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], before: Manifest | None) -> Refreshed:
+    root, limits = build.root, build.params.refresh
     bring(root)
     summaries = run_stages(build)
     manifest = read_manifest(root / TOKENS_DIRECTORY)
@@ -90,6 +98,25 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
     _commit(root, manifest)
     published = None if limits.publish is None else _publish(root, limits.publish)
     return Refreshed(summaries, drift, past, published)
+
+
+@contextmanager
+def _saying_the_way_back(root: Path) -> Iterator[None]:
+    """When the block fails, says which files it leaves changed, and the commands that undo it."""
+    try:
+        yield
+    except TokenmillError:
+        if own := [name for name in git.changed_files(root) if _is_own(name)]:
+            names = shlex.join(own)
+            say(
+                f"refresh: {names}: changed and not committed; the next refresh goes on from there. To go back to the last "
+                f"commit: `git checkout -- {names} && dvc checkout`"
+            )
+            if any(name.endswith(".dvc") for name in own):
+                say(
+                    "refresh: that takes new documents out of the folders that DVC tracks, too; keep a copy of those you added"
+                )
+        raise
 
 
 def bring(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""train-vocab: counts of pre-tokens → tokenizer, or a published tokenizer taken in its place."""
+"""train-vocab: counts of pre-tokens → tokenizer; or imports a published tokenizer."""
 
 import json
 import time
@@ -28,8 +28,8 @@ from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, lea
 from tokenmill.training.checkpoint import Checkpoint
 from tokenmill.versioning.import_tokenizer import take_pinned
 
-_LENGTH_BYTES = 4  # before each value of a plain column of a .parquet file
-# Measured: 25 bytes for each of a million pre-tokens' of Zipf's law, 31 for those of words of 100 bytes, of 10,000 and of 100 MB.
+_LENGTH_BYTES = 4  # before each value in a plain column of a .parquet file
+# Measured: 25 bytes per byte for a million pre-tokens with Zipf's law; 31 for pre-tokens of 100 bytes, 10,000 bytes and 100 MB.
 _HELD_FOR_A_BYTE = 31
 
 
@@ -44,11 +44,11 @@ def train_vocab(
     counted: Path,
     output: Path,
 ) -> StageSummary:
-    """Learns the vocabulary from what `count` wrote into the directory `counted`, and writes the directory `output`, with golden
-    vectors and a card.
+    """Learns the vocabulary from the files of `count` in the directory `counted`, and writes the directory `output`, with golden
+    vectors and a model card.
 
-    The card is part of the stage's output, not of its publication: so a version is the very directory that was built. A
-    corpus too small for the size asked gives a smaller vocabulary, and a line that says how many tokens it has.
+    The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was
+    built. A corpus too small for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has.
     Raises CountsError, ParamsError, TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
@@ -60,11 +60,11 @@ def train_vocab(
     goal = Goal(params.pair_count_min, params.token_bytes_max, params.score, params.pad_vocab_to)
     checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
     n_done = 0
-    with progress("train-vocab", params.vocab_size, "tokens") as advance:
+    with progress("train-vocab", params.vocab_size, "tokens") as now:
 
         def show(n_tokens: int, _n_merges: int) -> None:
             nonlocal n_done
-            advance(n_tokens - n_done)
+            now.add(n_tokens - n_done)
             n_done = n_tokens
 
         sizes = [params.vocab_size, *params.vocab_sizes]
@@ -102,9 +102,9 @@ def train_vocab(
 
 
 def take_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
-    """Brings the tokenizer that tokenmill.lock pins into data/tokenizer, in the place of training one.
+    """Imports the tokenizer that tokenmill.lock pins into data/tokenizer, instead of training one.
 
-    Raises VersionsError when what is there now is another.
+    Raises VersionsError if the source now has another tokenizer.
     """
     start_s = time.monotonic()
     tokenizer = take_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
@@ -112,7 +112,7 @@ def take_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
 
 
 def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
-    """The tokenizer to extend, when it is the one that was pinned, gives the ids that it gave, and fits the other parameters."""
+    """The tokenizer to extend. Checks that it is the pinned one, gives its golden vectors, and fits the other parameters."""
     assert params.extend
     base = Tokenizer.load(root / params.extend.path)
     if base.digest != params.extend.digest:
@@ -134,7 +134,7 @@ def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
 
 
 def _check_fits(path: Path, memory: Memory) -> None:
-    """Raises CountsError, before they are read, when learning from these counts would take more than a build may hold."""
+    """Raises CountsError before reading the counts if training on them would take more memory than a build may use."""
     metadata = open_parquet(path).metadata
     pretokens = [metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups)]
     n_bytes = sum(pretokens) - _LENGTH_BYTES * metadata.num_rows
@@ -171,8 +171,8 @@ def _changes(
     extended: Extend,
     memory: Memory,
 ) -> dict[str, Any]:
-    """What an extension changes: the text counted, in tokens, and the documents of the old text that get other ids, which are
-    read as the counted ones were."""
+    """What an extension changes: the number of added tokens, and of documents of the old text that get other ids. Those
+    documents are read in the same way as the counted ones."""
     n_documents = n_changed = 0
     for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
         columns = (provenance.text_column, provenance.id_column, provenance.text_separator)

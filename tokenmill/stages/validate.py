@@ -1,4 +1,4 @@
-"""validate: token dataset, tokenizer and documents → report, or the first thing that is wrong."""
+"""validate: token dataset, tokenizer and documents → report, or an error for the first thing that is wrong."""
 
 import json
 import time
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.params import Source
-from tokenmill.console import Advance, StageSummary, progress
+from tokenmill.console import Advance, StageSummary, progress, size
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Shard, read_batches
@@ -37,7 +37,7 @@ _MANIFEST = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
 
 @dataclass(frozen=True)
 class Judge:
-    """What every file is held against. `reference`: a tokenizers.Tokenizer of the same tokenizer.json."""
+    """What every file is checked against. `reference`: a tokenizers.Tokenizer of the same tokenizer.json."""
 
     tokenizer: Tokenizer
     reference: Any
@@ -47,7 +47,7 @@ class Judge:
 
 
 class ValidateFacts(msgspec.Struct, frozen=True):
-    """What a file that is right holds; `n_sampled`: documents compared with tokenizers."""
+    """The sums of a correct file. `n_sampled`: the number of documents compared with tokenizers."""
 
     n_documents: int
     n_tokens: int
@@ -57,23 +57,23 @@ class ValidateFacts(msgspec.Struct, frozen=True):
 
     @property
     def n_left_out(self) -> int:
-        """Documents and pieces that were left out."""
+        """The number of documents and pieces in the quarantine."""
         return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
 
     def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {self.text_bytes / 1e6:,.1f} MB, {self.n_tokens:,} tokens are right"
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
 
 
 def validate(source: Source, sample_documents: int, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
     """Checks data/tokens against its manifest, the tokenizer and the documents, and writes data/report/report.json.
 
-    For every document: there and in its place, ids in range, its bytes back from its ids; for every file: the manifest's
-    digests and sums, and a sample of documents with the ids that tokenizers gives. A file that was found right with the
-    same documents and tokenizer is not checked again. The report that was there goes first of all. Raises ValidationError,
+    For every document: it is in its place, its ids are in range, and its ids decode to its bytes. For every file: the digests
+    and sums match the manifest, and a sample of documents has the ids that tokenizers gives. A file that passed with the same
+    documents and tokenizer is not checked again. report.json is deleted when validation starts. Raises ValidationError,
     CorpusError, UnitsError.
     """
     start_s = time.monotonic()
-    (runner.root / REPORT_FILE).unlink(missing_ok=True)  # nothing is to say that all is right where a check fails
+    (runner.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
     directory = runner.root / TOKENS_DIRECTORY
     manifest = read_manifest(directory)
     corpus = runner.corpus
@@ -91,7 +91,7 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
         sample_documents,
     )
     keys = _keys(corpus.units, source, judge, entries)
-    with progress("validate", sum(unit.n_bytes for unit in corpus.units) / 1e6, "file MB") as advance:
+    with progress("validate", corpus.n_bytes, "bytes") as now:
         limits = runner.memory.limits
         do = partial(
             validate_unit,
@@ -100,9 +100,9 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
             judge=judge,
             entries=entries,
             limits=limits,
-            advance=advance,
+            advance=now.add,
         )
-        done = runner.finish("validate", do, corpus.units, keys, ValidateFacts, run_units)
+        done = runner.finish("validate", do, corpus.units, keys, ValidateFacts, run_units, now.skip)
     for unit, one in zip(corpus.units, done, strict=True):
         _check_sums(unit, one.facts, entries[unit.output])
     _write_report(runner.root, manifest, tokenizer, sum(one.facts.n_sampled for one in done), golden_engines)
@@ -111,6 +111,7 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
         "run",
         n_units=len(corpus.units),
         n_documents=manifest.n_documents,
+        file_mb=corpus.n_bytes / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
@@ -127,7 +128,7 @@ def validate_unit(
     limits: Limits,
     advance: Advance,
 ) -> ValidateFacts:
-    """Checks one file of the dataset; what comes back is what it holds."""
+    """Checks one file of the dataset, and gives its sums."""
     entry = entries[unit.output]
     sample = {i * entry.n_documents // judge.sample_documents for i in range(judge.sample_documents)}
     _check_lost(unit, source, entry, limits)
@@ -138,7 +139,9 @@ def validate_unit(
         check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
         n_sampled += check_against(span, judge.reference, judge.end_id, sample)
         n_documents += span.tokens.num_rows
-        n_tokens += len(span.tokens["input_ids"].flatten())
+        n_span_tokens = len(span.tokens["input_ids"].flatten())
+        n_tokens += n_span_tokens
+        advance(0, n_span_tokens)
         text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
     facts = ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, piece_bad(unit, documents.left))
     _check_sums(unit, facts, entry)
@@ -150,7 +153,7 @@ def _lost(entry: OutputShard) -> list[int]:
 
 
 def _check_lost(unit: Unit, source: Source, entry: OutputShard, limits: Limits) -> None:
-    """What the manifest says is of a damaged shard cannot be read."""
+    """Checks that a shard is really unreadable if the manifest says that it is damaged."""
     for i in _lost(entry):
         piece = unit.pieces[i]
         columns = (source.text_column, source.id_column, source.text_separator)
@@ -191,7 +194,7 @@ def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str
 
 
 def _check_files(directory: Path, shards: Sequence[OutputShard], runner: UnitRunner) -> None:
-    """Every file is the one that the manifest names."""
+    """Checks that every file has the digest in the manifest."""
     for shard in shards:
         path = directory / shard.name
         if runner.digests.fact(path, "sha256", str, partial(sha256_file, path)) != shard.sha256:
@@ -210,7 +213,7 @@ def _check_sums(unit: Unit, facts: ValidateFacts, entry: OutputShard) -> None:
 
 
 def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokenizer: Tokenizer) -> None:
-    """The manifest speaks of these documents, files and tokenizer, and its sums are the sums of its entries."""
+    """Checks that the manifest belongs to these documents, files and tokenizer, and that its sums match its entries."""
     if manifest.tokenizer_digest != tokenizer.digest:
         raise ValidationError(
             f"{_MANIFEST}: the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; "
@@ -251,7 +254,7 @@ def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokeni
 
 
 def _check_inputs(manifest: Manifest, sha256: dict[Shard, str]) -> None:
-    """The manifest speaks of the shards as they are."""
+    """Checks that the manifest lists the present shards with their present digests."""
     listed, there = {shard.name for shard in manifest.inputs}, {shard.name: found for shard, found in sha256.items()}
     if listed != there.keys():
         odd = sorted(listed ^ there.keys())[0]
@@ -267,7 +270,7 @@ def _check_inputs(manifest: Manifest, sha256: dict[Shard, str]) -> None:
 
 
 def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
-    """The manifest names a file for the unit, and says of each of its pieces where it is from."""
+    """Checks that the manifest names a file for the unit, and the origin of each of its pieces."""
     named = None if rows is None else [(row.name, row.first_row) for row in rows]
     expected = [(piece.shard.name, piece.first_row) for piece in unit.pieces]
     if named != expected:
@@ -278,7 +281,7 @@ def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
 
 
 def _reference(directory: Path, special_in_text: bool) -> Any:
-    """The tokenizers library's own reading of the tokenizer, told whether to leave special tokens in text alone."""
+    """The same tokenizer in the tokenizers library. `special_in_text`: whether text may become special tokens."""
     from tokenizers import Tokenizer as Reference
 
     reference = Reference.from_buffer(read(directory / "tokenizer.json"))

@@ -1,1 +1,1 @@
-"""Files that are whole or absent, and what is known of them."""
+"""Atomic writes, links, locks, and stored facts about files."""

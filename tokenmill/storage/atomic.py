@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all."""
+"""Atomic writes: files and directories that appear complete or not at all."""
 
 import errno
 import hashlib
@@ -11,17 +11,16 @@ from functools import cache
 from pathlib import Path
 
 _SUFFIX = ".partial"
-_EXITING = 0x4  # PF_EXITING of the kernel's flags of a process
+_EXITING = 0x4  # PF_EXITING, a kernel flag of a process
 
 
 @contextmanager
 def write_atomic(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; when the block ends well, its file becomes `path` in one step.
+    """Yields a temporary path beside `path`. If the block succeeds, that file replaces `path` atomically.
 
-    The order is: flush the file to disk, rename, flush the directory; a failure of any of them is an OSError and
-    leaves no temporary file. A file that could not be flushed is never flushed again: the system may have dropped what it
-    held of it and say that all is well. An existing `path` is replaced, never written into: it may be a hard link into
-    DVC's cache.
+    The order is: fsync the file, rename it, fsync the directory. If a step fails, OSError is raised and no temporary file
+    remains. A failed fsync is never retried: the kernel may have dropped the data and report success the second time. An
+    existing `path` is replaced and never written into, because it may be a hard link into DVC's cache.
     """
     make_folder(path.parent)
     partial = partial_path(path)
@@ -37,9 +36,9 @@ def write_atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def write_directory(path: Path) -> Iterator[Path]:
-    """Yields an empty directory beside `path`; when the block ends well, it becomes `path`, and what was there goes.
+    """Yields an empty directory beside `path`. If the block succeeds, that directory replaces `path`.
 
-    Files inside are to be written with `write_atomic`. Leftovers of earlier, ended processes are removed first.
+    Write the files inside with `write_atomic`. Leftovers of processes that have ended are removed first.
     """
     make_folder(path.parent)
     for left in path.parent.glob(f"{path.name}.*{_SUFFIX}"):
@@ -61,7 +60,7 @@ def write_directory(path: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it, to last; one that is there is fine."""
+    """Makes a folder and its missing parents, and fsyncs them. An existing folder is fine."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -70,7 +69,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Gives an OSError of the block that names no file, as those of reading and writing do, the name of this one."""
+    """Adds this path to an OSError of the block that names no file; errors of read and write calls do not."""
     try:
         yield
     except OSError as error:
@@ -80,18 +79,18 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def partial_path(path: Path) -> Path:
-    """A name beside `path` for what is to become it, which says what process writes it."""
+    """A temporary name beside `path` that contains the id of the writing process."""
     return path.with_name(f"{path.name}.{_process(os.getpid())}{_SUFFIX}")
 
 
 def is_left_over(partial: Path) -> bool:
-    """Whether the process that wrote a path of `partial_path` has ended; one with its id that began at another time is not it."""
+    """Whether the process that made a `partial_path` has ended. The start time tells a reused process id from the old one."""
     pid, _, started = partial.name.removesuffix(_SUFFIX).rpartition(".")[2].partition("-")
     return partial.name.endswith(_SUFFIX) and pid.isdigit() and _started(int(pid)) != (started or None)
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory or file; one that is not there is fine."""
+    """Removes a directory or file. A missing one is fine."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -99,13 +98,13 @@ def remove_tree(path: Path) -> None:
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes; an error of reading names it."""
+    """The bytes of a file. A read error names the file."""
     with naming(path):
         return path.read_bytes()
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a file, for `open(..., opener=)`. Raises OSError for what is none: reading a FIFO would never end."""
+    """A descriptor for `open(..., opener=)`. Raises OSError unless the path is a regular file: reading a FIFO may never end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -117,7 +116,7 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
 
 
 def raise_it(error: OSError) -> None:
-    """For `os.walk(..., onerror=)`, which passes over folders that it cannot list without it."""
+    """For `os.walk(..., onerror=)`, which otherwise silently skips folders that it cannot list."""
     raise error
 
 
@@ -128,20 +127,20 @@ def sha256_file(path: Path) -> str:
 
 
 def md5_file(path: Path) -> str:
-    """The md5 of a file's bytes, in hex: DVC's name for it."""
+    """The md5 of a file's bytes, in hex, which is the file's name in DVC's cache."""
     with naming(path), open(path, "rb", opener=open_regular) as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def sha256_directory(directory: Path) -> str:
-    """The sha256, in hex, over the names and the sha256 of all files of a directory, as `sha256sum` lists them."""
+    """The sha256, in hex, of a listing of the directory's files in the format of `sha256sum`."""
     files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
     lines = "".join(f"{sha256_file(files[name])}  {name}\n" for name in sorted(files))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def flush(path: Path) -> None:
-    """Returns when the file or directory is on disk, as far as the system can tell."""
+    """Calls fsync on a file or directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         with naming(path):
@@ -150,15 +149,15 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-@cache  # of this process alone
+@cache  # only ever called for this process
 def _process(pid: int) -> str:
     return f"{pid}-{_started(pid)}"
 
 
 def _started(pid: int) -> str | None:
-    """When the process began, in ticks since the machine did (proc(5), stat, fields 9 and 22); None when there is none, or one
-    that is at its end. It gives its locks back then, and is still there until its parent has waited for it, which
-    nobody does in a container without an init."""
+    """The start time of the process, in clock ticks since boot (proc(5), stat, field 22). None if there is no such process, or
+    if it is exiting (field 9): it has released its locks by then, but remains as a zombie until its parent waits for it, which
+    never happens in a container without an init process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

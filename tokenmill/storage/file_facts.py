@@ -1,4 +1,4 @@
-"""What is known of files that have not changed, kept in .tokenmill/digests.json so that they are not read for it again."""
+"""Facts about files, kept in .tokenmill/digests.json so that an unchanged file is not read again."""
 
 import os
 import threading
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 _FILE = f"{SCRATCH_DIRECTORY}/digests.json"
 
-# A file written to twice within one tick of the clock has the same time of change after both: one that changed so
-# shortly before it was read is not remembered (git calls such an entry racy).
+# A file that is written twice within one clock tick has the same mtime after both writes. So a file that changed shortly
+# before it was read is not remembered (git calls such an index entry racy).
 _RACY_NS = 2_000_000_000
 _KEPT_UNUSED = 1000
 
 
 class _Signature(msgspec.Struct, frozen=True, array_like=True):
-    """`ctime_ns`: when the file, its name or its links changed last; 0 for an output, which is linked here and there."""
+    """`ctime_ns`: the last change of the file, its name or its links. It is 0 for an output, because linking changes its ctime."""
 
     n_bytes: int
     mtime_ns: int
@@ -38,10 +38,10 @@ class _Known(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Digests:
-    """Facts of files, each under a file's name and a word that says which fact; may be used from several threads.
+    """Facts about files, each stored under the file's name and a word for the kind of fact. Safe to use from several threads.
 
-    A fact holds as long as the file's length, times of change and inode do. `trust`: whether to believe what earlier builds
-    have remembered.
+    A fact holds while the file's length, mtime, ctime and inode stay the same. `trust`: whether to use the facts that earlier
+    builds stored.
     """
 
     def __init__(self, root: Path, trust: bool = True) -> None:
@@ -54,7 +54,7 @@ class Digests:
         self._lock = threading.Lock()
 
     def fact(self, path: Path, word: str, kind: type[T], find: Callable[[], T]) -> T:
-        """`find()`, or what it gave for the file as it is. Raises CorpusError when the file changes meanwhile."""
+        """The stored fact if the file is unchanged, else `find()`. Raises CorpusError if the file changes while it is read."""
         name = self._name(path, word)
         before = _signature(path)
         known = self._known.get(name)
@@ -70,7 +70,7 @@ class Digests:
         return found
 
     def check_unchanged(self, path: Path) -> None:
-        """Raises CorpusError when the file is not as it was when a fact of it was last asked for."""
+        """Raises CorpusError if the file changed since the last call of `fact` for it."""
         try:
             unchanged = _signature(path) == self._seen[path]
         except FileNotFoundError:
@@ -81,11 +81,11 @@ class Digests:
             )
 
     def remember(self, path: Path, word: str, fact: object) -> None:
-        """Takes in a fact of a read-only file that this process has made, from which nobody else has written to it."""
+        """Stores a fact about a read-only file that this process has made and that no other process has written to."""
         self._remember(self._name(path, word), _without_ctime(_signature(path)), fact)
 
     def save(self) -> None:
-        """Keeps what was found for later builds."""
+        """Writes the facts to disk for later builds."""
         with self._lock:
             if len(self._known) > 2 * len(self._used) + _KEPT_UNUSED:
                 self._known = {name: self._known[name] for name in self._used & self._known.keys()}
@@ -105,7 +105,7 @@ class Digests:
 
 
 def forget(root: Path) -> None:
-    """Removes what is remembered of the files of the project at `root`."""
+    """Deletes the stored facts of the project at `root`."""
     (root / _FILE).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Files that share their bytes on disk: clones where the file system has them, hard links elsewhere, else copies."""
+"""Shares file content on disk: by a clone (reflink) if the file system has them, else by a hard link, else by a copy."""
 
 import errno
 import fcntl
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from tokenmill.storage.atomic import flush, naming
 
-_CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until one of the two is written to
+_CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until either file is written to
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 _NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)
 
-_without_clones: set[tuple[int, int]] = set()  # from device, to device: to be refused costs a file made and removed
+_without_clones: set[tuple[int, int]] = set()  # (from, to) devices; each failed try makes and removes a file
 
 
 def link(file: Path, target: Path) -> None:
-    """Makes `target`, which must not exist, a file with the bytes of the read-only `file`, read-only too.
+    """Makes `target`, which must not exist, a read-only file with the bytes of the read-only `file`.
 
-    The two may be one file by two names, so neither is ever written to; a new version replaces it.
+    Both may be names of one file, so neither is ever written to. A new version replaces it instead.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     devices = (file.stat().st_dev, target.parent.stat().st_dev)
@@ -39,7 +39,7 @@ def link(file: Path, target: Path) -> None:
 
 
 def has_clones(folder: Path) -> bool:
-    """Whether files in `folder`, or in the nearest folder above it that exists, can be cloned."""
+    """Whether files in `folder`, or in its nearest existing parent, can be cloned."""
     there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     with naming(there), tempfile.TemporaryFile(dir=there) as one, tempfile.TemporaryFile(dir=there) as other:
         one.write(b"x")

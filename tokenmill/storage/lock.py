@@ -1,4 +1,4 @@
-"""One build of a project at a time: a lock that the kernel takes back when its holder ends, however it ends."""
+"""The project lock: one build of a project at a time. The kernel releases it when its holder ends for any reason."""
 
 import fcntl
 import json
@@ -15,23 +15,23 @@ from tokenmill.errors import BusyError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.storage.atomic import naming
 
-_held: set[Path] = set()  # a build inside a build, as the flow's inside the command's, goes through
+_held: set[Path] = set()  # lets a nested build pass: the command holds the lock when its flow asks for it
 
 
 @contextmanager
 def project_lock(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[bool]:
-    """No other process builds the project at `root` while the block runs; yields False in a build inside a build.
+    """Keeps other processes from building the project at `root` while the block runs. Yields False in a nested build.
 
-    `wait`: until that is so; otherwise raises BusyError that says who builds it. `clean` is called first when the holder
-    before was killed or failed. The lock is flock(2) on .tokenmill/lock; the file stays and says who holds it: process,
-    machine and since when. Whose block ends well empties it.
+    `wait`: wait for the lock; otherwise a held lock raises BusyError, which names the holder. `clean` is called first if the
+    previous holder was killed or failed. The lock is flock(2) on .tokenmill/lock. The file stays and names its holder: process,
+    machine and start time. A clean exit empties the file. A non-empty file without a lock means that its holder crashed.
     """
     path = (root / SCRATCH_DIRECTORY / "lock").absolute()
     if path in _held:
         yield False
         return
     path.parent.mkdir(exist_ok=True)
-    # Not inherited by children: Prefect's server outlives a killed build and would hold the lock for it.
+    # Child processes do not inherit the lock: Prefect's server outlives a killed build and would keep holding it.
     with FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+") as file:
         _take(path, file, root, wait)
         with naming(path):
@@ -40,7 +40,7 @@ def project_lock(root: Path, wait: bool, clean: Callable[[], None]) -> Iterator[
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         _write(path, file, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
         if may_have_left:
-            clean()  # should it fail, the file still tells the next
+            clean()  # if it fails, the file stays non-empty for the next holder
         _held.add(path)
         try:
             yield True
@@ -77,5 +77,5 @@ def _holder(file: FileIO) -> str:
     try:
         found = json.loads(file.read())
         return f"process {found['pid']} on {found['host']} (since {found['since']})"
-    except ValueError:  # it has just begun, or is about to end
+    except ValueError:  # the holder has not written the file yet, or has just emptied it
         return "another process"

@@ -1,4 +1,4 @@
-"""Trying again what a disk or a network could not do this time; never what is wrong with the data."""
+"""Retries transient failures of a disk or network, but never an error in the data."""
 
 import time
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from tokenmill.errors import PassingError
 T = TypeVar("T")
 
 DELAYS_S = (0.5, 2.0)
-"""How long to wait before the second try, and the third, which is the last."""
+"""The pause before the second try, and before the third, which is the last."""
 
 
 def with_retries(do: Callable[[], T]) -> T:
-    """What `do()` gives. While it raises PassingError it is tried again, as often as there are delays."""
+    """The result of `do()`. If it raises PassingError, it is tried again, once for each delay."""
     for delay_s in DELAYS_S:
         try:
             return do()

@@ -1,4 +1,4 @@
-"""Directories for what a process needs while it runs; what a killed one left is removed by the next."""
+"""Temporary directories of a process. The next process removes what a killed one left."""
 
 import fcntl
 import os
@@ -13,10 +13,10 @@ from tokenmill.storage.atomic import naming
 
 @contextmanager
 def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yields an empty directory in `parent`, named `prefix` and some letters, that is gone when the block ends.
+    """Yields an empty directory in `parent`, named `prefix` plus some letters. It is removed when the block ends.
 
-    It is locked as long as this process lives, also against other containers that share the disk; those that nobody holds any
-    more are removed first.
+    It is locked while this process lives, which also holds against other containers that share the disk. Unlocked leftovers
+    are removed first.
     """
     parent.mkdir(parents=True, exist_ok=True)
     for left in parent.glob(f"{prefix}*"):
@@ -24,7 +24,7 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
             os.close(lock)
     lock = None
-    while lock is None:  # another process may take the new one for a leftover before it is locked
+    while lock is None:  # before it is locked, another process may remove the new directory as a leftover
         directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = _lock(directory)
     try:
@@ -35,7 +35,7 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _lock(directory: Path) -> int | None:
-    """An open descriptor that holds the lock of a directory that is there; None when another process has it."""
+    """A descriptor that holds the lock of an existing directory; None if the directory is gone or another process has it."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Finished units, kept under their keys in .tokenmill/units: what an interrupted build had done is not done again.
+"""The unit store: finished units under their keys in .tokenmill/units, so that an interrupted build does not redo them.
 
-A key is a digest of all that a unit's bytes follow from (see `unit_key`), so what is found under it is right, whatever
-project state asks. Files in the store are read-only; an output is another name for the same file (a hard link) or a copy.
+The store is content-addressed. A key is a digest of everything that decides a unit's bytes (see `unit_key`), so a unit found
+under a key is correct for any state of the project. Files in the store are read-only; an output is a hard link or a copy.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ from tokenmill.storage.atomic import flush, make_folder, naming, partial_path, r
 T = TypeVar("T")
 
 _FACTS_FILE = "facts.json"
-_GROUP_LETTERS = 2  # of a key: the units whose keys begin with them stand in one folder
+_GROUP_LETTERS = 2  # units whose keys begin with the same letters are in one folder
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file as it was put into the store; its length, time of change and inode tell whether it was touched since."""
+    """A file as it was added to the store. Its length, mtime and inode tell whether it was touched since."""
 
     sha256: str
     n_bytes: int
@@ -34,14 +34,14 @@ class File(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """What stands beside a unit's files: each as it was, by name, and what the stage wants to know of the unit again."""
+    """The record beside a unit's files: the state of each file by name, and the stage's facts about the unit."""
 
     files: dict[str, File]
     facts: msgspec.Raw
 
 
 class Done(NamedTuple, Generic[T]):
-    """A finished unit: the folder of its files, its facts, and its files by name."""
+    """A finished unit: its folder, its facts, and its files by name."""
 
     folder: Path
     facts: T
@@ -49,14 +49,14 @@ class Done(NamedTuple, Generic[T]):
 
 
 def unit_key(**decides: Any) -> str:
-    """The key of a unit: sha256, in hex, over everything that decides its bytes, given by name."""
+    """The key of a unit: the sha256, in hex, of everything that decides its bytes, given as named values."""
     return hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()
 
 
 class UnitStore:
-    """The finished units of the project at `root`; may be used from several threads.
+    """The finished units of the project at `root`. Safe to use from several threads.
 
-    `trust`: whether to take a file that was not touched for whole, or to read it again.
+    `trust`: whether a file with an unchanged size, mtime and inode is accepted without reading it.
     """
 
     def __init__(self, root: Path, trust: bool = True) -> None:
@@ -65,11 +65,11 @@ class UnitStore:
         self._unflushed: set[Path] = set()
 
     def keys(self) -> set[str]:
-        """Those of the units that there are, be they whole or not."""
+        """The keys of all units in the store, intact or damaged."""
         return {folder.name for folder in self._folders()}
 
     def find(self, key: str, kind: type[T]) -> Done[T] | None:
-        """A finished unit, its facts of type `kind`; None when it is not there, or not as it was put there."""
+        """A finished unit with facts of type `kind`; None if it is missing, or differs from what was stored."""
         folder = self._folder(key)
         whole = self._whole(key, self._trust)
         if whole is None:
@@ -79,19 +79,19 @@ class UnitStore:
             facts = msgspec.json.decode(kept.facts, type=kind)
         except msgspec.DecodeError:
             return None
-        if found != kept.files:  # the store was copied from elsewhere
-            partial = partial_path(self._root / key)  # not in the unit's folder: a killed build's would stay there
+        if found != kept.files:  # same bytes, but new times or inodes: the store was copied from elsewhere
+            partial = partial_path(self._root / key)  # outside the unit's folder, where a leftover would stay
             with naming(partial):
                 partial.write_bytes(msgspec.json.encode(_Kept(found, kept.facts)))
             flush(partial)
             partial.replace(folder / _FACTS_FILE)
-        os.utime(folder)  # when it was last used
+        os.utime(folder)  # marks the last use
         return Done(folder, facts, found)
 
     def _whole(self, key: str, trust: bool) -> tuple[_Kept, dict[str, File]] | None:
-        """What is known of a unit that is there as it was put there, and its files as they are now, which may be copies.
+        """The record of an intact unit, and its files as they are now, which may be copies. None if it is missing or damaged.
 
-        `trust`: files of the known size and times are not read.
+        `trust`: files with an unchanged size, mtime and inode are not read.
         """
         folder = self._folder(key)
         try:
@@ -103,7 +103,7 @@ class UnitStore:
 
     @contextmanager
     def new(self, key: str) -> Iterator[Path]:
-        """Yields an empty folder for a unit's files; `keep` flushes them and makes it the unit. Otherwise what is in it goes."""
+        """Yields an empty folder for a unit's files. `keep` makes it a unit of the store; otherwise it is deleted afterwards."""
         partial = partial_path(self._root / key)
         partial.mkdir(parents=True)
         try:
@@ -112,7 +112,7 @@ class UnitStore:
             shutil.rmtree(partial, ignore_errors=True)
 
     def keep(self, key: str, partial: Path, facts: T) -> Done[T]:
-        """Makes the files in `partial` the finished unit, in one step. `flush` makes it last."""
+        """Makes the files in `partial` a finished unit, atomically. It survives a power cut only after `flush`."""
         folder = self._folder(key)
         files = {}
         for path in sorted(partial.iterdir()):
@@ -122,27 +122,27 @@ class UnitStore:
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
         if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
             os.utime(folder)
-            # A forced build's: what is linked to its files in outputs and DVC's cache stays so.
+            # A forced build made the same bytes. The old files stay, so links from outputs and DVC's cache remain shared.
             return Done(folder, facts, whole[1])
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)
         flush(partial)
         make_folder(folder.parent)
-        if folder.exists():  # one that is damaged, or that a forced build made with other bytes
+        if folder.exists():  # damaged, or a forced build made other bytes
             shutil.rmtree(folder)
         partial.rename(folder)
         self._unflushed.add(folder.parent)
         return Done(folder, facts, files)
 
     def flush(self) -> None:
-        """Returns when the units that were kept would be there after a power cut. Once for all of them: for a small unit, to
-        flush the folder that it is in takes as long as to count it."""
+        """Makes all kept units survive a power cut (fsync). It is called once for many units, because for a small unit the
+        fsync of its folder takes as long as counting it."""
         while self._unflushed:
             flush(self._unflushed.pop())
 
     def remove_damaged(self, altered: Iterable[Path]) -> None:
-        """Removes the units that have one of the files given by another name, if they are not as they were put there."""
+        """Removes each unit that shares a file (inode) with `altered`, if it differs from what was stored."""
         inodes = {path.stat().st_ino for path in altered}
         for folder in self._folders() if inodes else ():
             with os.scandir(folder) as entries:
@@ -151,7 +151,7 @@ class UnitStore:
                 self._remove_if_damaged(folder)
 
     def remove_all_damaged(self) -> None:
-        """Reads each unit, and removes those that are not as they were put there."""
+        """Reads every unit, and removes those that differ from what was stored."""
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             for _ in pool.map(self._remove_if_damaged, list(self._folders())):
                 pass
@@ -161,7 +161,7 @@ class UnitStore:
             shutil.rmtree(folder)
 
     def clean(self, bytes_max: int) -> None:
-        """Removes units, those first that were used longest ago, until what no output shares is `bytes_max` or less."""
+        """Removes units, least recently used first, until the bytes that no output shares are `bytes_max` or less."""
         units = sorted((folder.stat().st_mtime_ns, folder.path) for folder in self._folders())
         held = {folder: _held_bytes(folder) for _, folder in units}
         total = sum(held.values())
@@ -172,7 +172,7 @@ class UnitStore:
             total -= held[folder]
 
     def _folders(self) -> Iterator["os.DirEntry[str]"]:
-        """The folders of the units. With `Path.glob`, to look at 4,000 takes three times as long."""
+        """The folders of the units. `Path.glob` takes three times as long for 4,000 units."""
         if self._root.is_dir():
             with os.scandir(self._root) as groups:
                 for group in groups:
@@ -190,7 +190,7 @@ def _look(path: Path, known: File, trust: bool) -> File:
 
 
 def _is_same(one: _Kept, other: _Kept) -> bool:
-    """Whether two units have the same facts and the same bytes, wherever their files are."""
+    """Whether two units have the same facts and the same bytes. Where their files are does not matter."""
     return bytes(one.facts) == bytes(other.facts) and _digests(one.files) == _digests(other.files)
 
 
@@ -204,6 +204,6 @@ def _file(path: Path, sha256: str) -> File:
 
 
 def _held_bytes(folder: str) -> int:
-    """What removing the unit gives back: nothing for a file that has another name."""
+    """The bytes that removing the unit would free. A file with another hard link frees nothing."""
     with os.scandir(folder) as entries:
         return sum(status.st_size for entry in entries if (status := entry.stat()).st_nlink == 1)

@@ -1,1 +1,1 @@
-"""Text to token ids and back."""
+"""Encoding text to token ids, and decoding ids to text."""

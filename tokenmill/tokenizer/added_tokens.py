@@ -1,4 +1,4 @@
-"""Added tokens in text, found as `tokenizers` finds them, with their flags."""
+"""Finds added tokens in text exactly as the `tokenizers` library does, with their flags."""
 
 import re
 import unicodedata
@@ -13,16 +13,16 @@ _SPACE_BEFORE = re.compile(f"[{_WHITE_SPACE}]*\\Z")
 _SPACE_AFTER = re.compile(f"[{_WHITE_SPACE}]*")
 _PIECE_CHARS = 256
 _APART = re.compile("[\0-\u02ff]")
-"""Characters that combine with none before."""
+"""Characters that never combine with the character before them, so text may be cut in front of them."""
 _LONG_KNOWN = re.compile("[\0-\u036f\u1100-\u11ff\u1e00-\u1eff\u2000-\u206f\u3000-\u30ff\uac00-\ud7a3]*")
-"""Blocks of which every version of Unicode since 5.2 knows all characters that combine: their NFC is the same for all."""
+"""Unicode blocks in which every combining character has been known since Unicode 5.2: every later version gives the same NFC."""
 
 
 def is_plain(tokens: Sequence[AddedToken], hidden: Iterable[AddedToken]) -> bool:
-    """Whether the core finds these tokens where `tokenizers` does: the leftmost, then the longest text, and nothing else.
+    """Whether the core finds these tokens where `tokenizers` does. The core takes the leftmost match, then the longest text.
 
-    `tokenizers` looks for the `hidden` special tokens too and leaves them alone after it found them, so that a token which
-    overlaps one is not found.
+    `tokenizers` also searches for the `hidden` special tokens and then leaves them as text. A token that overlaps a hidden
+    one is therefore not found, which the core cannot imitate.
     """
     texts = [one.text for one in tokens]
     return not any(one.has_flags for one in tokens) and not any(
@@ -35,7 +35,7 @@ def _may_overlap(special: str, text: str) -> bool:
 
 
 class Finder:
-    """Cuts text at added tokens. `shown` become ids; `hidden` are found, and stay text."""
+    """Cuts text at added tokens. `shown` tokens become ids. `hidden` tokens are searched for too, but stay text."""
 
     def __init__(self, shown: Iterable[AddedToken], hidden: Iterable[AddedToken], nfc: bool = False) -> None:
         self._tokens = {}
@@ -47,11 +47,11 @@ class Finder:
         self._search = re.compile("|".join(map(re.escape, longest_first)))
 
     def is_in(self, text: str) -> bool:
-        """Whether the text of a token is somewhere in the text."""
+        """Whether the text of any token occurs in the text."""
         return self._search.search(text) is not None
 
     def cut(self, text: str) -> list[str | int]:
-        """The text's parts in order: text, and the ids of tokens found between."""
+        """The parts of the text in order: text between added tokens, and the ids of the tokens found."""
         parts: list[str | int] = []
         end = 0
         for match in self._search.finditer(text):
@@ -63,7 +63,7 @@ class Finder:
                 start = max(before.start(), end)
             if one.rstrip and (after := _SPACE_AFTER.match(text, stop)):
                 stop = after.end()
-            if stop <= start:  # the one before took all of it
+            if stop <= start:  # the previous token's rstrip took all of it
                 continue
             if end < start:
                 parts.append(text[end:start])
@@ -80,15 +80,16 @@ def _touches_a_word(text: str, start: int, stop: int) -> bool:
 
 @cache
 def _is_word(character: str) -> bool:
-    """Whether it is \\w to Rust's regex, which Python's is not: marks and joiners are, too."""
+    """Whether Rust's regex counts the character as \\w. Python's regex does not: Rust's includes marks and joiners."""
     return len(_core.split([r"\w "], f"-{character} ")) == 2
 
 
 def normalized(text: str) -> str:
-    """The text in NFC, as `tokenizers` makes it: with the Unicode version of that library.
+    """The text in NFC by the Unicode version of the `tokenizers` library.
 
-    What a newer version takes for normalized the older one does, too: it only knows fewer characters that combine. So
-    nearly all text needs no more than Python's quick check, and of the rest only the pieces that change need more.
+    Python's Unicode is newer. Text that is normalized to the newer version is normalized to the older one too, because the
+    older one knows fewer combining characters. So Python's quick check settles nearly all text; in the rest, only pieces that
+    change go to `tokenizers`.
     """
     return text if _is_normalized(text) else "".join(map(_normalized_piece, _pieces(text)))
 
@@ -98,7 +99,7 @@ def _is_normalized(text: str) -> bool:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cuts where characters on both sides have nothing to do with each other."""
+    """Cuts text where the characters on both sides cannot combine."""
     start = 0
     while start < len(text):
         found = _APART.search(text, start + _PIECE_CHARS)

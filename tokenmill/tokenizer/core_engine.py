@@ -1,4 +1,4 @@
-"""The core as an engine, with what text needs before: normalizing, and cutting at added tokens beyond plain text."""
+"""The core as an engine, with the two steps that may come before it: normalizing, and cutting at added tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -15,10 +15,11 @@ from tokenmill.tokenizer.model import Model, encoder_of
 
 
 def engine_of(model: Model, allow_special: bool, cache_bytes_max: int) -> "_core.Encoder | PreparedCore":
-    """The core's encoder itself wherever it does all that the model says, else behind a `PreparedCore`.
+    """The core's encoder itself if it alone gives the model's ids, else a `PreparedCore` around it.
 
-    Like `tokenizers` it looks for added tokens twice: before normalizing for those that are not `normalized`, then, in what
-    is left, for those that are. With `allow_special` special tokens are found as well. Raises TokenizerError, PatternError.
+    Like `tokenizers`, the engine searches for added tokens twice: before normalizing for tokens that are not `normalized`,
+    then in the remaining text for tokens that are. `allow_special` makes it find special tokens too. Raises TokenizerError,
+    PatternError.
     """
     early, late = (_Phase(model, normal, allow_special) for normal in (False, True))
     in_core = late if late.shown or (not early.shown) else early
@@ -28,7 +29,7 @@ def engine_of(model: Model, allow_special: bool, cache_bytes_max: int) -> "_core
     needed = [phase for phase in (early, late) if phase.shown and not (native and phase is in_core)]
     if not needed and not model.nfc and not model.add_prefix_space:
         return core
-    again = native and in_core is early and bool(early.shown)  # in a text that normalizing changes
+    again = native and in_core is early and bool(early.shown)  # search here only in a text that normalizing changes
     return PreparedCore(
         core,
         make_bare=lambda: _limited(encoder_of(model, ()), cache_bytes_max),
@@ -46,7 +47,7 @@ def _limited(encoder: _core.Encoder, cache_bytes_max: int) -> _core.Encoder:
 
 
 class _Phase:
-    """The added tokens that are looked for at the same time: those that become ids, and those that stay text."""
+    """The added tokens of one search: `shown` ones become ids, `hidden` ones stay text."""
 
     def __init__(self, model: Model, normal: bool, allow_special: bool) -> None:
         self.all = [one for one in model.added if one.normalized is normal]
@@ -58,11 +59,11 @@ class _Phase:
 
 
 class PreparedCore:
-    """Encodes with the core what is left of a text when it is prepared; a text that needs nothing goes there as it is.
+    """Prepares a text in Python and encodes the pieces with the core. A text that needs no preparing goes to the core as it is.
 
-    `whole` encodes both. `early`, `late`: what cuts before and after normalizing. `early_in_core`: `whole` does the work of
-    `early`, so only a text that normalizing changes is cut here; its pieces go to a core that finds no added token where
-    normalizing made the text of one.
+    `whole` is the core's encoder for both. `early` and `late` cut before and after normalizing. `early_in_core` means that
+    `whole` finds the early tokens itself, so Python cuts only a text that normalizing changes. Normalizing may create the text
+    of an early token, which must stay text; such pieces go to a core that finds no added tokens.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class PreparedCore:
         return self._make_bare()
 
     def forget(self) -> None:
-        """Forgets all pre-tokens that were met."""
+        """Empties the cache of pre-tokens."""
         self._whole.forget()
         if "_bare" in self.__dict__:
             self._bare.forget()
@@ -98,7 +99,7 @@ class PreparedCore:
         return self._bare if made else self._whole
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text. Raises UnicodeEncodeError, TokenizerError, PatternError."""
+        """The ids of one text. Raises UnicodeEncodeError, TokenizerError or PatternError."""
         text.encode()
         prepared = self._prepared(text)
         if prepared is None:
@@ -107,13 +108,13 @@ class PreparedCore:
         return [id for one in prepared for id in ([one] if isinstance(one, int) else encoder.encode(one))]
 
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
-        """An array large_list<uint32>, a list a text, each ended by `end_id` if given."""
+        """A large_list<uint32> array with one list per text. Each list ends with `end_id` if that is given."""
         try:
             strings = texts.cast(pa.large_string())
         except pa.ArrowInvalid:
-            return self._whole.encode_batch(texts, threads, end_id)  # says which text is no UTF-8
+            return self._whole.encode_batch(texts, threads, end_id)  # the core's error names the text that is not UTF-8
         if strings.null_count:
-            return self._whole.encode_batch(texts, threads, end_id)  # says which text is null
+            return self._whole.encode_batch(texts, threads, end_id)  # the core's error names the text that is null
         prepared = {i: parts for i in self._rows(strings) if (parts := self._prepared(strings[i].as_py())) is not None}
         if not prepared:
             return self._whole.encode_batch(strings, threads, end_id)
@@ -143,11 +144,11 @@ class PreparedCore:
         )
 
     def count_tokens(self, texts: Any, threads: int) -> Any:
-        """An array uint64, the number of ids of each text."""
+        """A uint64 array: the number of ids of each text."""
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
 
     def _rows(self, strings: pa.LargeStringArray) -> list[int]:
-        """The texts that may have to be prepared: where only normalizing can change one, those that are not ASCII."""
+        """The texts that may need preparing. If only normalizing can change a text, these are the ones that are not ASCII."""
         if self._late or self._add_prefix_space or (self._early and not self._early_in_core):
             return list(range(len(strings)))
         import pyarrow.compute as pc
@@ -156,7 +157,7 @@ class PreparedCore:
         return rows
 
     def _prepared(self, text: str) -> list[str | int] | None:
-        """Text to encode and ids in turn; None when it is the text itself."""
+        """The text cut into pieces to encode and ids of added tokens; None if the text needs no preparing."""
         whole = normalized(text) if self._early_in_core else None
         if whole == text:
             return None
@@ -173,7 +174,7 @@ class PreparedCore:
         return None if found == [text] or not text else found
 
     def _name_text(self, strings: pa.LargeStringArray) -> None:
-        """Encodes text by text to raise the first one's error with its number; the core's own counts pieces."""
+        """Encodes the texts one by one to raise the first error with its text's number. The core's error has a piece's number."""
         for i, text in enumerate(strings.to_pylist()):
             try:
                 self.encode(text)

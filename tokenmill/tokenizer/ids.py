@@ -1,4 +1,4 @@
-"""Ids as callers have them, made what an engine takes."""
+"""Converts the ids that callers pass into what an engine takes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tokenmill.errors import TokenizerError
 
-if TYPE_CHECKING:  # which imports pyarrow
+if TYPE_CHECKING:  # the module imports pyarrow
     from tokenmill.arrow_texts import ArrowArray
 
 Ids: TypeAlias = "Sequence[int] | ArrowArray"
-"""Ids of one text: integers, an Arrow array, a numpy array."""
+"""The ids of one text: integers, an Arrow array or a numpy array."""
 _UINT32_MAX = 2**32 - 1
 
 
 def plain_ids(ids: Any, id_max: int) -> Any:
-    """Ids as a list, whose elements are still to be looked at, or an Arrow array of uint16 or uint32 without nulls.
+    """The ids as a list whose elements are not checked yet, or as an Arrow array of uint16 or uint32 without nulls.
 
-    Raises TypeError for what are no integers, TokenizerError for integers that no id can be.
+    Raises TypeError for ids that are not integers, and TokenizerError for integers that cannot be ids.
     """
-    if isinstance(ids, list):  # without pyarrow's import
+    if isinstance(ids, list):  # first, because it needs no import of pyarrow
         return ids
-    if isinstance(ids, _id_arrays()) and not ids.null_count:  # before all else: decoding a short text takes no longer
+    if isinstance(ids, _id_arrays()) and not ids.null_count:  # before the slower checks, so short texts decode quickly
         return ids
     import pyarrow as pa
 
@@ -58,7 +58,7 @@ def plain_ids(ids: Any, id_max: int) -> Any:
 
 
 def plain_lists(lists: Any, id_max: int) -> Any:
-    """An Arrow array of lists of uint16 or uint32: the same one, where it is such, or a copy.
+    """An Arrow array of lists of uint16 or uint32. An array of that type is returned as it is, anything else is copied.
 
     Raises TokenizerError with the number of the list.
     """
@@ -99,7 +99,7 @@ def plain_lists(lists: Any, id_max: int) -> Any:
 
 
 def refusal(ids: Iterable[Any], id_max: int, error: Exception) -> Exception:
-    """What to raise for a list with an element that no id can be; `error` says what it is where none is found."""
+    """The exception for a list with an element that cannot be an id. `error` is reported if no such element is found."""
     for i, id in enumerate(ids):
         try:
             value = operator.index(id)

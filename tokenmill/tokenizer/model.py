@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer as plain data, between the file formats and the core."""
+"""A byte-level BPE tokenizer as plain data: the file formats produce it and the core takes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MERGE = struct.Struct("<4I")
 
 
 class Merge(NamedTuple):
-    """Two ids that become a third; the lowest rank goes first, then the leftmost pair."""
+    """A pair of ids that becomes a third id. The lowest rank is merged first; of equal ranks, the leftmost pair."""
 
     left: int
     right: int
@@ -26,9 +26,9 @@ class Merge(NamedTuple):
 
 
 class Merges(Sequence[Merge]):
-    """Learned merges packed: a tuple for each would take longer than learning them.
+    """Learned merges, packed into bytes. Making a tuple for each merge would take longer than learning them.
 
-    `rows`: the fields of Merge, uint32, little-endian, merge after merge.
+    `rows` has the four fields of each Merge as little-endian uint32, merge after merge.
     """
 
     def __init__(self, rows: bytes) -> None:
@@ -51,7 +51,7 @@ class Merges(Sequence[Merge]):
         return map(Merge._make, _MERGE.iter_unpack(self.rows))
 
     def __repr__(self) -> str:
-        return repr(list(self))  # the key of a checkpoint is made of it
+        return repr(list(self))  # part of a checkpoint's key
 
     @classmethod
     def of(cls, merges: Sequence[Merge]) -> Merges:
@@ -61,11 +61,12 @@ class Merges(Sequence[Merge]):
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token by its text. A special one comes from text only where that is allowed; any other wherever its text stands.
+    """A token that is given by its text. Text becomes a special token only if that is allowed; other added tokens are found
+    wherever their text occurs.
 
-    `in_vocab`: model.vocab of tokenizer.json lists it as well. The flags are those of tokenizer.json: a `single_word` has no
-    word's character beside it, `lstrip` and `rstrip` take the white space there with them, and a `normalized` one is looked
-    for after normalizing, between those that are not.
+    `in_vocab`: model.vocab of tokenizer.json lists the token as well. The flags are those of tokenizer.json. `single_word`: no
+    word character may stand beside the token. `lstrip`, `rstrip`: the token takes the white space on that side with it.
+    `normalized`: the token is searched for after normalizing, in the text between the tokens that are not `normalized`.
     """
 
     id: int
@@ -79,16 +80,16 @@ class AddedToken:
 
     @property
     def has_flags(self) -> bool:
-        """Whether it is more than its text."""
+        """Whether it has a flag that makes it match more or less than its text."""
         return self.single_word or self.lstrip or self.rstrip
 
 
 @dataclass(frozen=True)
 class Model:
-    """`tokens`: bytes by id, without the added ones. `steps`: the split pattern. `ignore_merges`: a pre-token that is a
-    token is taken whole, whatever the merges say. `nfc`: text is normalized to that form. `add_prefix_space`: text that
-    does not begin with a space gets one. `not_applied`: what tokenizer.json has besides, for others: its sections
-    truncation, padding and post_processor, and settings of the model that no text can reach."""
+    """`tokens`: bytes by id, without the added tokens. `steps`: the split pattern. `ignore_merges`: a pre-token that is itself
+    a token becomes that token, whatever the merges say. `nfc`: text is normalized to NFC. `add_prefix_space`: text that
+    does not begin with a space gets one. `not_applied`: parts of tokenizer.json that encoding ignores but saving keeps: the
+    sections truncation, padding and post_processor, and settings of the model that no text can reach."""
 
     tokens: dict[int, bytes]
     merges: Sequence[Merge]
@@ -100,14 +101,14 @@ class Model:
     not_applied: Mapping[str, Any] = field(default_factory=dict)
 
     def token_bytes(self) -> dict[int, bytes]:
-        """The bytes of every token by id, those of an added one being its text in UTF-8."""
+        """The bytes of every token by id. The bytes of an added token are its text in UTF-8."""
         return self.tokens | {one.id: one.text.encode() for one in self.added}
 
 
 def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
-    """The core's encoder, which finds the added tokens with the ids `in_text` wherever their texts stand.
+    """The core's encoder. It finds the added tokens with the ids `in_text` wherever their texts occur.
 
-    Raises TokenizerError for a vocabulary that contradicts itself, PatternError for the steps.
+    Raises TokenizerError for a vocabulary that contradicts itself, and PatternError for split steps it cannot run.
     """
     import numpy as np
     import pyarrow as pa
@@ -129,7 +130,7 @@ def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
 
 
 def digest_of(model: Model) -> str:
-    """The sha256, in hex, of everything that decides ids or bytes, here or in another library; not of how it is written."""
+    """The sha256, in hex, of everything that decides ids or bytes here or in another library. Formatting does not change it."""
     order = {rank: i for i, rank in enumerate(sorted({merge.rank for merge in model.merges}))}
     added = [
         [one.id, one.text, one.special, one.single_word, one.lstrip, one.rstrip, one.normalized]
@@ -149,26 +150,26 @@ def digest_of(model: Model) -> str:
 
 
 def sha256_of(canonical: Any) -> str:
-    """The sha256, in hex, of values of JSON, whatever the order of keys."""
+    """The sha256, in hex, of JSON values. The order of keys does not change it."""
     import hashlib  # 4 MB
 
     return hashlib.sha256(json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def check_id(id: object, place: str) -> int:
-    """The id, when it is one. Raises TokenizerError that begins with `place`."""
+    """The id, if it is a valid one. Raises a TokenizerError whose message begins with `place`."""
     if type(id) is not int or not 0 <= id <= ID_MAX:
         raise TokenizerError(f"{place}: id {shown(id)}; expected an integer from 0 to {ID_MAX:,}.")
     return id
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether it can be an added token's text: a str, not empty, without lone surrogates."""
+    """Whether the value can be the text of an added token: a str, not empty, without lone surrogates."""
     return isinstance(value, str) and value != "" and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _characters() -> list[str]:
-    """GPT-2's character for each byte: itself where that is visible, else the next one from 256 on."""
+    """GPT-2's character for each byte: the byte's own character if visible, else the next unused one from 256 on."""
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = iter(range(256, 512))
     return [chr(byte) if byte in visible else chr(next(hidden)) for byte in range(256)]
@@ -177,14 +178,14 @@ def _characters() -> list[str]:
 CHARACTERS = _characters()
 _FROM_LATIN = dict(enumerate(CHARACTERS))
 _VISIBLE = {ord(character) for character in CHARACTERS}
-# Codes below 256 that are no byte's character (a blank's, for one) go beyond latin-1, where encoding stops.
+# Codes below 256 that stand for no byte (a blank, for example) map beyond latin-1, so encoding fails on them.
 _TO_LATIN = {ord(character): chr(byte) for byte, character in enumerate(CHARACTERS)} | {
     code: "\uffff" for code in range(256) if code not in _VISIBLE
 }
 
 
 def characters_of(token: bytes) -> str:
-    """Bytes in the byte-level alphabet.
+    """The bytes as text in GPT-2's byte-level alphabet.
 
     >>> characters_of(b" the")
     'Ġthe'
@@ -193,7 +194,7 @@ def characters_of(token: bytes) -> str:
 
 
 def bytes_of(characters: str) -> bytes | None:
-    """The bytes that a text of the byte-level alphabet stands for; None for a text with other characters.
+    """The bytes that a text in the byte-level alphabet stands for; None if the text has other characters.
 
     >>> bytes_of("Ġthe"), bytes_of("▁the")
     (b' the', None)

@@ -1,4 +1,4 @@
-"""The tokenizer: text to ids and back, whichever engine and file it comes from."""
+"""The tokenizer: text to ids and back, with either engine and any file format."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ class _Engine(Protocol):
 
 
 class Tokenizer:
-    """Text to ids and back. Text never becomes a special token unless a call allows it: those are ids that a program adds.
+    """Text to ids and back. Text becomes a special token only if a call allows it: special tokens are for programs to add.
 
-    `train_vocab` and `Tokenizer.load` make one. `engine` is "core", or "tokenizers" where the core would not give the very
-    ids of that library; `engine_reason` says what the core cannot do.
+    `train_vocab` and `Tokenizer.load` make one. `engine` is "core", or "tokenizers" if the core could not give exactly that
+    library's ids; `engine_reason` then says what the core cannot do.
     """
 
     engine: str
     engine_reason: str | None
     steps: tuple[str, ...] | None
-    """The split pattern as regexes, one applied after another; None with the engine tokenizers."""
+    """The split pattern as regexes, applied one after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
     _document: dict[str, Any]
     _digest_of: Callable[[], str]
 
     def __init__(self, model: Model, place: str | None = None, cache_mb_max: int = CACHE_MB_MAX) -> None:
-        """Of a model for the core; raises TokenizerError, beginning with the `place` it is from, when it contradicts itself.
+        """A tokenizer of a model, run by the core. Raises TokenizerError, beginning with `place`, if the model contradicts itself.
 
-        One that was just learned has no place, and does not: its engine is made when it is needed.
+        `place` is None for a vocabulary that was just learned: it needs no check, and its engine is made on first use.
         """
         self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, allow, cache_mb_max)
         if place is not None:
@@ -91,12 +91,13 @@ class Tokenizer:
         repo: str | Path | None = None,
         public_key: str | Path | None = None,
     ) -> Tokenizer:
-        """The tokenizer in a directory (its tokenizer.json), a tokenizer.json, or a .tiktoken file; with `repo`, a version.
+        """The tokenizer in a directory (its tokenizer.json), in a tokenizer.json, or in a .tiktoken file; with `repo`, a version.
 
-        `pattern` (a name or a regex) and `special_tokens` (ids by text) go with a .tiktoken file, which holds neither.
-        `cache_mb_max`: what may be remembered of pre-tokens that were met, for all threads, in MB; it changes no id.
-        `repo`: the git repository (URL or path) in which `path` is a published version, like "tokenizer@v1.2.0", which is
-        fetched through DVC; `public_key`: who must have signed it. Raises TokenizerError, PatternError, VersionsError.
+        `pattern` (a name or a regex) and `special_tokens` (ids by text) belong to a .tiktoken file, which contains neither.
+        `cache_mb_max`: the largest size of the pre-token cache for all threads together, in MB; it changes no id.
+        `repo`: the git repository (URL or path) in which `path` is a published version, such as "tokenizer@v1.2.0"; it is
+        fetched through DVC. `public_key`: the key that must have signed the version. Raises TokenizerError, PatternError or
+        VersionsError.
         """
         if repo is not None:
             return cls._from_version(str(path), str(repo), public_key, cache_mb_max)
@@ -162,12 +163,13 @@ class Tokenizer:
         return self
 
     def save(self, directory: str | Path, end_of_document: str | None = None) -> None:
-        """Writes tokenizer.json, tokenizer_config.json and, for the engine core, vocab.tiktoken, each in one step.
+        """Writes tokenizer.json, tokenizer_config.json and, with the engine core, vocab.tiktoken. Each file is written atomically.
 
-        The ids are the same in tokenizers, transformers and tiktoken; but where `ignore_merges` is set, as for a tokenizer from
-        a .tiktoken file, tokenizers takes a pre-token that reads as a special token for it. `end_of_document`: the special
-        token that tokenizer_config.json is to name as eos_token. Loaded again, the digest is the same. Raises ParamsError for
-        an `end_of_document` that is no special token, PatternError for a regex that tokenizers would read otherwise.
+        tokenizers, transformers and tiktoken then give the same ids, with one exception: if `ignore_merges` is set, as for a
+        tokenizer from a .tiktoken file, tokenizers turns a pre-token with the text of a special token into that token.
+        `end_of_document`: the special token that tokenizer_config.json names as eos_token. Loading the files gives the same
+        digest. Raises ParamsError if `end_of_document` is not a special token, PatternError for a regex that tokenizers would
+        read differently.
         """
         from tokenmill.storage.atomic import write_atomic
 
@@ -192,9 +194,9 @@ class Tokenizer:
                 partial.write_bytes(content)
 
     def encode(self, text: str, special: SpecialTokensInText = "as_text") -> list[int]:
-        """The ids of one text. `special`: what becomes of the texts of special tokens in it.
+        """The ids of one text. `special` says what the texts of special tokens in it become.
 
-        Raises TokenizerError for a byte that no token stands for, CorpusError for no Unicode text, SpecialTokenError.
+        Raises TokenizerError for a byte without a token, CorpusError for text that is not Unicode, SpecialTokenError.
         """
         if not isinstance(text, str):
             raise TypeError(f"text: expected a str; found {type(text).__name__}.")
@@ -213,12 +215,12 @@ class Tokenizer:
         end_id: int | None = None,
         special: SpecialTokensInText = "as_text",
     ) -> pa.LargeListArray:
-        """An array large_list<uint32>, a list a text, each ended by `end_id` if given; not copied from the core.
+        """A large_list<uint32> array with one list per text, taken from the core without a copy.
 
-        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None takes all cores. `special`: what
-        becomes of the texts of special tokens: as_text, allow (their ids), or reject. Raises CorpusError for a text that is
-        null or no UTF-8, SpecialTokenError for one to be rejected, TokenizerError for a byte that no token stands for, and
-        for an unknown `end_id`.
+        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None uses all cores. `end_id`: ends
+        each list, if given. `special` says what the texts of special tokens become: as_text, allow (their ids) or reject.
+        Raises CorpusError for a text that is null or not UTF-8, SpecialTokenError for a rejected text, and TokenizerError for
+        a byte without a token or an unknown `end_id`.
         """
         end_id = None if end_id is None else self._known(end_id, "end_id")
         return self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special)
@@ -230,13 +232,13 @@ class Tokenizer:
         end_id: int | None = None,
         special: SpecialTokensInText = "as_text",
     ) -> tuple[pa.LargeListArray, pa.LargeListArray]:
-        """The ids as `encode_batch` gives them, and for each the byte of its text (in UTF-8) at which its token begins.
+        """The ids as from `encode_batch`, and for each id the byte offset in its text (in UTF-8) at which its token begins.
 
-        The starts are an array large_list<uint64>, a list a text. A token ends where the next one begins, the last one with
-        the text; an added token that is found in a text stands for its bytes like any other. `end_id` stands for none: it
-        begins where the text ends. Raises what `encode_batch` raises, and TokenizerError with a tokenizer whose tokens do
-        not add up to the text, or need not: with the engine tokenizers, and where text is normalized, gets a space in
-        front, or has added tokens beyond plain text.
+        The starts are a large_list<uint64> array with one list per text. A token ends where the next one begins; the last one
+        ends with the text. An added token found in a text covers its bytes like any other token. `end_id` covers no bytes: it
+        begins where the text ends. Raises what `encode_batch` raises. Raises TokenizerError too if the tokens may not add up
+        to the text: with the engine tokenizers, and if text is normalized, gets a space in front, or has added tokens with
+        flags.
         """
         end_id = None if end_id is None else self._known(end_id, "end_id")
         if not isinstance(self._engine_for(special), _core.Encoder):
@@ -244,7 +246,7 @@ class Tokenizer:
                 self.engine_reason or "text is prepared for it: normalized, spaced, or cut at added tokens with flags"
             )
             raise TokenizerError(
-                f"starts of tokens: known where tokens add up to the text as it is, here not: {reason}"
+                f"starts of tokens: known only if the tokens add up to the text, which they may not here: {reason}"
             )
 
         def run(engine: Any, *rest: Any) -> Any:
@@ -256,11 +258,11 @@ class Tokenizer:
     def count_tokens(
         self, texts: Texts, threads: int | None = None, special: SpecialTokensInText = "as_text"
     ) -> pa.UInt64Array:
-        """An array uint64, the number of ids of each text. Raises what `encode_batch` raises."""
+        """A uint64 array: the number of ids of each text. Raises what `encode_batch` raises."""
         return self._run(lambda engine, *rest: engine.count_tokens(*rest), texts, threads, special)
 
     def _run(self, run: Callable[..., Any], texts: Texts, threads: int | None, special: SpecialTokensInText) -> Any:
-        """What `run` gives of the engine for the policy, the texts as it takes them, and the number of threads."""
+        """The result of `run`, called with the policy's engine, the texts in the form it takes, and the number of threads."""
         import pyarrow as pa
 
         from tokenmill.arrow_texts import one_array
@@ -269,15 +271,15 @@ class Tokenizer:
         if special == "reject":
             texts = one_array(texts)
         found = run(engine, _for(engine, texts), threads_or_all(threads))
-        if special == "reject":  # after the engine, which has seen to it that these are texts
+        if special == "reject":  # after the engine, which has checked that these are texts
             self._check_special(special, texts.cast(pa.large_string()).to_pylist())  # type: ignore[union-attr]
         return found
 
     def warm(self, counts: pa.Table, pretokens_max: int = 2**20, special: SpecialTokensInText = "as_text") -> None:
-        """Remembers the ids of the most frequent pre-tokens of `counts` beforehand, once for all threads; no id changes.
+        """Warms the cache with the ids of the most frequent pre-tokens of `counts`, once for all threads; no id changes.
 
-        `counts`: a table of pretoken and count, as `Counter.finish` gives it. Of its pre-tokens `pretokens_max` are kept, in
-        about 64 bytes each, for encoding with this `special`. With the engine tokenizers it does nothing.
+        `counts`: a table of pretoken and count, as from `Counter.finish`. At most `pretokens_max` pre-tokens are kept, at
+        about 64 bytes each, for encoding with this `special`. With the engine tokenizers this does nothing.
         """
         from tokenmill.tokenizer.core_engine import PreparedCore
 
@@ -289,7 +291,7 @@ class Tokenizer:
             engine.warm(counts["pretoken"].take(frequent))
 
     def forget(self) -> None:
-        """Gives back the memory for what encoding remembers of pre-tokens (up to `cache_mb_max`); no id changes."""
+        """Frees the memory of the pre-token cache (up to `cache_mb_max`); no id changes."""
         for made in ("_engine", "_allowing"):
             if self.engine == "core" and made in self.__dict__:
                 self.__dict__[made].forget()
@@ -322,22 +324,22 @@ class Tokenizer:
         return Refusal(self.special_tokens)
 
     def decode(self, ids: Ids) -> str:
-        """The text of ids, special tokens included; bytes that are no UTF-8 become U+FFFD. Raises what `decode_bytes` raises."""
+        """The text of ids, special tokens included. Invalid UTF-8 becomes U+FFFD. Raises what `decode_bytes` raises."""
         return self._decoded(ids, self._engine.decode)
 
     def decode_bytes(self, ids: Ids) -> bytes:
-        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary or that no
-        id can be, TypeError for what are no integers.
+        """The bytes of ids, special tokens included. Raises TokenizerError for an id that is not in the vocabulary or cannot be
+        an id, and TypeError for ids that are not integers.
 
         An Arrow or numpy array of unsigned integers is more than twice as fast as a list.
         """
         return self._decoded(ids, self._engine.decode_bytes)
 
     def decode_batch(self, ids: Any, threads: int | None = None) -> pa.LargeBinaryArray:
-        """An array large_binary, the bytes of each list of ids.
+        """A large_binary array: the bytes of each list of ids.
 
-        `ids`: an Arrow array of lists of integers, which is not copied if they are uint16 or uint32, or lists, each of a kind
-        that `decode` takes. Raises TokenizerError with the number of the list.
+        `ids`: an Arrow array of lists of integers, which is not copied if they are uint16 or uint32; or an iterable of lists
+        of any kind that `decode` takes. Raises TokenizerError with the number of the list.
         """
         return self._engine.decode_batch(plain_lists(ids, self.id_max), threads_or_all(threads))
 
@@ -351,12 +353,12 @@ class Tokenizer:
             raise refusal(plain, self.id_max, error) from None
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes of one token, those of an added one being its text. Raises TokenizerError for an unknown id, TypeError for
-        no integer."""
+        """The bytes of one token; for an added token, its text in UTF-8. Raises TokenizerError for an unknown id, and TypeError
+        for an id that is not an integer."""
         return self._tokens[self._known(id, "id")]
 
     def _known(self, id: Any, name: str) -> int:
-        """What stands for an id, as one. Raises TokenizerError for an unknown one, TypeError for no integer."""
+        """The id as an int. Raises TokenizerError for an unknown id, and TypeError for one that is not an integer."""
         try:
             found = operator.index(id)
         except TypeError:
@@ -369,7 +371,7 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """sha256, in hex, over vocabulary, merges, pattern and added tokens."""
+        """The sha256, in hex, of the vocabulary, merges, split pattern and added tokens."""
         return self._digest_of()
 
     @property
@@ -379,47 +381,46 @@ class Tokenizer:
 
     @cached_property
     def id_max(self) -> int:
-        """The largest id; larger than vocab_size - 1 where ids have holes."""
+        """The largest id. It is larger than vocab_size - 1 if some ids are unused."""
         return max(self._tokens)
 
     @property
     def pattern(self) -> str | None:
-        """The name of the split pattern, or its regex; None without a split, and for several steps without a name."""
+        """The name of the split pattern, or its regex. None without a split, and for several steps that have no name."""
         if not self.steps:
             return None
         return patterns.name_of(self.steps) or (self.steps[0] if len(self.steps) == 1 else None)
 
     @cached_property
     def splitter(self) -> Literal["scanner", "regex"] | None:
-        """What splits text in the core: a scanner made by hand for the known patterns, recognised by their text, or the regex
-        itself by fancy-regex, many times as slow; None without a split, and with the engine tokenizers."""
+        """What splits text in the core: "scanner" is hand-written code for a known pattern, recognised by the pattern's text;
+        "regex" runs the pattern with fancy-regex, which is many times slower. None without a split, and with the engine
+        tokenizers."""
         return _core.splitter(self.steps) if self.steps else None
 
     @property
     def ids(self) -> list[int]:
-        """Every id that a token has, in order."""
+        """The ids of all tokens, in order."""
         return sorted(self._tokens)
 
     @property
     def model(self) -> Model | None:
-        """What the core runs, as plain data; None with the engine tokenizers."""
+        """The data that the core runs; None with the engine tokenizers."""
         return self._model
 
     @property
     def document(self) -> dict[str, Any]:
-        """The tokenizer.json of this tokenizer, as `save` writes it, but for a file that is written as it was."""
+        """The tokenizer.json of this tokenizer, as `save` writes it. With the engine tokenizers, `save` copies the loaded file."""
         return self._document if self._model is None else tokenizer_json.document_of(self._saved_model)
 
     @cached_property
     def _saved_model(self) -> Model:
-        """The model as tokenizer.json can say it."""
+        """The model in a form that tokenizer.json can express."""
         assert self._model is not None
         return tiktoken_file.with_own_ranks(self._model)
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "a Tokenizer is neither pickled nor copied: threads may use the same one, a process loads its own."
-        )
+        raise TypeError("a Tokenizer cannot be pickled or copied. Threads may share one; each process loads its own.")
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
@@ -432,7 +433,7 @@ def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engin
 
 
 def _for(engine: _Engine, texts: Texts) -> Any:
-    """The texts as the engine takes them; only the core alone takes them uncopied."""
+    """The texts in the form that the engine takes; only the core takes them without a copy."""
     from tokenmill.arrow_texts import for_core, one_array
 
     return for_core(texts) if isinstance(engine, _core.Encoder) else one_array(texts)
@@ -443,5 +444,5 @@ def _json(document: dict[str, Any]) -> bytes:
 
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
-    except OverflowError:  # a number of more than 64 bits; with an indent json takes ten times as long
+    except OverflowError:  # an integer beyond 64 bits; the json module takes ten times as long to indent
         return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()

@@ -1,4 +1,4 @@
-"""The second engine: the `tokenizers` library, for tokenizers that the core cannot run, behind the core's interface."""
+"""The second engine: runs the `tokenizers` library, behind the core's interface, for tokenizers that the core cannot run."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from tokenmill.tokenizer.model import CHARACTERS, bytes_of, sha256_of
 
 
 class TokenizersEngine:
-    """A tokenizer.json run by `tokenizers`: nothing is added, cut or padded, no character is left out in silence, and text of
-    special tokens stays text unless `allow_special`."""
+    """A tokenizer.json run by `tokenizers`. Encoding adds no tokens, truncates and pads nothing, and never drops a character
+    silently. The text of a special token stays text unless `allow_special` is set."""
 
     def __init__(self, document: dict[str, Any], content: bytes, place: str, allow_special: bool = False) -> None:
         import tokenizers
@@ -58,8 +58,8 @@ class TokenizersEngine:
         self.digest: str = sha256_of(document)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text. Raises UnicodeEncodeError for a lone surrogate, TokenizerError for a character without a token
-        and for text that the model itself makes a special token of."""
+        """The ids of one text. Raises UnicodeEncodeError for a lone surrogate. Raises TokenizerError for a character without a
+        token, and for text that the model itself turns into a special token."""
         text.encode()
         with as_tokenizer_error("the text"):
             found = self._tokenizer.encode(text, add_special_tokens=False)
@@ -79,7 +79,7 @@ class TokenizersEngine:
         return ids
 
     def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
-        """An array large_list<uint32>, in the calling thread whatever `threads` is."""
+        """A large_list<uint32> array. The calling thread does all the work, whatever `threads` is."""
         end = [] if end_id is None else [end_id]
         offsets, values = [0], []
         for i, text in enumerate(_strings(texts)):
@@ -93,15 +93,15 @@ class TokenizersEngine:
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), flat)
 
     def count_tokens(self, texts: Any, threads: int) -> Any:
-        """An array uint64, the number of ids of each text."""
+        """A uint64 array: the number of ids of each text."""
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the tokens; bytes that are no UTF-8 become U+FFFD."""
+        """The text of the tokens. Invalid UTF-8 becomes U+FFFD."""
         return self.decode_bytes(ids).decode(errors="replace")
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """The bytes of the tokens, joined; for a tokenizer that is not byte-level, its text in UTF-8."""
+        """The bytes of the tokens, joined. For a tokenizer that is not byte-level, the decoded text in UTF-8."""
         if unknown := [id for id in ids if id not in self.tokens]:
             raise TokenizerError(f"id {unknown[0]} is not in the vocabulary; its largest id is {max(self.tokens)}.")
         if self._is_byte_level:
@@ -111,7 +111,7 @@ class TokenizersEngine:
         return text.encode()
 
     def decode_batch(self, ids: Any, threads: int) -> Any:
-        """list or large_list of ids → an array large_binary."""
+        """A large_binary array: the bytes of each list of ids. `ids`: an array of list or large_list."""
         found = []
         for i, one in enumerate(ids):
             try:
@@ -126,7 +126,7 @@ class TokenizersEngine:
 
 
 def _read(document: dict[str, Any], content: bytes, place: str) -> Any:
-    """Raises TokenizerError with the section that `tokenizers` cannot read, which says itself at which column it gave up."""
+    """Raises TokenizerError naming the section that `tokenizers` cannot read. The library itself names only a column."""
     from tokenizers import Tokenizer
 
     try:
@@ -141,8 +141,8 @@ def _read(document: dict[str, Any], content: bytes, place: str) -> Any:
 
 
 def check_distinct(document: dict[str, Any], place: str) -> None:
-    """Raises TokenizerError for two added tokens that the normalizer makes one text: `tokenizers` then finds either, another
-    each time the file is loaded."""
+    """Raises TokenizerError if the normalizer turns two added tokens into the same text. `tokenizers` would find one of the two,
+    and which one changes each time the file is loaded."""
     import tokenizers
 
     only_normalizer = {"normalizer": document["normalizer"], "model": {"type": "BPE", "vocab": {}, "merges": []}}
@@ -173,7 +173,7 @@ def _regexes(document: dict[str, Any]) -> list[str]:
 
 
 def _try(tokenizer: Any, text: str, regexes: list[str]) -> None:
-    """Raises TokenizerError when a regex gives up, which it would do on a document, too."""
+    """Raises TokenizerError if a regex gives up on a hard text, because it would give up on a document too."""
     shown = ", ".join(repr(regex)[:60] for regex in regexes)
     with as_tokenizer_error(f"a regex of the pre_tokenizer or normalizer ({shown}) backtracks without end, or fails"):
         if tokenizer.normalizer is not None:
@@ -183,7 +183,7 @@ def _try(tokenizer: Any, text: str, regexes: list[str]) -> None:
 
 
 def _may_leave_out(document: dict[str, Any]) -> bool:
-    """Whether `tokenizers` would leave out a character without a word: one of no token, in a BPE without an unknown token."""
+    """Whether `tokenizers` would silently drop a character: one without a token, in a BPE model without an unknown token."""
     model = document["model"]
     if model["type"] != "BPE" or model.get("unk_token") is not None:
         return False
@@ -193,7 +193,7 @@ def _may_leave_out(document: dict[str, Any]) -> bool:
 
 
 def _watched(model: dict[str, Any], id_max: int) -> str:
-    """A tokenizer.json of the model that has a token for what it would leave out, with an id that no other token has."""
+    """A tokenizer.json of the model with an extra token, with an unused id, for every character that would be dropped."""
     missing = "no token for this"
     watched = {**model, "vocab": {**model["vocab"], missing: id_max + 1}, "unk_token": missing, "fuse_unk": False}
     return json.dumps({"version": "1.0", "added_tokens": [], "model": watched})
@@ -213,8 +213,8 @@ def _strings(texts: pa.Array) -> Iterator[str]:
 
 @contextmanager
 def _without_panic_messages() -> Iterator[None]:
-    """Holds back what is written to the process's standard error, and drops it when an exception comes: a panic of
-    `tokenizers` prints a backtrace there before it becomes one."""
+    """Holds back the process's standard error, and drops it if an exception follows: a panic of `tokenizers` prints a backtrace
+    there before it becomes an exception."""
     with tempfile.TemporaryFile() as held:
         standard_error = os.dup(2)
         os.dup2(held.fileno(), 2)
@@ -229,7 +229,7 @@ def _without_panic_messages() -> Iterator[None]:
 
 @contextmanager
 def as_tokenizer_error(place: str) -> Iterator[None]:
-    """Turns what `tokenizers` raises into a TokenizerError: Exception itself, and pyo3's PanicException, which is none."""
+    """Turns errors of `tokenizers` into TokenizerError. It raises plain Exception, and pyo3's PanicException, a BaseException."""
     try:
         yield
     except TokenizerError as error:

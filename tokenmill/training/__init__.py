@@ -1,1 +1,1 @@
-"""Counts to merges."""
+"""Learns merges from counts."""

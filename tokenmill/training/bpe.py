@@ -1,4 +1,4 @@
-"""Learns a vocabulary from counts of pre-tokens: byte-level BPE, merge for merge that of `tokenizers`' BpeTrainer."""
+"""Learns a byte-level BPE vocabulary from counts of pre-tokens, with the same merges as `tokenizers`' BpeTrainer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LEARNED = struct.Struct("<IIIQ")  # a merge as the core gives it: left, right, 
 
 @dataclass(frozen=True)
 class Goal:
-    """When learning stops and what it goes by; see `train_vocab`."""
+    """When learning stops and which pair it merges first; see `train_vocab`."""
 
     pair_count_min: int = 2
     token_bytes_max: int | None = None
@@ -53,9 +53,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a training gave: a tokenizer for each size asked for, in that order, and the run's numbers.
+    """The result of a training: a tokenizer for each requested size, in the order of the request, and figures of the run.
 
-    `last_count`: what the last merge counted. `n_text_tokens`: the tokens of the text counted, with the largest of them.
+    `last_count`: the count of the last merged pair. `n_text_tokens`: the number of tokens in the counted text, encoded with
+    the largest of the tokenizers.
     """
 
     tokenizers: list[Tokenizer]
@@ -76,18 +77,18 @@ def train_vocab(
     score: Score = "count",
     pad_vocab_to: int = 1,
 ) -> Tokenizer:
-    """A tokenizer of at most `vocab_size` tokens: the special ones, the 256 bytes, then the learned ones, in this order of ids.
+    """A tokenizer of at most `vocab_size` tokens. The ids go first to the special tokens, then the 256 bytes, then learned tokens.
 
-    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself: then no table is made but of what was
-    spilled, which saves its memory, and the counter is empty from when learning begins, whether it ends well or not.
-    `pattern`: the one they were counted with. `pair_count_min`: a pair that occurs less often is not merged; when none is
-    left, learning stops, and `vocab_size` of the tokenizer is smaller. `token_bytes_max`: tokens of more than two bytes
-    stay shorter than that, as with `max_token_length` of BpeTrainer. `progress(n_tokens, n_merges)`, learned so far, is
-    called now and then. A pair whose text is a special token's is not merged. `score`: which pair comes first, by "count"
-    (BPE), "wordpiece" (count / (left's count × right's count)) or "bytes_saved" (count × (bytes - 1)); equal ones by the
-    smaller left id, then the smaller right id. `pad_vocab_to`: special tokens `<|reserved_0|>` … are added at the end until
-    the size is a multiple of it.
-    Raises ParamsError, PatternError, CountsError.
+    `counts`: a table of pretoken (binary) and count (uint64), or the Counter itself. A Counter saves memory, because a table
+    is made only of what was spilled; it is empty as soon as learning begins, even if learning fails. `pattern`: the split
+    pattern that the pre-tokens were counted with. `pair_count_min`: a pair that occurs less often is not merged; when no
+    such pair is left, learning stops, and the tokenizer is smaller than `vocab_size`. `token_bytes_max`: a token of more than
+    two bytes is made only if it is shorter than this, as with `max_token_length` of BpeTrainer. `progress(n_tokens, n_merges)`
+    is called now and then with the numbers learned so far. A pair whose text is that of a special token is not merged.
+    `score` decides which pair is merged first: "count" (BPE), "wordpiece" (count / (left's count × right's count)) or
+    "bytes_saved" (count × (bytes - 1)); of equal pairs, the one with the smaller left id, then the smaller right id.
+    `pad_vocab_to`: special tokens `<|reserved_0|>` … are appended until the size is a multiple of it.
+    Raises ParamsError, PatternError or CountsError.
 
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")
@@ -110,9 +111,9 @@ def learn(
     progress: OnProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Learned:
-    """One training for several sizes: a smaller vocabulary is the beginning of a larger. See `train_vocab`.
+    """One training for several sizes, because a smaller vocabulary is the beginning of a larger one. See `train_vocab`.
 
-    `checkpoint`: the state is kept there now and then, and a training that was killed goes on from it, with the same result.
+    `checkpoint`: where the state is saved now and then. A training that was killed resumes from it with the same result.
     """
     steps = steps_of(pattern)
     pre_tokenizer_of(steps)  # a pattern that cannot be saved fails now, not after training
@@ -143,9 +144,9 @@ def extend(
 ) -> Learned:
     """The tokenizer with more tokens, up to `vocab_size` in all, learned from counts of new text.
 
-    Old ids and merges are kept; new ones follow the largest id, new merges come after all old ones. The counts are to be
-    made with the tokenizer's own pattern, of text in NFC where it normalizes. Raises ParamsError for a tokenizer that the core
-    cannot run, CountsError.
+    Old ids and merges are kept. New ids follow the largest old id, and new merges come after all old ones. The counts must be
+    made with the tokenizer's own split pattern, and from text in NFC if the tokenizer normalizes. Raises ParamsError for a
+    tokenizer that the core cannot run, and CountsError.
 
     >>> from tokenmill import Counter
     >>> counter = Counter(pattern="gpt2")
@@ -176,13 +177,13 @@ def extend(
         places = pa.array(place_of[lists.values.to_numpy()], pa.uint32())
         chunks.append(pa.LargeListArray.from_arrays(lists.offsets, places))
     words = pa.chunked_array(chunks, pa.large_list(pa.uint32()))
-    # A token made twice would have its old merges applied before the new one's turn: no new pair makes an old token.
+    # Old merges run before new ones, so a second way to make an old token could never apply: no new pair may make one.
     forbidden = [*model.tokens.values(), *(one.text.encode() for one in model.added)]
     return _learn(model, counts, words, forbidden, [vocab_size], goal, threads, progress, checkpoint)
 
 
 def changed_documents(old: Tokenizer, new: Tokenizer, texts: Texts) -> int:
-    """How many of the texts have other ids with the new tokenizer than with the old."""
+    """How many of the texts get different ids from the new tokenizer."""
     import numpy as np
 
     before, after = old.encode_batch(texts), new.encode_batch(texts)
@@ -206,7 +207,7 @@ def _learn(
     progress: OnProgress | None,
     checkpoint: Checkpoint | None,
 ) -> Learned:
-    """`words`: the pre-tokens as places of tokens; None: those of `counts`, as bytes."""
+    """`words`: the pre-tokens as lists of token positions; None for those of `counts`, as bytes."""
     n_start = len(start.tokens) + len(start.added)
     _check_goal(vocab_sizes, goal, start)
     n_threads = threads_or_all(threads)
@@ -252,7 +253,7 @@ def _learn(
         checkpoint.every if checkpoint else None,
         keep if checkpoint else None,
     )
-    from tokenmill.tokenizer.tokenizer import Tokenizer  # only now: learning is what takes the most memory
+    from tokenmill.tokenizer.tokenizer import Tokenizer  # imported after learning, which needs the most memory
 
     merges = earlier + learned
     tokens += new_tokens
@@ -265,7 +266,7 @@ def _learn(
 
 
 def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
-    """The bytes of all tokens, those made by merges behind the first ones."""
+    """The bytes of all tokens: `first`, then those that the merges make."""
     tokens = list(first)
     for left, right, token, _ in _LEARNED.iter_unpack(merges):
         if token == len(tokens):
@@ -274,7 +275,7 @@ def _tokens_after(first: Sequence[bytes], merges: bytes) -> list[bytes]:
 
 
 def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: int, pad_vocab_to: int) -> Model:
-    """`start` with the first of `tokens`, which are in the order in which they were made, and the merges up to the last one."""
+    """`start` with the first `n_tokens_max` of `tokens` (in the order of learning), and the merges up to the last of them."""
     ids = sorted(start.tokens)
     tokens = tokens[:n_tokens_max]
     next_id = max([*ids, *(one.id for one in start.added)]) + 1
@@ -299,7 +300,7 @@ def _model(start: Model, merges: bytes, tokens: Sequence[bytes], n_tokens_max: i
 
 
 def _n_until(merges: bytes, token: int) -> int:
-    """How many merges there are up to the first one that makes a token."""
+    """The number of merges up to and including the first one that makes this token."""
     return next(n for n, merge in enumerate(_LEARNED.iter_unpack(merges), 1) if merge[2] == token)
 
 

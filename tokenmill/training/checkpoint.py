@@ -1,4 +1,4 @@
-"""The state of a long training on disk, to go on from after the process was killed."""
+"""Saves the state of a long training to disk, so that a killed training can resume."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _WORDS, _MERGES, _KEY = "words.arrow", "merges", "key"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training keeps its state, in a directory of its own, and after how many merges it does so again."""
+    """The directory in which a training saves its state, and the number of merges between two saves."""
 
     directory: Path
     every: int
 
     def save(self, key: str, words: pa.Table, merges: bytes) -> None:
-        """Replaces what was kept: the pre-tokens as ids with their counts, and all merges so far as the core gives them."""
+        """Replaces the saved state: pre-tokens as ids with their counts, and all merges so far, packed as the core gives them."""
         import pyarrow as pa
 
         with write_directory(self.directory) as directory:
@@ -35,7 +35,7 @@ class Checkpoint:
                 path.write_text(key, encoding="ascii")
 
     def load(self, key: str) -> tuple[pa.Table, bytes] | None:
-        """What `save` kept under this key; None when there is nothing, or something of another training."""
+        """The state that `save` wrote under this key; None if there is none, or if it belongs to another training."""
         path = self.directory / _KEY
         if not path.is_file() or read(path).decode("ascii") != key:
             return None
@@ -45,12 +45,12 @@ class Checkpoint:
             return pa.ipc.open_file(self.directory / _WORDS).read_all(), read(self.directory / _MERGES)
 
     def remove(self) -> None:
-        """Forgets what was kept."""
+        """Deletes the saved state."""
         remove_tree(self.directory)
 
 
 def key_of(counts: pa.Table, *settings: object) -> str:
-    """The sha256, in hex, of counts (their rows, however chunked) and of what else decides the merges."""
+    """The sha256, in hex, of the counts' rows (chunking does not matter) and of all other settings that decide the merges."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""DVC looks at each path of a stage once, though it asks again and again."""
+"""Makes DVC look at each path of a stage only once, although it asks repeatedly."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -8,10 +8,10 @@ Known = dict[tuple[str, ...], Any]
 
 
 def ask_once(entries: Iterable[Any], known: Known) -> None:
-    """Lets DVC look at a dependency or output only when what it found is not known: else it would list and hash a folder up to
-    eight times a stage, for a thousand files 30 ms each time.
+    """Makes DVC look at a dependency or output only if the result is not in `known`. Otherwise it lists and hashes a folder up
+    to eight times per stage, which takes 30 ms each time for a thousand files.
 
-    Sets an attribute of these objects of our own repository; DVC's classes stay as they are.
+    This sets an attribute on these objects of our own repository. DVC's classes are not changed.
     """
     for entry in entries:
         look = "read_params" if is_params(entry) else "_build"
@@ -26,7 +26,7 @@ def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any]
 
 
 def is_params(dependency: Any) -> bool:
-    """Whether it is parameters that a stage depends on, not a path."""
+    """Whether a stage's dependency is on parameters instead of a path."""
     from dvc.dependency.param import ParamsDependency
 
     return isinstance(dependency, ParamsDependency)

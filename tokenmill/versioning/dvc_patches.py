@@ -1,4 +1,4 @@
-"""The patches (monkeypatches) of DVC and what it uses: one table, applied in a `with` block and undone after it."""
+"""The monkeypatches of DVC and its libraries, in one table. A `with` block applies them and undoes them afterwards."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Patch(NamedTuple):
-    """A changed attribute of a class. `make`: gives the new value, from the old one, or None if there was none."""
+    """A changed attribute of a class. `make` gives the new value from the old one, which is None if there was none."""
 
     module: str
     owner: str
@@ -45,7 +45,7 @@ PATCHES = (
 
 @contextmanager
 def patched() -> Iterator[None]:
-    """Applies the patches; they hold for the whole process until the block ends. Blocks may be nested."""
+    """Applies the monkeypatches for the whole process until the block ends. Blocks may be nested."""
     with ExitStack() as undo:
         for patch in PATCHES:
             owner = getattr(import_module(patch.module), patch.owner)

@@ -1,6 +1,6 @@
-"""The project's DVC repository: made, opened, and mended after a killed build; what DVC says of errors, in one line.
+"""The project's DVC repository: creates it, opens it, repairs it after a killed build, and reports DVC's errors in one line.
 
-DVC runs in this process: a status is 0.1 s, `dvc repro` with a subprocess a stage costs 3 s a stage.
+DVC runs in this process. A status takes 0.1 s; `dvc repro`, with a subprocess per stage, costs 3 s per stage.
 """
 
 import errno
@@ -33,14 +33,14 @@ _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
 
 def quiet_environment() -> None:
-    """Turns telemetry and update checks of DVC and Prefect off; only works before they are imported."""
+    """Turns off telemetry and update checks of DVC and Prefect. It works only before they are imported."""
     os.environ.setdefault("DVC_NO_ANALYTICS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
 
 def initialize(root: Path, is_inside: bool) -> None:
-    """Makes the folder `root` a DVC repository; `is_inside`: git's is above it. Raises VersionsError."""
+    """Makes the folder `root` a DVC repository. `is_inside`: git's repository is in a parent folder. Raises VersionsError."""
     quiet_environment()
     from dvc.config import Config
     from dvc.exceptions import DvcException
@@ -50,12 +50,12 @@ def initialize(root: Path, is_inside: bool) -> None:
     chosen = os.environ.get(_SITE_CACHE_VARIABLE)
     with TemporaryDirectory(
         prefix="tokenmill-"
-    ) as private:  # for DVC writes into its site cache now, before it can be told
+    ) as private:  # DVC writes into its site cache before the project's setting for it exists
         os.environ[_SITE_CACHE_VARIABLE] = chosen or private
         try:
             Repo.init(str(root), subdir=is_inside).close()
         except (DvcException, OSError) as error:
-            shutil.rmtree(root / ".dvc", ignore_errors=True)  # another run would take half of one for somebody's own
+            shutil.rmtree(root / ".dvc", ignore_errors=True)  # else the next run would respect it as the user's own
             raise VersionsError(f"DVC: {_innermost(error)}") from error
         finally:
             os.environ.pop(_SITE_CACHE_VARIABLE)
@@ -67,7 +67,7 @@ def initialize(root: Path, is_inside: bool) -> None:
 
 
 def site_cache(root: Path) -> Path:
-    """The folder out of which DVC, in the project's folder, would unpickle now. Raises VersionsError."""
+    """The folder from which DVC would unpickle in this project. Raises VersionsError."""
     from dvc.config import Config, ConfigError
     from dvc.dirs import site_cache_dir
 
@@ -78,9 +78,20 @@ def site_cache(root: Path) -> Path:
     return Path(root, site_cache_dir(chosen))
 
 
+def cache_directory(root: Path) -> Path:
+    """The folder of DVC's cache for the project. Raises VersionsError."""
+    from dvc.config import Config, ConfigError
+
+    try:
+        chosen = Config(str(root / ".dvc")).get("cache", {}).get("dir")
+    except ConfigError as error:
+        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
+    return Path(root, chosen or ".dvc/cache")
+
+
 @contextmanager
 def repository(root: Path) -> Iterator[Any]:
-    """DVC's repository at `root`; its errors as VersionsError with the innermost reason."""
+    """DVC's repository at `root`. DVC's errors become VersionsError with the innermost reason."""
     quiet_environment()
     import diskcache  # type: ignore[import-untyped]
     from dvc.exceptions import DvcException, NotDvcRepoError
@@ -103,7 +114,7 @@ def repository(root: Path) -> Iterator[Any]:
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _remove_rwlock_if(_was_cut, repo)
             _keep_bytes_once(repo)
-            # DVC itself would take half of the cores, and a file system that it is given does not get the setting.
+            # DVC's default is half of the cores, and a file system that is passed to it does not get the setting.
             repo.fs.hash_jobs = repo.config["core"].get("checksum_jobs") or len(os.sched_getaffinity(0))
             yield repo
     except NotDvcRepoError:
@@ -134,7 +145,7 @@ def repository(root: Path) -> Iterator[Any]:
 
 
 def mend(root: Path) -> None:
-    """Puts right what a build that was killed can leave in DVC's files. Raises VersionsError."""
+    """Repairs DVC's files after a killed build. Raises VersionsError."""
     leftovers.mend_dvc_lock(root)
     with repository(root) as repo, repo.lock:
         _remove_rwlock_if(_names_another, repo)
@@ -142,15 +153,15 @@ def mend(root: Path) -> None:
 
 
 def forget_hashes(root: Path) -> None:
-    """Lets DVC read each file again of which it remembers the md5, by its path, inode, length and time. Raises VersionsError."""
+    """Clears DVC's stored md5 of files (by path, inode, length and mtime), so that it reads them again. Raises VersionsError."""
     with repository(root) as repo:
         repo.state.hashes.clear()
 
 
 @contextmanager
 def reading_cache(repo: Any) -> Iterator[None]:
-    """Lets DVC know a file of its cache for whole by its bytes, which it reads where it does not remember their md5; else it
-    goes by the file's mode. One with other bytes is removed, as if it had never been there."""
+    """Makes DVC check a file of its cache by its bytes, which are read if DVC has no stored md5 for it. DVC's own check looks
+    at the file's mode. A file with other bytes is deleted, as if it had never been there."""
     cache = repo.cache.local
     cache.check = partial(_check_bytes, cache)
     try:
@@ -160,14 +171,14 @@ def reading_cache(repo: Any) -> Iterator[None]:
 
 
 def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
-    """What DVC's check of an object gives, and raises."""
+    """Replaces DVC's check of an object; it returns and raises the same."""
     from dvc_data.fsutils import _localfs_info
     from dvc_data.hashfile.hash import hash_file
     from dvc_objects.errors import ObjectFormatError
 
     path = cache.oid_to_path(oid)
     meta, found = hash_file(path, cache.fs, cache.hash_name, cache.state, info=_localfs_info(path))
-    if (found.value or "").removesuffix(".dir") != oid.removesuffix(".dir"):  # DVC remembers a folder's with the suffix
+    if (found.value or "").removesuffix(".dir") != oid.removesuffix(".dir"):  # DVC stores a folder's md5 with .dir
         cache.fs.remove(path)
         say(f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again if need be")
         raise ObjectFormatError(path)
@@ -175,13 +186,13 @@ def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
 
 
 def _remove_rwlock_if(is_wrong: Callable[[Path], bool], repo: Any) -> None:
-    """Forgets who held DVC's locks on paths when the file that says so is wrong."""
+    """Deletes the file that lists the holders of DVC's path locks, if it is wrong."""
     from dvc.lock import make_lock
 
     path = Path(repo.tmp_dir) / _RWLOCK
     if is_wrong(path):
         hard_link = repo.config["core"].get("hardlink_lock", False)
-        with make_lock(f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link):  # who writes into it holds that
+        with make_lock(f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link):  # writers of the file hold it
             if is_wrong(path):
                 path.unlink()
 
@@ -199,10 +210,10 @@ def _was_cut(path: Path) -> bool:
 
 
 def _names_another(path: Path) -> bool:
-    """Whether a process in the file began after it was written. DVC forgets ended processes by itself, but not one whose id
-    another process has now.
+    """Whether a process in the file started after the file was written. DVC forgets ended processes by itself, but not one
+    whose process id has been reused.
 
-    Only to be asked after a build that was killed: a step of the clock makes a live process one of these, too.
+    Use this only after a killed build: a step of the clock makes a live process look like a reused id.
     """
     try:
         holders = _holders(path)
@@ -229,16 +240,16 @@ def _started_s(pid: int) -> float | None:
 
 
 def quiet_logs() -> None:
-    """No progress bars of DVC, and no hints to type dvc commands; with --debug all that it logs."""
+    """Silences DVC's progress bars and its hints to type dvc commands. With --debug, DVC logs everything."""
     for name in ("dvc", "dvc_data", "dvc_objects"):
         logging.getLogger(name).setLevel(logging.CRITICAL if console.level < 2 else logging.DEBUG)
 
 
 def keep_site_cache_private(root: Path) -> None:
-    """Points DVC's site cache into the project, by its absolute path, unless someone chose another.
+    """Points DVC's site cache into the project, by an absolute path, unless the user chose another.
 
-    DVC unpickles what it finds in that directory, and its default is writable for every user of the machine
-    (CVE-2025-69872). A relative path would be seen from the folder in which a command runs.
+    DVC unpickles files from that directory, and its default is writable for every user of the machine (CVE-2025-69872). DVC
+    would resolve a relative path against the folder in which a command runs.
     """
     from dvc.config import Config
     from dvc.exceptions import NotDvcRepoError
@@ -252,16 +263,16 @@ def keep_site_cache_private(root: Path) -> None:
         with config.edit("local", validate=False) as local:
             local.setdefault("core", {})["site_cache_dir"] = str(wanted)
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if wanted.stat().st_mode & 0o077:  # DVC itself makes it for everyone
+    if wanted.stat().st_mode & 0o077:  # DVC creates it with permissions for everyone
         wanted.chmod(0o700)
 
 
 def _keep_bytes_once(repo: Any) -> None:
-    """Lets the cache take outputs in as hard links where the file system has no clones, unless someone chose copies.
+    """Makes DVC's cache take outputs as hard links if the file system has no reflinks, unless the user chose copies.
 
-    An output of the unit store is a read-only hard link already; as a copy each byte would be on disk three times. With
-    "reflink" before "hardlink" in cache.type, DVC copies into the cache. Nor does this repository try a clone there: DVC makes an
-    empty file for it first, and takes that for the one wanted if it cannot be removed.
+    An output from the unit store is already a read-only hard link; as a copy, each byte would be on disk three times. If
+    cache.type has "reflink" before "hardlink", DVC copies into the cache. This also stops DVC from trying a reflink: it first
+    creates an empty file, and mistakes that for the result if it cannot be removed.
     """
     cache = repo.cache.local
     if has_clones(Path(cache.path)):
@@ -277,8 +288,8 @@ def _refuse_clone(_source: str, target: str) -> None:
 
 
 def _failed_call(error: BaseException) -> OSError | None:
-    """The OSError behind a lock that could not be taken; None when somebody holds it. DVC tries again to take one that was being
-    written when a call failed, and then finds that it holds it itself."""
+    """The OSError behind a lock that could not be taken; None if another process holds the lock. If a system call fails while
+    DVC writes a lock, DVC tries to take it again and then finds that it holds the lock itself."""
     found: BaseException | None = error
     while found is not None and (not isinstance(found, OSError) or isinstance(found, BlockingIOError)):
         found = found.__cause__ or found.__context__

@@ -1,7 +1,7 @@
-"""DVC's part in a build: which stages are stale, which come back from the run cache, and the record of those that ran.
+"""DVC's part in a build: which stages are stale, which are restored from the run cache, and how a run is recorded.
 
-The dvc.lock that results is the one `dvc repro` writes. Under `dvc repro` (DVC_STAGE is set) none of this is called: DVC holds
-locks on the stage's paths and records the result itself.
+The resulting dvc.lock is the one that `dvc repro` writes. Under `dvc repro` (DVC_STAGE is set) nothing here is called: DVC
+locks the stage's paths and records the result itself.
 """
 
 import os
@@ -36,9 +36,9 @@ class Stage:
         }
 
     def state(self) -> State:
-        """Whether the stage's outputs belong to its dependencies and parameters as they are now.
+        """Whether the stage's outputs match its present dependencies and parameters.
 
-        "frozen" is DVC's word for a stage that is not to run; its staleness is not looked at, but its outputs have to be there.
+        "frozen" is DVC's word for a stage that must not run. Its staleness is not checked, but its outputs must exist.
         """
         if self._stage.frozen:
             if missing := [str(out) for out in self._stage.outs if not out.exists]:
@@ -51,12 +51,14 @@ class Stage:
             return "stale" if self._stage.status(check_updates=True) else "current"
 
     def changes(self) -> list[str]:
-        """What is no longer as it was when the stage ran, like "params.yaml: count.pattern modified"; empty: it is current."""
+        """What has changed since the stage ran, such as "params.yaml: count.pattern modified"; empty if it is current."""
+        if not any(out.hash_info for out in self._stage.outs):  # not in dvc.lock; DVC would call its outputs deleted
+            return ["never built"]
         with self._repo.lock:
             status = self._stage.status(check_updates=True)
         found: list[str] = []
         for change in (one for changes in status.values() for one in changes):
-            if isinstance(change, str):  # its command was changed
+            if isinstance(change, str):  # the stage's command was changed
                 found.append(change)
                 continue
             for path, what in (item for group in change.values() for item in group.items()):
@@ -68,7 +70,7 @@ class Stage:
         return found
 
     def missing(self) -> list[Path]:
-        """The files and folders that the stage depends on and that are not there."""
+        """The dependencies of the stage that do not exist."""
         return [Path(dep.fs_path) for dep in self._stage.deps if not is_params(dep) and not dep.exists]
 
     @property
@@ -77,12 +79,12 @@ class Stage:
         return [Path(out.fs_path) for out in self._stage.outs]
 
     def remove_outputs(self) -> None:
-        """Removes the outputs, as `dvc repro` does before it runs a stage, but for those that persist."""
+        """Removes the outputs, as `dvc repro` does before it runs a stage. Outputs that persist stay."""
         with self._repo.lock:
             self._stage.remove_outs(ignore_remove=False, force=False)
 
     def restore(self) -> bool:
-        """Brings the outputs back from DVC's run cache, if the stage has run with these inputs before, and records it."""
+        """Restores the outputs from DVC's run cache and records that, if the stage has run with these inputs before."""
         from dvc.exceptions import ConfirmRemoveError
         from dvc.stage.cache import RunCacheNotFoundError
 
@@ -90,14 +92,14 @@ class Stage:
             with self._repo.lock, reading_cache(self._repo):
                 try:
                     self._repo.stage_cache.restore(self._stage)
-                except ConfirmRemoveError:  # outputs of a killed build, which DVC has not recorded
-                    # with the old inputs: DVC has put the new ones into the other
+                except ConfirmRemoveError:  # outputs of a killed build that DVC has not recorded
+                    # Loaded again, because DVC has already put the new inputs into the first object.
                     fresh = _load(self._repo, self._name, self._known)
                     fresh.remove_outs(ignore_remove=False, force=False)
                     self._repo.stage_cache.restore(fresh)
         except RunCacheNotFoundError:
             return False
-        except FileNotFoundError:  # the run is known, its outputs have left the cache
+        except FileNotFoundError:  # the run cache knows the run, but the outputs are no longer in the cache
             return False
         with self._repo.lock:
             _save_dependencies(self._stage)
@@ -106,13 +108,13 @@ class Stage:
         return True
 
     def altered(self) -> list[Path]:
-        """The files of the outputs with bytes that no stage made: those that DVC's cache does not have."""
+        """The output files whose bytes no stage made, because DVC's cache does not have them."""
         changed = [out for out in self._stage.outs if out.use_cache and out.exists and out.changed_checksum()]
         return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
 
     def sight_of(self, path: Path) -> Sight:
-        """Whether DVC sees a file of the stage's input change: it follows links to files, but not to folders inside a
-        dependency, and leaves out what .dvcignore names."""
+        """Whether DVC notices changes of an input file. It follows links to files, but not links to folders inside a
+        dependency, and it skips what .dvcignore names."""
         if str(path) in self._seen:
             return "seen"
         above = [dependency for dependency in self._dependencies if path.is_relative_to(dependency)]
@@ -131,10 +133,10 @@ class Stage:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Lets the block make the outputs, in the place of what is there, and records them with the inputs they were made from.
+        """Lets the block replace the outputs, and records them with the inputs that they were made from.
 
-        Raises VersionsError, and records nothing, when an input changed while the block ran. Until the end DVC refuses to
-        touch the stage's inputs and outputs for another process.
+        If an input changes while the block runs, this raises VersionsError and records nothing. Until it ends, DVC in another
+        process refuses to touch the stage's inputs and outputs.
         """
         with self._kept_from_others():
             with self._repo.lock:
@@ -166,7 +168,7 @@ class Stage:
             with reading_cache(self._repo):
                 self._repo.stage_cache.save(self._stage)
                 self._stage.commit()
-        # DVC passes over a file that it could not copy, or a folder that it cannot see, and stumbles over it later.
+        # DVC ignores a file that it could not copy or a folder that it cannot see, and fails on it later with these errors.
         except (ConfirmRemoveError, AssertionError) as error:
             raise VersionsError(
                 f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. See whether "
@@ -190,17 +192,17 @@ class Stage:
 
 @contextmanager
 def opened(root: Path, stage: str, known: Known) -> Iterator[Stage]:
-    """The stage of the project at `root`. Raises VersionsError, also for what DVC finds wrong inside the block.
+    """The stage of the project at `root`. Raises VersionsError, also for DVC's errors inside the block.
 
-    `known`: what DVC found when it looked at paths; it is added to, and emptied when a stage has run.
+    `known`: what DVC found at paths. New results are added to it, and it is emptied when a stage has run.
     """
     with repository(root) as repo:
         yield Stage(repo, stage, known)
 
 
 def recorded_files(root: Path, stage: str) -> dict[str, Path]:
-    """Where DVC's cache has the files of a stage's output directories as dvc.lock records them, by their names seen from
-    `root`; without those of a directory that the cache does not know. Raises VersionsError."""
+    """The files of a stage's output directories as dvc.lock records them: their names relative to `root`, and their paths in
+    DVC's cache. Directories that the cache does not have are left out. Raises VersionsError."""
     with repository(root) as repo:
         folders = [out for out in _load(repo, stage, {}).outs if out.hash_info and out.hash_info.isdir]
         trees = [(out, os.path.relpath(out.fs_path, repo.root_dir), out.get_obj()) for out in folders]
@@ -213,7 +215,7 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
 
 
 def _dump(stage: Any) -> None:
-    """Writes the stage into dvc.lock in one step; DVC itself writes into the file, and a kill would cut it."""
+    """Writes the stage into dvc.lock atomically. DVC itself writes in place, so a kill would truncate the file."""
     from dvc.stage.serialize import to_lockfile
     from dvc.utils.serialize import dump_yaml, load_yaml
 
@@ -226,7 +228,7 @@ def _dump(stage: Any) -> None:
 
 
 def _files(entry: Any) -> list[tuple[tuple[str, ...], str]]:
-    """The files of a dependency or output as DVC finds them: names from its path on, and md5."""
+    """The files of a dependency or output as DVC finds them: names relative to its path, and md5."""
     dry = {"ignore": entry.dvcignore, "dry_run": True}
     found = entry._build(entry.local_cache, entry.fs_path, entry.fs, entry.hash_name, **dry)[2]
     if not found.hash_info.isdir:
@@ -248,7 +250,7 @@ def _load(repo: Any, name: str, known: Known) -> Any:
 
 
 def _pipeline(root: Path | str) -> str:
-    """dvc.yaml by its absolute path: DVC sees a relative one from the folder in which the process runs."""
+    """The absolute path of dvc.yaml. DVC would resolve a relative one against the process's working directory."""
     return str(Path(root) / "dvc.yaml")
 
 

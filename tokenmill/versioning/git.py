@@ -1,4 +1,4 @@
-"""What tokenmill asks of git, by its command."""
+"""Runs the git commands that tokenmill needs."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ _TAGS = "refs/tags/"
 
 
 def git(root: Path, *arguments: str) -> str:
-    """What a git command prints, run in the folder `root`. Raises VersionsError with git's own words."""
+    """The output of a git command run in the folder `root`. Raises VersionsError with git's own message."""
     command = ["git", "-c", "core.quotePath=false", *arguments]
     english = {**os.environ, "LC_ALL": "C"}
     try:
@@ -22,20 +22,20 @@ def git(root: Path, *arguments: str) -> str:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         last = next((i for i, line in enumerate(lines) if line.startswith(("fatal:", "error:"))), len(lines) - 1)
-        said = "; ".join(line.strip() for line in lines[: last + 1])  # what comes before it often says why
+        said = "; ".join(line.strip() for line in lines[: last + 1])  # earlier lines often give the reason
         raise VersionsError(f"git {arguments[0]} in {root}: {said}")
     return done.stdout
 
 
 def changed_files(root: Path) -> list[str]:
-    """The files below `root`, seen from there, that differ from the last commit or that git neither holds nor ignores."""
+    """The files below `root`, relative to it, that differ from the last commit, or that git neither tracks nor ignores."""
     above = git(root, "rev-parse", "--show-prefix").removesuffix("\n")
     listed = git(root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".").split("\0")
     return [entry[3:].removeprefix(above) for entry in listed if entry]
 
 
 def is_ignored(root: Path, name: str) -> bool:
-    """Whether .gitignore names a file of the folder `root`, also one that git holds all the same."""
+    """Whether .gitignore matches a file of the folder `root`, even if git tracks it."""
     try:
         git(root, "check-ignore", "--quiet", "--no-index", "--", name)
     except VersionsError:
@@ -44,7 +44,7 @@ def is_ignored(root: Path, name: str) -> bool:
 
 
 def commit_of(root: Path, revision: str) -> str | None:
-    """The commit that a revision or tag names, if it is there."""
+    """The commit of a revision or tag; None if it does not exist."""
     try:
         return git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
     except VersionsError:
@@ -52,7 +52,7 @@ def commit_of(root: Path, revision: str) -> str | None:
 
 
 def remote_of(root: Path) -> str | None:
-    """The git remote to publish to: origin, or the only one; None without one."""
+    """The git remote to publish to: origin, or the only one. None without a remote."""
     names = git(root, "remote").split()
     if "origin" in names:
         return "origin"
@@ -62,7 +62,7 @@ def remote_of(root: Path) -> str | None:
 
 
 def has_upstream(root: Path) -> bool:
-    """Whether the branch has one that `git push` pushes to."""
+    """Whether the branch has an upstream branch for `git push`."""
     try:
         git(root, "rev-parse", "--verify", "--quiet", "@{upstream}")
     except VersionsError:
@@ -70,8 +70,15 @@ def has_upstream(root: Path) -> bool:
     return True
 
 
+def branch_to_push(root: Path, remote: str) -> str | None:
+    """The branch at work, when `remote`, as far as is known here, has none with its last commit; None also for no branch."""
+    branch = git(root, "branch", "--show-current").strip()
+    has_it = git(root, "for-each-ref", "--contains", "HEAD", f"refs/remotes/{remote}/")
+    return None if has_it else branch or None
+
+
 def tags_of(root: Path, repository: str) -> dict[str, str]:
-    """The commit of every tag of a repository: a folder, an URL, or the name of a remote of the folder `root`."""
+    """The commit of every tag of a repository: a folder, a URL, or the name of a remote of the folder `root`."""
     found: dict[str, str] = {}
     try:
         listed = git(root, "ls-remote", "--tags", "--", repository)
@@ -79,16 +86,16 @@ def tags_of(root: Path, repository: str) -> dict[str, str]:
         raise VersionsError(f"{repository}: {error}. Check the address, the network and your access.") from None
     for line in listed.splitlines():
         commit, name = line.split("\t")
-        if name.endswith("^{}"):  # the commit that an annotated tag is of; it comes after the tag itself
+        if name.endswith("^{}"):  # the commit of an annotated tag; git lists it after the tag itself
             name = name.removesuffix("^{}")
         found[name.removeprefix(_TAGS)] = commit
     return found
 
 
 def tag_message(root: Path, repository: str, tag: str) -> str:
-    """The message of an annotated tag of a repository; `root` is a folder that git may work in, a repository or an empty one.
+    """The message of an annotated tag of a repository. `root`: a folder for git to work in, a repository or an empty one.
 
-    Raises VersionsError, also for a tag of another kind.
+    Raises VersionsError, also for a tag that is not annotated.
     """
     if not (root / ".git").exists():
         git(root, "init", "--quiet")

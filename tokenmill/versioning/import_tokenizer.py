@@ -1,4 +1,4 @@
-"""Taking a tokenizer that was made elsewhere, the very one that is pinned."""
+"""Imports a tokenizer that was made elsewhere, and checks that it is the pinned one."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, f
 
 
 def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
-    """The pin of what params.yaml asks for, made now if it asks for something else than what is pinned."""
+    """The pin of the tokenizer that params.yaml asks for. It is made now if the present pin is for another request."""
     pin = read_pin(root)
     return pin if pin is not None and pin.asked == asked else pin_anew(root, asked)
 
 
 def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
-    """Looks up what params.yaml asks for, as it is now, and writes tokenmill.lock. Raises VersionsError, TokenizerError."""
+    """Looks up the tokenizer that params.yaml asks for, and pins it in tokenmill.lock. Raises VersionsError, TokenizerError."""
     with _folder_for(asked) as directory:
         version, files_sha256 = _take(root, asked, None, directory)
         digest = Tokenizer.load(directory).digest
@@ -41,7 +41,7 @@ def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
 
 
 def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
-    """Brings the pinned tokenizer into `directory`, in the place of what is there. Raises VersionsError when it is another."""
+    """Puts the pinned tokenizer into `directory`, replacing its contents. Raises VersionsError if it is not the pinned one."""
     with _taken(root, pin) as (taken, tokenizer):
         check_golden(taken, tokenizer)
         with write_directory(directory) as partial:
@@ -50,14 +50,14 @@ def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
 
 
 def check_pinned(root: Path, pin: Pin) -> None:
-    """Raises VersionsError when what is pinned is another tokenizer by now, TokenizerError when it is none."""
+    """Raises VersionsError if the source now has another tokenizer than the pinned one, TokenizerError if it has none."""
     with _taken(root, pin):
         return
 
 
 def refuse_changed(root: Path, pin: Pin) -> None:
-    """Raises what `check_pinned` does when the pinned file or directory has other bytes by now. One that is not there is none
-    that changed: it is not needed before it is taken again. A registry's versions do not change."""
+    """Raises what `check_pinned` raises if the pinned file or directory has changed. A missing one does not count as changed: it
+    is only needed when it is imported again. Versions of a registry do not change."""
     if pin.asked.name is not None:
         return
     source = _source(root, pin.asked)
@@ -65,7 +65,7 @@ def refuse_changed(root: Path, pin: Pin) -> None:
         return
     try:
         is_same = _files_sha256(source) == pin.files_sha256
-    except FileNotFoundError:  # of a directory
+    except FileNotFoundError:  # a directory without its tokenizer.json
         is_same = False
     if not is_same:
         check_pinned(root, pin)
@@ -91,7 +91,7 @@ def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
 
 @contextmanager
 def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
-    """A place for its files; what is wrong with them is told of where they are from."""
+    """A temporary place for the tokenizer's files. Errors about them name the place they came from."""
     with TemporaryDirectory(prefix="tokenmill-") as folder:
         directory = Path(folder) / "tokenizer"
         try:
@@ -101,7 +101,7 @@ def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
 
 
 def _take(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
-    """Makes `directory` with what is asked for; the version it is, and the sha256 over the files that were taken."""
+    """Fills `directory` with the requested tokenizer. Gives its version and the sha256 over the files that were taken."""
     if asked.name is None or asked.version is None:
         return None, _adopt(_source(root, asked), asked, directory)
     version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
@@ -115,7 +115,7 @@ def _take(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) 
 
 
 def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
-    """Takes a file or directory: one that tokenmill made as it is, any other with golden vectors and a card made now."""
+    """Copies a tokenizer that tokenmill made. Any other is saved anew with golden vectors and a model card."""
     if _is_ours(source):
         with write_directory(directory) as partial:
             _copy(source, partial)
@@ -141,7 +141,7 @@ def _is_ours(source: Path) -> bool:
 
 
 def _files_sha256(source: Path) -> str:
-    """The sha256 over the files that are taken of a file or directory."""
+    """The sha256 over the files that are taken from a file or directory."""
     if _is_ours(source):
         return sha256_directory(source)
     return sha256_file(source / "tokenizer.json" if source.is_dir() else source)

@@ -1,4 +1,4 @@
-"""What a killed build leaves behind: temporary files, and files of DVC that were cut while they were written."""
+"""Leftovers of a killed build: temporary files, and files of DVC that were truncated while being written."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from tokenmill.layout import (
 )
 from tokenmill.storage.atomic import is_left_over, remove_tree
 
-# Folders in which a build has temporary files, beside what they become.
+# The folders in which a build makes temporary files, beside the files they become.
 _FOLDERS = (
     ".",
     str(Path(TOKENS_DIRECTORY).parent),
@@ -30,11 +30,11 @@ _FOLDERS = (
     f"{SCRATCH_DIRECTORY}/units",
 )
 _DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
-_DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC is about to rename
+_DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC has not renamed yet
 
 
 def own(root: Path) -> list[Path]:
-    """The temporary files of builds that have ended, not those of a live process."""
+    """The temporary files of builds that have ended. Those of a live process are left out."""
     found = chain.from_iterable((root / folder).glob("*.partial") for folder in _FOLDERS)
     return [path for path in found if is_left_over(path)]
 
@@ -46,15 +46,15 @@ def remove_own(root: Path) -> None:
 
 
 def remove_of_dvc(root: Path) -> None:
-    """Removes DVC's temporary files. Only for who holds DVC's lock: nobody is about to rename one then."""
+    """Removes DVC's temporary files. The caller must hold DVC's lock, so that no process is about to rename one."""
     remove_partials_of_dvc(root / name for name in _DVC_FOLDERS)
     for folder in (root / DVC_RUNS_DIRECTORY).glob("*/*"):
-        if not any(folder.iterdir()):  # of a run about to be recorded: DVC falls over an empty one
+        if not any(folder.iterdir()):  # left by a run that was about to be recorded; an empty one makes DVC fail
             folder.rmdir()
 
 
 def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
-    """Removes what DVC was about to rename in folders or beside files: when that fails, it goes on with a copy, and leaves it."""
+    """Removes DVC's temporary files in folders or beside files. If its rename fails, DVC goes on with a copy and leaves them."""
     for path in paths:
         for file in path.rglob("*.tmp") if path.is_dir() else path.parent.glob("*.tmp"):
             if file.is_file() and _DVC_PARTIAL.fullmatch(file.name):
@@ -62,8 +62,8 @@ def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
 
 
 def mend_dvc_lock(root: Path) -> None:
-    """Removes a dvc.lock that was cut while DVC wrote it; the stages in it come back from DVC's run cache. One with a merge that
-    is not resolved is left to DVC, which names it."""
+    """Removes a dvc.lock that was truncated while DVC wrote it; its stages are restored from DVC's run cache. A file with
+    unresolved merge conflicts is left to DVC, whose error names it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

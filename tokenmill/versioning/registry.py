@@ -1,4 +1,4 @@
-"""Published versions: which there are, and bringing one into a directory."""
+"""The registry of published versions: finds a version, and fetches it into a directory."""
 
 import hashlib
 import json
@@ -18,17 +18,17 @@ from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
 _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
-FILES = "files: sha256 "  # the lines of a version's tag that say what its files are
+FILES = "files: sha256 "  # begins the line of a version's tag that has the digest of its files
 SIGNATURE = "signature: "
 
-_ARRIVING = ".arriving"  # DVC puts files into a directory that it makes itself
+_ARRIVING = ".arriving"  # DVC fetches into a directory that it creates itself
 
 _VERSION = re.compile(r"v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An artifact by name and version: v1.2.0, or the name of a stage (prod), which is the version last assigned to it."""
+    """An artifact by name and version: v1.2.0, or the name of a stage (prod), which stands for the version last assigned to it."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Version:
-    """A version of an artifact in a repository, and the commit it is of."""
+    """A version of an artifact in a repository, with its commit."""
 
     repository: str
     name: str
@@ -70,12 +70,12 @@ def parse_reference(text: str) -> Reference:
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text has the form of a reference, as a path has not."""
+    """Whether the text has the form of a reference. A path does not have it."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def order_of(version: str) -> tuple[int, int, int]:
-    """A version as numbers to compare. Raises ParamsError for what is not v1.2.3.
+    """A version as comparable numbers. Raises ParamsError unless it has the form v1.2.3.
 
     >>> order_of("v1.10.0") > order_of("v1.9.3")
     True
@@ -88,15 +88,15 @@ def order_of(version: str) -> tuple[int, int, int]:
 
 
 def versions_in(tags: dict[str, str], name: str) -> dict[str, str]:
-    """The commit of each version of an artifact, the lowest version first."""
+    """The commit of each version of an artifact, lowest version first."""
     found = {tag.removeprefix(f"{name}@"): commit for tag, commit in tags.items() if tag.startswith(f"{name}@")}
-    withdrawn = {tag.split("!")[0] for tag in found if "!" in tag}  # GTO's tag for a version that was deregistered
+    withdrawn = {tag.split("!")[0] for tag in found if "!" in tag}  # GTO's tag for a deregistered version
     kept = [(v, commit) for v, commit in found.items() if _VERSION.fullmatch(v) and v not in withdrawn]
     return dict(sorted(kept, key=lambda one: order_of(one[0])))
 
 
 def find_version(repository: str, reference: Reference, folder: Path) -> Version:
-    """The version that a reference names in a repository, a path being seen from `folder`. Raises VersionsError."""
+    """The version that a reference names in a repository. A path is relative to `folder`. Raises VersionsError."""
     repository = _absolute(repository, folder)
     tags = git.tags_of(folder, repository)
     known = versions_in(tags, reference.name)
@@ -109,6 +109,9 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
     names = {tag.split("@")[0] for tag in tags if "@" in tag}
     hint = "" if reference.name in names else did_you_mean(reference.name, names)
     stages = sorted({tag.split("#")[1] for tag in tags if tag.startswith(f"{reference.name}#")})
+    stages = [
+        stage for stage in stages if assigned_commit(tags, Reference(reference.name, stage))
+    ]  # not prod!, nor who lost it
     raise VersionsError(
         f"{repository}: there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; "
         f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone.{hint}",
@@ -117,11 +120,11 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
 
 
 def fetch_version(version: Version, directory: Path, public_key: Path | None = None) -> str | None:
-    """Brings the files of a version, through DVC, into `directory`, which appears whole; what comes back is its signature.
+    """Fetches the files of a version through DVC into `directory`, which appears atomically. Gives the signature, if any.
 
-    What arrives is held against what the version's commit and its tag say; with `public_key` also against the signature, and
-    a version without one is refused. Raises VersionsError, also when `directory` is there and not empty: nothing is
-    overwritten.
+    The files are checked against the digests in the version's commit and tag. With `public_key` they are also checked against
+    the signature, and an unsigned version is refused. Raises VersionsError, also if `directory` exists and is not empty:
+    nothing is overwritten.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise VersionsError(f"{directory}: is there already. Name a directory that is new, or remove it first.")
@@ -153,14 +156,14 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
 
 
 def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None = None) -> None:
-    """The same for a version that has to be one of a tokenizer. Raises VersionsError."""
+    """The same as `fetch_version`, but raises VersionsError unless the version is a tokenizer."""
     fetch_version(version, directory, public_key)
     if not (directory / "tokenizer.json").is_file():
         raise VersionsError(f"{version} from {version.repository} is no tokenizer: it has no tokenizer.json.")
 
 
 def read_at(root: Path, revision: str, place: str) -> bytes | None:
-    """A file that DVC keeps, as it was at a revision of the project at `root`; None when that did not have it."""
+    """A file tracked by DVC, as of a revision of the project at `root`; None if the revision does not have it."""
     commit = git.commit_of(root, revision)
     if commit is None:
         return None
@@ -179,7 +182,7 @@ def directory_md5(directory: Path) -> str:
 
 
 def _said_by_tag(version: Version) -> dict[str, str]:
-    """The digest over the files and the signature, as far as the version's tag holds them."""
+    """The digest of the files and the signature, as far as the version's tag has them."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
         message = git.tag_message(Path(folder), version.repository, str(version))
     pairs = [
@@ -197,7 +200,7 @@ def _absolute(repository: str, folder: Path) -> str:
 
 
 def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
-    """The commit that a stage was last assigned to and not taken from: NAME#STAGE#1, NAME#STAGE!#2, as GTO numbers them."""
+    """The commit last assigned to a stage and not unassigned since. The tags are GTO's: NAME#STAGE#1, NAME#STAGE!#2."""
     from gto.constants import ACTION, COUNTER, NAME, STAGE, Action
     from gto.tag import parse_name
 
@@ -214,7 +217,7 @@ def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
 
 @contextmanager
 def _opened(version: Version) -> Iterator[Any]:
-    """The files of a version's commit as DVC sees them; its errors as VersionsError."""
+    """The files of a version's commit as DVC lists them. DVC's errors become VersionsError."""
     quiet_environment()
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
@@ -223,7 +226,7 @@ def _opened(version: Version) -> Iterator[Any]:
     from scmrepo.exceptions import SCMError
 
     quiet_logs()
-    with tempfile.TemporaryDirectory(prefix="tokenmill-") as private:  # DVC unpickles what it finds in its site cache
+    with tempfile.TemporaryDirectory(prefix="tokenmill-") as private:  # a private site cache, because DVC unpickles it
         config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
         try:
             yield DVCFileSystem(version.repository, rev=version.commit, config=config)

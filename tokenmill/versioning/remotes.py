@@ -1,4 +1,4 @@
-"""The errors with which a remote of DVC fails."""
+"""The exceptions that a DVC remote can raise."""
 
 import sys
 
@@ -9,8 +9,8 @@ _BY_MODULE = {
 
 
 def remote_errors() -> tuple[type[Exception], ...]:
-    """OSError, ImportError (the client is not installed), and what clients raise beside them. To be called in an `except`,
-    which comes when something was raised: a client that was not imported until then cannot have raised it.
+    """OSError, ImportError (the client is not installed), and the other exceptions of the clients. Call this in an `except`
+    clause, which is evaluated after the raise: a client that is not imported by then cannot have raised.
 
     >>> ValueError in remote_errors()
     False

@@ -1,4 +1,4 @@
-"""Signatures of a directory's files with a key of an elliptic curve, by the library model-signing, without a network."""
+"""Signs and verifies the files of a directory with an elliptic-curve key, offline, through the library model-signing."""
 
 import tempfile
 from pathlib import Path
@@ -16,11 +16,11 @@ _UNUSABLE = (
     AttributeError,
     KeyError,
     IndexError,
-)  # what the library raises for what is malformed
+)  # what the library raises for malformed input
 
 
 def check_installed() -> None:
-    """Raises ParamsError when the library is missing, which is only in tokenmill's extra `sign`."""
+    """Raises ParamsError if the library is missing. Only tokenmill's extra `sign` installs it."""
     try:
         import model_signing.signing  # noqa: F401
     except ImportError as error:
@@ -31,9 +31,9 @@ def check_installed() -> None:
 
 
 def sign_directory(directory: Path, private_key: Path) -> str:
-    """The signature, as one line of JSON (a Sigstore bundle v0.3), of every file in the directory.
+    """The signature of every file in the directory, as one line of JSON (a Sigstore bundle v0.3).
 
-    Raises ParamsError for a key that cannot be used, and VersionsError for a link, which cannot be signed.
+    Raises ParamsError for an unusable key, and VersionsError for a symbolic link, which cannot be signed.
     """
     check_installed()
     from model_signing.signing import Config
@@ -51,10 +51,10 @@ def sign_directory(directory: Path, private_key: Path) -> str:
 
 
 def verify_directory(directory: Path, signature: str, public_key: Path, place: str) -> None:
-    """Refuses a directory that is not, file for file, what the owner of the key signed.
+    """Checks that a directory is, file for file, what the owner of the key signed.
 
-    Raises VersionsError, beginning with `place`, for another key, and for a file that was changed, added or removed;
-    ParamsError for a key that cannot be used.
+    Raises a VersionsError that begins with `place` for another key, and for a file that was changed, added or removed. Raises
+    ParamsError for an unusable key.
     """
     check_installed()
     from cryptography.exceptions import InvalidSignature
@@ -77,7 +77,7 @@ def verify_directory(directory: Path, signature: str, public_key: Path, place: s
 
 
 def _every_file() -> Any:
-    """Left to itself, the library signs no .git* file, so that one which was added would pass."""
+    """Hashes every file. By default the library skips .git* files, so an added one would go unnoticed."""
     from model_signing.hashing import Config
 
     return Config().set_ignored_paths(paths=[], ignore_git_paths=False)

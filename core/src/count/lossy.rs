@@ -1,8 +1,8 @@
 //! Approximate counts of pre-tokens in little memory: lossy counting (Manku and Motwani 2002).
 //!
-//! Invariant: with n pre-tokens seen and b = n / width, rounded down, a count that is kept is at most its true one and less by
-//! at most b; what is not kept has a true count of at most b. The state follows from the texts in their order alone.
-//! Cost: a probe a pre-token; O(width · log(n / width)) entries at worst, for text far fewer.
+//! Invariant: let n be the pre-tokens seen and b = n / width, rounded down. A kept count is never above the true count, and below
+//! it by at most b. A pre-token that is not kept has a true count of at most b. Only the texts in their order decide the state.
+//! Cost: one probe per pre-token. O(width · log(n / width)) entries at worst, far fewer for text.
 
 use crate::count::Drain;
 use crate::count::merge_runs::Limits;
@@ -10,10 +10,11 @@ use crate::count::table::Table;
 use crate::parallel::interrupt::{CoreError, Result, Stop};
 use crate::split::pattern::Pattern;
 
-/// The first table; one that is mostly kept at a pruning is doubled. A constant, so that memory settings change no count.
+/// The size of the first table. A table that keeps most entries when pruned is doubled. A constant, so that memory settings change
+/// no count.
 const TABLE_BYTES_MIN: usize = 1 << 20;
 
-/// A count, and how much of it may have been forgotten before it was begun.
+/// A count, and the most that may have been forgotten before it was begun.
 #[derive(Default, Clone, Copy)]
 pub struct Approximate {
     count: u64,
@@ -31,13 +32,13 @@ pub struct Lossy {
 }
 
 impl Lossy {
-    /// A count may be too low by the pre-tokens seen / `width`.
+    /// An empty count. A count may be too low by at most the pre-tokens seen / `width`.
     pub fn new(width: u64, memory_bytes_max: usize) -> Self {
         let table = Table::new(TABLE_BYTES_MIN);
         Self { table, width: width.max(1), n_pretokens: 0, missed_max: 0, memory_bytes_max, is_broken: false }
     }
 
-    /// Counts the pre-tokens of texts, in their order. After an error nothing more can be done with the counts.
+    /// Counts the pre-tokens of texts, in their order. After an error the counts cannot be used any more.
     pub fn update<'t>(&mut self, pattern: &Pattern, texts: impl Iterator<Item = &'t str>, stop: &Stop) -> Result<()> {
         self.check()?;
         self.is_broken = true;
@@ -67,8 +68,8 @@ impl Lossy {
         }
     }
 
-    /// Forgets what may have a true count of at most n / width. Done when the table is full, and so as late as possible:
-    /// what is never forgotten is counted exactly. `is_larger`: into a larger table in any case.
+    /// Forgets pre-tokens whose true count may be at most n / width. This is done only when the table is full, which is as late as
+    /// possible, because a pre-token that is never forgotten is counted exactly. `is_larger`: moves to a larger table in any case.
     #[cold]
     fn prune(&mut self, is_larger: bool) -> Result<()> {
         self.missed_max = self.n_pretokens / self.width;
@@ -92,17 +93,17 @@ impl Lossy {
         Ok(())
     }
 
-    /// What the table holds, in bytes.
+    /// The memory of the table, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
 
-    /// By how much a count may be too low.
+    /// The most by which any count may be too low.
     pub fn missed_max(&self) -> u64 {
         self.missed_max
     }
 
-    /// Takes out what is counted, and begins anew.
+    /// Takes the counts out and starts again with none.
     pub fn drain(&mut self, limits: Limits) -> Result<Drain<Approximate>> {
         self.check()?;
         let empty = Self::new(self.width, self.memory_bytes_max);

@@ -1,11 +1,11 @@
-//! Merges sorted runs of counts into one: equal pre-tokens are added, each run's counts times its weight.
+//! Merges sorted runs of counts into one: equal pre-tokens are added, with each run's counts multiplied by its weight.
 //!
-//! Invariant: what comes out is sorted, each pre-token once; sums are exact, and where batches end follows from the rows
-//! alone. Cost: O(log runs) comparisons a row; memory: one batch of rows a run, and the batch that is made.
+//! Invariant: the output is sorted with each pre-token once, sums are exact, and only the rows decide where batches end.
+//! Cost: O(log runs) comparisons per row. Memory: one batch of rows per run, and the batch being made.
 
 use crate::parallel::interrupt::{CoreError, Result, lossy};
 
-/// Some rows of a run, in the order of their bytes.
+/// Some rows of a run, sorted by the bytes of their pre-tokens.
 pub trait Rows {
     /// How many rows there are.
     fn n_rows(&self) -> usize;
@@ -15,7 +15,7 @@ pub trait Rows {
     fn count(&self, row: usize) -> u64;
 }
 
-/// Rows that were made: the bytes of pre-token i are `bytes[ends[i - 1]..ends[i]]`.
+/// Rows of the output. The bytes of pre-token i are `bytes[ends[i - 1]..ends[i]]`.
 #[derive(Default)]
 pub struct Batch {
     /// The pre-tokens' bytes, one after another.
@@ -26,7 +26,7 @@ pub struct Batch {
     pub counts: Vec<u64>,
 }
 
-/// A batch ends before the row that would bring it past one of these; a longer pre-token is a batch alone.
+/// The limits of a batch. It ends before the row that would exceed one of them; a longer pre-token is a batch of its own.
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Rows of a batch.
@@ -35,12 +35,12 @@ pub struct Limits {
     pub n_bytes: usize,
 }
 
-/// Batches of a run on disk: many runs are merged at the same time, with one of these of each in memory.
+/// The limits of batches of a run on disk. They are small, because merging many runs holds a batch of each in memory.
 pub const RUN: Limits = Limits { n_rows: 1 << 12, n_bytes: 1 << 16 };
-/// Row groups of a file of counts.
+/// The limits of the row groups of a file of counts.
 pub const GROUP: Limits = Limits { n_rows: 1 << 16, n_bytes: 1 << 22 };
 
-/// Distinct pre-tokens, occurrences, and bytes of text.
+/// The number of distinct pre-tokens, of occurrences, and of bytes of text.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Different pre-tokens.
@@ -51,8 +51,8 @@ pub struct Totals {
     pub n_bytes: u128,
 }
 
-/// How runs are added up: run i times `weights[i]` / `denominator`, rounded once a sum, halves up; then sums below
-/// `count_min`, and those of 0, are dropped.
+/// How runs are added up: counts of run i are multiplied by `weights[i]` / `denominator`, and each sum is rounded once, halves up.
+/// Sums of 0 and sums below `count_min` are then dropped.
 pub struct Sum {
     /// The numerator of each run's weight.
     pub weights: Vec<u64>,
@@ -62,27 +62,27 @@ pub struct Sum {
     pub count_min: u64,
 }
 
-/// What `Merge::step` came to.
+/// The outcome of `Merge::step`.
 pub enum Step {
     /// A batch is full.
     Batch(Batch),
-    /// These runs have to be fed before more can be said.
+    /// These runs must be fed before merging can continue.
     Hungry(Vec<usize>),
-    /// There is nothing more to come.
+    /// The merge is complete.
     Done,
 }
 
-/// The merge of several runs, batch for batch.
+/// The merge of several runs, batch by batch.
 pub struct Merge<R> {
     sum: Sum,
     limits: Limits,
     rows: Vec<Option<R>>,
     at: Vec<usize>,
     ended: Vec<bool>,
-    /// The runs that have a row, as a heap: the smallest first.
+    /// The runs that have a row, as a heap with the smallest row first.
     heap: Vec<Head>,
     batch: Batch,
-    /// Whether the last pre-token of `batch` has no count yet, and its sum so far.
+    /// Whether the last pre-token of `batch` has no count yet. `open` is its sum so far.
     is_open: bool,
     open: u128,
     kept: Totals,
@@ -97,7 +97,7 @@ struct Head {
 }
 
 impl<R: Rows> Merge<R> {
-    /// Of as many runs as there are weights; a batch that is made keeps to `limits`.
+    /// A merge of as many runs as there are weights. Output batches keep within `limits`.
     pub fn new(sum: Sum, limits: Limits) -> Self {
         let n = sum.weights.len();
         Self {
@@ -115,7 +115,7 @@ impl<R: Rows> Merge<R> {
         }
     }
 
-    /// Gives a run its next rows, or says that it has no more.
+    /// Gives a run its next rows; None says that it has no more.
     pub fn feed(&mut self, run: usize, rows: Option<R>) -> Result<()> {
         let is_some = |rows: &&R| rows.n_rows() > 0;
         if let (Some(old), Some(new)) = (self.rows[run].as_ref().filter(is_some), rows.as_ref().filter(is_some)) {
@@ -128,7 +128,7 @@ impl<R: Rows> Merge<R> {
         Ok(())
     }
 
-    /// Goes on until a batch is full or a run has to be fed.
+    /// Continues until a batch is full or a run must be fed.
     pub fn step(&mut self) -> Result<Step> {
         loop {
             if self.heap.len() + self.ended.iter().filter(|ended| **ended).count() < self.ended.len() {
@@ -152,12 +152,12 @@ impl<R: Rows> Merge<R> {
         }
     }
 
-    /// What came out so far, and what was dropped.
+    /// The totals of the output so far, and of the dropped sums.
     pub fn totals(&self) -> (Totals, Totals) {
         (self.kept, self.dropped)
     }
 
-    /// Adds the next row of a run; a full batch comes back instead, and then the row is still to be added.
+    /// Adds the next row of a run. If the batch is full, returns it instead; the row is then still to be added.
     fn take(&mut self, run: usize) -> Result<Option<Batch>> {
         let Some(rows) = &self.rows[run] else { return Ok(None) };
         let (pretoken, count) = (rows.pretoken(self.at[run]), rows.count(self.at[run]));
@@ -184,7 +184,7 @@ impl<R: Rows> Merge<R> {
         Ok(None)
     }
 
-    /// Ends the sum of the last pre-token.
+    /// Completes the sum of the last pre-token.
     fn close(&mut self) -> Result<()> {
         if !self.is_open {
             return Ok(());
@@ -209,7 +209,7 @@ impl<R: Rows> Merge<R> {
         Ok(())
     }
 
-    /// Goes to the next row of the smallest run; says whether the run has none left.
+    /// Moves the smallest run to its next row, and returns whether the run has none left.
     fn advance(&mut self, run: usize) -> Result<bool> {
         let Some(rows) = &self.rows[run] else { return Ok(true) };
         let next = self.at[run] + 1;
@@ -268,7 +268,7 @@ impl<R: Rows> Merge<R> {
 }
 
 impl Batch {
-    /// The last pre-token.
+    /// The bytes of the last pre-token.
     fn last(&self) -> &[u8] {
         let n = self.ends.len();
         let start = if n > 1 { self.ends[n - 2] as usize } else { 0 };
@@ -276,7 +276,7 @@ impl Batch {
     }
 }
 
-/// The first 8 bytes as a number in their order; zeros for missing ones.
+/// The first 8 bytes as a number that compares like them; missing bytes are zeros.
 fn prefix(bytes: &[u8]) -> u64 {
     bytes.first_chunk::<8>().map_or_else(
         || bytes.iter().enumerate().fold(0, |word, (i, &byte)| word | u64::from(byte) << (56 - 8 * i)),

@@ -1,7 +1,7 @@
-//! Pre-tokens → counts: exact, in u64, in a table for each thread; a full table is sorted and handed over as a run.
+//! Pre-tokens → counts: exact, in u64, in one table per thread. A full table is sorted and spilled as a run.
 //!
-//! Invariant: the tables never hold more than they may, and what comes out, runs and rest added up, depends on the texts
-//! alone. Cost: O(bytes of text) and a probe a pre-token; memory 32 to 64 bytes a distinct pre-token of up to 15 bytes.
+//! Invariant: the tables never exceed their memory, and the sum of all runs and the rest depends only on the texts.
+//! Cost: O(bytes of text) and one probe per pre-token. Memory: 32 to 64 bytes per distinct pre-token of up to 15 bytes.
 
 pub mod lossy;
 pub mod merge_runs;
@@ -17,19 +17,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Text that a thread takes at a time; less is counted in the calling thread.
+/// The text that a thread takes at a time. Less than this is counted in the calling thread.
 const RANGE_BYTES: usize = 1 << 20;
-/// A table with less than this would be spilled all the time; so many threads are not used then.
+/// The smallest useful table. Smaller ones would be spilled all the time, so fewer threads are used instead.
 const TABLE_BYTES_MIN: usize = 1 << 19;
 
-/// Where a full table goes.
+/// Receives the content of a full table.
 pub type Spill<'s> = dyn Fn(Drain) -> Result<()> + Sync + 's;
 
 /// Counts of pre-tokens.
 pub struct Counts {
     tables: Vec<Table<u64>>,
     table_bytes_max: usize,
-    /// The table for the next texts that are not worth more than one thread.
+    /// The table for the next small batch of texts, which one thread counts.
     turn: usize,
     is_broken: bool,
 }
@@ -37,14 +37,14 @@ pub struct Counts {
 /// The pre-tokens of sorted tables, in order, in batches.
 pub struct Drain<V = u64>(Merge<TableRows<V>>);
 
-/// The short or the long strings of a sorted table.
+/// The rows of a sorted table with short strings, or those with long strings.
 struct TableRows<V> {
     table: Arc<Sorted<V>>,
     rows: Range<usize>,
 }
 
 impl Counts {
-    /// `memory_bytes_max`: what all tables may hold together.
+    /// `memory_bytes_max`: the memory of all tables together.
     pub fn new(threads: usize, memory_bytes_max: usize) -> Self {
         let n_tables = threads.clamp(1, (memory_bytes_max / TABLE_BYTES_MIN).max(1));
         let table_bytes_max = memory_bytes_max / n_tables;
@@ -52,9 +52,9 @@ impl Counts {
         Self { tables, table_bytes_max, turn: 0, is_broken: false }
     }
 
-    /// Counts the pre-tokens of texts; `text(i)` for i in 0..n, `bytes_before(i)` of text before it.
+    /// Counts the pre-tokens of the texts `text(i)` for i in 0..n. `bytes_before(i)`: the bytes of all texts before text i.
     ///
-    /// After an error some of these texts are counted, and others are not: then nothing more can be done with the counts.
+    /// After an error some texts are counted and others are not, so the counts cannot be used any more.
     pub fn update<'t>(
         &mut self,
         pattern: &Pattern,
@@ -88,7 +88,7 @@ impl Counts {
             self.turn = (self.turn + 1) % self.tables.len();
             vec![&mut self.tables[self.turn]]
         };
-        // Ranges are taken in order, so that the first wrong one is met with any number of threads.
+        // Ranges are taken in order, so any number of threads finds the same first error.
         let first = in_threads(tables, stop, count)?.into_iter().flatten().min_by_key(|(range, _)| *range);
         match first {
             Some((_, error)) => Err(error),
@@ -100,18 +100,18 @@ impl Counts {
         }
     }
 
-    /// What the tables hold, in bytes.
+    /// The memory of all tables, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.tables.iter().map(Table::memory_bytes).sum()
     }
 
-    /// The bytes of the pre-tokens that the tables hold, and one more for each, as training holds them; a pre-token that two
-    /// threads met counts twice.
+    /// The bytes of the pre-tokens in the tables, plus one for each, which is what training stores. A pre-token that two threads
+    /// have counted is included twice.
     pub fn n_cells_max(&self) -> usize {
         self.tables.iter().flat_map(Table::iter).map(|(pretoken, _)| pretoken.len() + 1).sum()
     }
 
-    /// Takes out what the tables hold, each sorted in a thread of its own.
+    /// Takes the counts out of all tables. Each table is sorted in a thread of its own.
     pub fn drain(&mut self, limits: Limits) -> Result<Drain> {
         self.check()?;
         let empty = || Table::new(self.table_bytes_max);
@@ -125,7 +125,7 @@ impl Counts {
     }
 }
 
-/// What is said of a counter whose update ended in the middle.
+/// The error for a counter whose update ended early.
 pub fn broken() -> CoreError {
     CoreError::Counts(
         "an update of this counter ended early, and some of its texts are counted. Begin again with a new one.".into(),
@@ -185,7 +185,7 @@ fn increment(count: &mut u64, pretoken: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Hands over what the table holds, and leaves an empty one for `next` and others.
+/// Spills the content of the table, and leaves an empty one with room for `next`.
 #[cold]
 fn spill_table(table: &mut Table<u64>, next: &[u8], spill: &Spill<'_>) -> Result<()> {
     let bytes_max = table.bytes_max();
@@ -210,7 +210,7 @@ fn too_long(pretoken: &[u8]) -> CoreError {
 }
 
 impl<V: Copy + Into<u64>> Drain<V> {
-    /// One that hands out the rows of all `tables` in the order of their bytes.
+    /// A drain of the rows of all `tables`, in the order of their bytes.
     pub fn new(tables: Vec<Sorted<V>>, limits: Limits) -> Result<Self> {
         let tables: Vec<_> = tables.into_iter().map(Arc::new).collect();
         let parts: Vec<_> = tables
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// What is counted, and how many runs were spilled.
+    /// The counts, and the number of spilled runs.
     fn count(texts: &[&str], threads: usize, memory_bytes_max: usize) -> Result<(Map, usize)> {
         let pattern = Pattern::new(&[r"[a-z]+|\s"]).unwrap();
         let before: Vec<usize> = (0..=texts.len()).map(|n| texts[..n].iter().map(|text| text.len()).sum()).collect();

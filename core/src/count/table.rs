@@ -1,21 +1,21 @@
 //! A hash table from byte strings to small values, made for millions of strings of up to 15 bytes.
 //!
-//! Invariant: it never holds more than `bytes_max`, also while it grows. An entry's key has 16 bytes: up to 15 of the
-//! string, zeros, and 1 + its length, so that equality is one comparison and a key of zeros is free; a longer string is in
-//! an arena, and its key says where. Cost: O(1) a look-up, at most 3/4 of the entries in use, no allocation a string.
+//! Invariant: it never exceeds `bytes_max`, even while it grows. The key of an entry has 16 bytes: up to 15 of the string, zeros,
+//! and 1 + its length. So equality is one comparison, and a key of zeros is a free entry. The bytes of a longer string are in an
+//! arena, and its key says where. Cost: O(1) per look-up, at most 3/4 of the entries in use, no allocation per string.
 
 const SHORT_BYTES_MAX: usize = 15;
-/// The last byte of the key of a string in the arena.
+/// The last byte of a key whose string is in the arena.
 const LONG: u8 = 255;
 const ENTRIES_MIN: usize = 64;
 const BLOCK_BYTES_MIN: usize = 1 << 12;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
-/// A string and its value; 24 bytes with a u64. Entries of 32 bytes, two to a cache line, were no faster.
+/// A string and its value: 24 bytes with a u64. Entries of 32 bytes, two per cache line, were not faster.
 #[derive(Clone, Copy)]
 pub struct Entry<V> {
     key: [u8; 16],
-    /// What is kept for the string.
+    /// The value of the string.
     pub value: V,
 }
 
@@ -27,28 +27,28 @@ pub struct Table<V> {
     bytes_max: usize,
 }
 
-/// The entries of a table in the order of their strings: those of up to 15 bytes, and the longer ones.
+/// The entries of a table, sorted: first strings of up to 15 bytes, then longer ones.
 pub struct Sorted<V> {
     entries: Vec<Entry<V>>,
     n_short: usize,
     arena: Arena,
 }
 
-/// How many strings there were, and what the longer ones took.
+/// The number of strings, and the bytes of the longer ones.
 #[derive(Clone, Copy)]
 pub struct Shape {
     n_strings: usize,
     arena_bytes: usize,
 }
 
-/// Strings in blocks: what is written stays where it is, so that growing neither copies nor holds anything twice.
+/// Strings in blocks. Written bytes never move, so growing copies nothing and holds nothing twice.
 #[derive(Default)]
 struct Arena {
     blocks: Vec<Vec<u8>>,
     n_bytes: usize,
 }
 
-/// Where a string of more than 15 bytes is; `tag` has 24 bits of its hash.
+/// Where the bytes of a string of more than 15 bytes are. `tag`: 24 bits of its hash.
 #[derive(Clone, Copy)]
 struct Place {
     block: u32,
@@ -58,52 +58,52 @@ struct Place {
 }
 
 impl<V: Copy + Default> Table<V> {
-    /// An empty table that may hold so many bytes.
+    /// An empty table that may take `bytes_max` of memory.
     pub fn new(bytes_max: usize) -> Self {
         Self { entries: Vec::new(), n_used: 0, arena: Arena::default(), bytes_max }
     }
 
-    /// An empty table with the entries for as many strings as `bytes_max` takes of such as had this shape.
+    /// An empty table with as many entries as `bytes_max` allows for strings of the given shape.
     pub fn like(shape: Shape, bytes_max: usize) -> Self {
         let used = shape.n_strings * size_of::<Entry<V>>() * 4 / 3;
         let share = bytes_max as u128 * used as u128 / (used + shape.arena_bytes).max(1) as u128;
-        // Some room for longer strings in any case: without it the first one would find the table full.
+        // Leaves some room for longer strings in any case; otherwise the first one would find the table full.
         let share = (share as usize).min(bytes_max - bytes_max / 8);
         let n_entries = (share / size_of::<Entry<V>>()).max(ENTRIES_MIN);
         Self { entries: vec![Entry::free(); n_entries], ..Self::new(bytes_max) }
     }
 
-    /// The bytes that the table may take.
+    /// The memory that the table may take, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// How many strings it holds.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.n_used
     }
 
-    /// Whether it holds no string.
+    /// Whether it holds no strings.
     pub fn is_empty(&self) -> bool {
         self.n_used == 0
     }
 
-    /// What the table holds of memory.
+    /// The memory that the table takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry<V>>() + self.arena.n_bytes
     }
 
-    /// The value of a string, the default for a new one; None when a new one does not fit any more.
+    /// The value of a string, which is the default for a new one; None if a new one no longer fits.
     #[inline]
     pub fn slot(&mut self, bytes: &[u8]) -> Option<&mut V> {
         if bytes.len() > SHORT_BYTES_MAX { self.long_slot(bytes) } else { self.short_slot(pack(bytes)) }
     }
 
-    /// The same for a part of `text`: 16 bytes are read at once where there are so many, without a branch on the length, which
-    /// no processor foresees (English words: 13 to 16 ns in place of 20 to 24).
+    /// The same for a part of `text`. It reads 16 bytes at once if there are that many, which avoids an unpredictable branch on
+    /// the length (English words: 13 to 16 ns instead of 20 to 24).
     #[inline]
     pub fn slot_of(&mut self, bytes: &[u8], text: &[u8]) -> Option<&mut V> {
-        // Outside `text`, should it be no part of it.
+        // If `bytes` is not part of `text`, this is out of its range, and the slow way is taken.
         let start = (bytes.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         match text.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
             Some(chunk) if bytes.len() <= SHORT_BYTES_MAX => self.short_slot(pack_chunk(*chunk, bytes.len())),
@@ -153,11 +153,11 @@ impl<V: Copy + Default> Table<V> {
         Some(&mut self.entries[at].value)
     }
 
-    /// Where the string with this hash stands, or the free entry where it would.
+    /// The index of the string with this hash, or of the free entry for it.
     #[inline]
     fn find(&self, hash: u64, is_it: impl Fn(&Entry<V>) -> bool) -> usize {
         let n = self.entries.len();
-        // The upper half of the product: 0..n without a division, for any n.
+        // The upper half of the product is in 0..n for any n, without a division.
         let mut at = ((u128::from(hash) * n as u128) >> 64) as usize;
         while let Some(entry) = self.entries.get(at) {
             if is_it(entry) || entry.number() == 0 {
@@ -172,7 +172,7 @@ impl<V: Copy + Default> Table<V> {
         (self.n_used + 1) * 4 > self.entries.len() * 3
     }
 
-    /// Takes twice the entries, or as many as may be held beside the old ones; says whether that was worth while.
+    /// Doubles the entries, or takes as many as fit beside the old ones. Returns whether that is enough to be useful.
     #[cold]
     fn grow(&mut self) -> bool {
         let n_old = self.entries.len();
@@ -195,13 +195,13 @@ impl<V: Copy + Default> Table<V> {
         true
     }
 
-    /// Every string and its value, in no order.
+    /// Every string and its value, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> {
         let used = self.entries.iter().filter(|entry| entry.number() != 0);
         used.map(|entry| (entry.bytes(&self.arena), &entry.value))
     }
 
-    /// The entries in order. They are sorted where they stand, and the room for more is given back.
+    /// The entries, sorted in place. Unused memory is freed.
     pub fn into_sorted(mut self) -> Sorted<V> {
         self.entries.retain(|entry| entry.number() != 0);
         self.entries.shrink_to_fit();
@@ -214,7 +214,7 @@ impl<V: Copy + Default> Table<V> {
         }
         let arena = self.arena;
         let (short, long) = self.entries.split_at_mut(n_short);
-        // The first byte first; the length, in the last byte, sets "a" before "a\0".
+        // Big-endian puts the first byte first. The length, in the last byte, puts "a" before "a\0".
         short.sort_unstable_by_key(|entry| u128::from_be_bytes(entry.key));
         long.sort_unstable_by(|one, other| arena.bytes(one.place()).cmp(arena.bytes(other.place())));
         Sorted { entries: self.entries, n_short, arena }
@@ -222,22 +222,22 @@ impl<V: Copy + Default> Table<V> {
 }
 
 impl<V> Sorted<V> {
-    /// How many strings have up to 15 bytes; these come first, then the longer ones, each in order.
+    /// The number of strings of up to 15 bytes. They come first, then the longer ones, each group sorted.
     pub fn n_short(&self) -> usize {
         self.n_short
     }
 
-    /// How many strings there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no string.
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many strings there are, and what the longer ones take.
+    /// The number of strings, and the bytes of the longer ones.
     pub fn shape(&self) -> Shape {
         Shape { n_strings: self.entries.len(), arena_bytes: self.arena.n_bytes }
     }
@@ -295,10 +295,10 @@ impl Arena {
         &self.blocks[place.block as usize][place.start as usize..][..place.length as usize]
     }
 
-    /// Block and start of the string's copy; None when the arena would hold more than `room`.
+    /// Copies the string, and gives its block and start; None if the arena would exceed `room`.
     fn push(&mut self, bytes: &[u8], room: usize) -> Option<(u32, u32)> {
         if self.blocks.last().is_none_or(|block| block.capacity() - block.len() < bytes.len()) {
-            // A quarter of what there is: few blocks, and little room unused.
+            // A new block is a quarter of the arena: few blocks, and little unused room.
             let n_new = (self.n_bytes / 4).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).max(bytes.len());
             if self.n_bytes + n_new > room {
                 return None;
@@ -314,26 +314,26 @@ impl Arena {
     }
 }
 
-/// As `pack` does, of the first bytes of a chunk.
+/// The same as `pack`, for the first bytes of a chunk.
 #[inline]
 fn pack_chunk(chunk: [u8; 16], length: usize) -> u128 {
     let there = (1_u128 << (8 * length)) - 1;
     u128::from_le_bytes(chunk) & there | (length as u128 + 1) << 120
 }
 
-/// Up to 15 bytes as a number: the bytes from the lowest on, 1 + the length in the highest.
+/// Up to 15 bytes as a number: the bytes from the lowest on, and 1 + the length in the highest.
 #[inline]
 fn pack(bytes: &[u8]) -> u128 {
     let length = bytes.len();
     let (low, mut high) = (word(bytes), 0);
     if let Some(last) = bytes.last_chunk::<8>() {
-        // The last 8 bytes overlap the first by 16 - length; a shift by 64 is done in two.
+        // The last 8 bytes overlap the first 8 by 16 - length. Two shifts, because a single shift by 64 is not allowed.
         high = (u64::from_le_bytes(*last) >> 1) >> (8 * (16 - length) - 1);
     }
     u128::from(low) | u128::from(high) << 64 | (length as u128 + 1) << 120
 }
 
-/// The first 8 bytes as a number, with zeros for those that are missing.
+/// The first 8 bytes as a number; missing bytes are zeros.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     let length = bytes.len();
@@ -365,7 +365,7 @@ fn step(hash: u64, word: u64) -> u64 {
     fold(hash ^ word, 0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }
 
-/// Both halves of the product, xor-ed: each bit of the result hangs on all bits of both factors.
+/// The exclusive or of both halves of the product, so that each bit of the result depends on all bits of both factors.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

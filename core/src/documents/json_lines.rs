@@ -1,12 +1,12 @@
-//! Texts and ids out of lines of JSON, for the lines that are as they should be.
+//! Reads texts and ids from lines of well-formed JSON.
 //!
-//! Invariant: what is taken here is what msgspec, which reads all other lines, would take, with the same text and id. Lines with
-//! depth, numbers or characters that the two may see otherwise are left to it. Cost: O(bytes).
+//! Invariant: a line that is accepted here would be accepted by msgspec, which reads all other lines, with the same text and id.
+//! Lines on which the two might differ (depth, numbers or characters) are left to msgspec. Cost: O(bytes).
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// Strings one after another, and where each ends.
+/// Strings, one after another, and the end of each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Strings {
     /// The strings, one after another.
@@ -16,12 +16,12 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Where the string begins that is written now.
+    /// Where the current string begins.
     fn start(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }
 
-    /// Writes the string anew: of a key that is there twice, the last value counts.
+    /// Sets the current string. Of a duplicate key, the last value counts.
     fn write(&mut self, text: &str) {
         self.bytes.truncate(self.start());
         self.bytes.extend_from_slice(text.as_bytes());
@@ -32,23 +32,23 @@ impl Strings {
     }
 }
 
-/// What lines hold. `ids`: as many as `texts`, or none.
+/// The documents in some lines. `ids`: as many as `texts`, or none.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     /// The texts of the documents.
     pub texts: Strings,
     /// The ids of the documents.
     pub ids: Strings,
-    /// How many ends of lines there are.
+    /// The number of line ends.
     pub n_line_ends: usize,
 }
 
-/// The texts and, when `id_key` is one, ids of the objects in `lines`, one a line; lines of white space alone hold none. None
-/// when a line is anything else.
+/// The texts, and with `id_key` the ids, of the objects in `lines`, one per line. Lines of white space alone are skipped. None if
+/// any line is something else.
 pub fn read(lines: &str, text_key: &str, id_key: Option<&str>) -> Option<Documents> {
     let keys = Keys { text: text_key, id: id_key };
     let mut found = Documents::default();
-    found.texts.bytes.reserve_exact(lines.len()); // an escape is never shorter than what it stands for
+    found.texts.bytes.reserve_exact(lines.len()); // an escape is at least as long as the character it stands for
     let mut rest = lines;
     while !rest.is_empty() {
         let line = match memchr::memchr(b'\n', rest.as_bytes()) {
@@ -73,7 +73,7 @@ pub fn read(lines: &str, text_key: &str, id_key: Option<&str>) -> Option<Documen
     Some(found)
 }
 
-/// What bytes.isspace takes for white space.
+/// The bytes that Python's bytes.isspace counts as white space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | b' ')
 }
@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 }
 
-/// A string, or an integer in decimal.
+/// A string, or a decimal integer if `or_integer` is set.
 struct Value<'f> {
     found: &'f mut Strings,
     or_integer: bool,
@@ -205,7 +205,7 @@ impl Visitor<'_> for Value<'_> {
     }
 }
 
-/// A value that nobody asked for. Other than what serde ignores, it is looked at: to a depth, and for what is no character.
+/// A value of another key. Unlike serde's IgnoredAny, it is checked for depth and for invalid characters.
 struct Skipped;
 
 impl<'de> DeserializeSeed<'de> for Skipped {

@@ -1,3 +1,3 @@
-//! Lines of JSON to the texts and ids of documents.
+//! Lines of JSON → texts and ids of documents.
 
 pub mod json_lines;

@@ -1,10 +1,10 @@
-//! Pre-token → ids, for pre-tokens that were met before, by any thread: one cache line answers for nearly every one.
+//! The cache of pre-token → ids, filled by all threads. For nearly every pre-token, one cache line answers.
 //!
-//! Invariant: it may forget, and never takes one pre-token for another, whatever several threads do at once: each entry is a
-//! seqlock (Lameter, "Effective synchronization on Linux/NUMA systems", 2005). It stands in the line that its hash names or in
-//! the line beside it; where both are full the older one of the first line is forgotten, so memory is bounded and eviction
-//! costs nothing.
-//! Cost: one multiplication and one line a look-up; a long pre-token, and one of more than three ids, reads a record as well.
+//! Invariant: it may forget a pre-token, but never mistakes one for another, whatever several threads do at once. Each entry is a
+//! seqlock (Lameter, "Effective synchronization on Linux/NUMA systems", 2005). An entry is in the line of its hash or in the
+//! adjacent line. If both are full, the older entry of the first line is evicted, so memory is bounded and eviction costs
+//! nothing.
+//! Cost: one multiplication and one line per look-up. A long pre-token, or one of more than three ids, reads a record as well.
 
 use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
@@ -17,25 +17,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
 
-/// Pre-tokens up to this many bytes are their own key.
+/// A pre-token of up to this many bytes is its own key.
 pub const SHORT_BYTES_MAX: usize = 15;
-/// Longer pre-tokens than this are not kept.
+/// Longer pre-tokens than this are not cached.
 pub const LONG_BYTES_MAX: usize = 256;
 const INLINE_IDS_MAX: usize = 3;
 const LINES_MIN: usize = 1 << 10;
-/// One in so many entries is counted, by its hash.
+/// One in this many entries, chosen by hash, is counted.
 const COUNTED: u64 = 8;
-/// Of keys, the half with the length.
+/// Marks a long pre-token, in the half of its key that has the length.
 const LONG: u64 = 0x80 << 56;
-/// The upper half of an entry's state: the number of ids in it, 0 where they are in a record, at the top; whether it is being
-/// written; and how often it was, from STATE_TURN on.
+/// The upper half of an entry's state. From the top: the number of ids in the entry (0 if they are in a record); whether it is
+/// being written; and, from STATE_TURN on, how often it has been written.
 const STATE_N_AT: u32 = 62;
 const STATE_BUSY: u64 = 1 << 61;
 const STATE_TURN: u64 = 1 << 32;
 
-/// `key`: the bytes of a short pre-token, its length in the top byte; for a long one its hash, and LONG and its length.
-/// `value`: the first two of up to three ids, or for more, and for a long key, where their record is; then the third, and the
-/// state, which is 0 where nothing was written yet.
+/// `key`: the bytes of a short pre-token, with its length in the top byte; for a long one, its hash, then LONG with its length.
+/// `value`: the first two of up to three ids, or the place of a record (for more ids, and for a long key); then the third id and
+/// the state, which is 0 if nothing has been written yet.
 #[derive(Default, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -44,7 +44,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The value, if it is that of `key`.
+    /// The value, if the entry belongs to `key`.
     #[inline(always)]
     fn value(&self, key: [u64; 2]) -> Option<[u64; 2]> {
         let state = self.value[1].load(Acquire);
@@ -53,11 +53,11 @@ impl Entry {
         }
         let first = self.value[0].load(Relaxed);
         fence(Acquire);
-        // What was read in between is of one writing: who begins the next one changes the state first.
+        // With an unchanged state, everything read belongs to one write, because the next writer changes the state first.
         (self.value[1].load(Relaxed) == state).then_some([first, state])
     }
 
-    /// Key and value, if there are some.
+    /// The key and value, if the entry holds any.
     fn get(&self) -> Option<([u64; 2], [u64; 2])> {
         let key = [self.key[0].load(Acquire), self.key[1].load(Acquire)];
         self.value(key).filter(|[_, state]| *state != 0 && state & STATE_BUSY == 0).map(|value| (key, value))
@@ -67,7 +67,7 @@ impl Entry {
         self.value[1].load(Relaxed) == 0
     }
 
-    /// Writes the entry, unless another thread does so now.
+    /// Writes the entry, unless another thread is writing it.
     fn put(&self, key: [u64; 2], [first, second]: [u64; 2]) {
         let state = self.value[1].load(Relaxed);
         let turn = (state + STATE_TURN) & (STATE_BUSY - STATE_TURN);
@@ -87,25 +87,25 @@ impl Entry {
 #[repr(C, align(64))]
 struct Line([Entry; 2]);
 
-/// A bounded memory of pre-tokens.
+/// A cache of pre-tokens in bounded memory.
 pub struct Cache {
-    /// Addresses for as many as there may ever be; only the first `n_lines` are used, and take memory.
+    /// Address space for as many lines as there may ever be. Only the first `n_lines` are used and take memory.
     lines: Pages<Line>,
     n_lines: usize,
-    /// Entries that were put since the lines became as many as they are, about.
+    /// Roughly the number of entries added since the last growth.
     n_put: AtomicUsize,
     ring: Arc<Ring>,
-    /// What the smaller one remembered that came before it is here as well.
+    /// Whether all entries of the smaller cache that this one replaces have been copied.
     is_filled: AtomicBool,
 }
 
 impl Cache {
-    /// An empty one for some `n` pre-tokens that may grow: up to half of `bytes_max` for the entries, a quarter for the ring, and
-    /// a quarter for the smaller one from which a larger one is filled.
+    /// An empty cache for about `n` pre-tokens, which may grow. Of `bytes_max`, up to half is for entries, a quarter for records,
+    /// and a quarter for the smaller cache from which a larger one is filled.
     pub fn new(n: usize, bytes_max: usize) -> Self {
         let lines_max = 1 << (bytes_max / 2 / size_of::<Line>()).max(2).ilog2();
         let n_lines = (n / 2).next_power_of_two().max(LINES_MIN).min(lines_max);
-        // Under `ulimit -v` there may be fewer addresses.
+        // Under `ulimit -v` there may be too little address space.
         let lines = Pages::try_new(lines_max).unwrap_or_else(|| Pages::new(n_lines));
         Self::of(lines, n_lines, Arc::new(Ring::new(bytes_max / 4 / size_of::<u32>())))
     }
@@ -114,18 +114,18 @@ impl Cache {
         Self { lines, n_lines, n_put: AtomicUsize::new(0), ring, is_filled: AtomicBool::new(false) }
     }
 
-    /// What is asked for most.
+    /// The lines, for the most frequent look-up.
     #[inline(always)]
     pub fn lines(&self) -> Lines<'_> {
         let lines = &self.lines[..self.n_lines];
-        assert!(!lines.is_empty(), "a cache without lines"); // asked here, it is not asked for each pre-token
+        assert!(!lines.is_empty(), "a cache without lines"); // checked here, so that it is not checked for each pre-token
         Lines(lines)
     }
 
-    /// Appends the ids of a pre-token, if they are remembered; whether they are.
+    /// Appends the ids of a pre-token if they are cached. Returns whether they are.
     pub fn extend(&self, key: Key, bytes: &[u8], ids: &mut Tail<u32>) -> bool {
         let [own, beside] = self.entries(key.hash);
-        // While a line has room, nothing that belongs there is beside it.
+        // While a line has room, none of its entries is in the adjacent line.
         let n_lines = if own[1].is_free() { 1 } else { 2 };
         let mut values = [own, beside].into_iter().take(n_lines).flatten().map(|entry| entry.value(key.halves()));
         match values.find_map(|value| value.filter(|[_, state]| *state != 0 && state & STATE_BUSY == 0)) {
@@ -138,7 +138,7 @@ impl Cache {
         }
     }
 
-    /// Those of the line that a hash names, and of the line beside it.
+    /// The entries of the line of a hash, and of the adjacent line.
     fn entries(&self, hash: u64) -> [&[Entry; 2]; 2] {
         let at = self.line(hash);
         [&self.lines[at].0, &self.lines[at ^ 1].0]
@@ -148,7 +148,7 @@ impl Cache {
         hash as usize & (self.n_lines - 1)
     }
 
-    /// Remembers the ids of a pre-token, and may forget another one for it.
+    /// Caches the ids of a pre-token. This may evict another one.
     pub fn insert(&self, key: Key, bytes: &[u8], ids: &[u32]) {
         let value = match *ids {
             [first, ref more @ ..] if !key.is_long() && ids.len() <= INLINE_IDS_MAX => {
@@ -164,7 +164,7 @@ impl Cache {
         let [own, beside] = self.entries(hash);
         let same = |entry: &&Entry| entry.key.each_ref().map(|half| half.load(Relaxed)) == key;
         if let Some(place) = own.iter().chain(beside).find(|entry| entry.is_free() || same(entry)) {
-            // One in COUNTED is counted: that all threads count takes as long as to write an entry.
+            // Only one in COUNTED is counted: counting by all threads takes as long as writing an entry.
             if place.is_free() && (hash >> 32).is_multiple_of(COUNTED) {
                 self.n_put.fetch_add(COUNTED as usize, Relaxed);
             }
@@ -175,19 +175,19 @@ impl Cache {
         }
     }
 
-    /// Whether it would serve better with more lines, and may have them.
+    /// Whether more lines would help and are allowed.
     ///
-    /// A quarter full: at twice that, later passes over text were 0.8 to 0.96 times as fast.
+    /// This is so when it is a quarter full. With twice that, later passes over text were 0.8 to 0.96 times as fast.
     pub fn may_grow(&self) -> bool {
         self.n_lines < self.lines.len() && self.n_put.load(Relaxed) > self.n_lines / 2
     }
 
-    /// Twice as many lines, in their place.
+    /// Doubles the lines, in place.
     pub fn grow(&mut self) {
         let n_old = self.n_lines;
         self.n_lines = 2 * n_old;
         *self.n_put.get_mut() = 0;
-        // What is in a line and the one beside it goes there again, or as far behind the lines there were.
+        // Entries of a line and its adjacent line go back there, or as far after the old lines.
         for from in (0..n_old).step_by(2) {
             let both = [from, from + 1].map(|line| std::mem::take(&mut self.lines[line]));
             for entry in both.into_iter().flat_map(|Line(entries)| entries) {
@@ -207,7 +207,8 @@ impl Cache {
         }
     }
 
-    /// An empty one with twice as many lines, which shares the ring; None, and not again soon, where there is no memory.
+    /// An empty cache with twice as many lines, which shares the ring of records. Without memory it is None, and is not tried
+    /// again soon.
     pub fn larger(&self) -> Option<Self> {
         let n_lines = 2 * self.n_lines;
         let lines = Pages::try_new(self.lines.len()).or_else(|| Pages::try_new(n_lines));
@@ -217,13 +218,13 @@ impl Cache {
         Some(Self::of(lines?, n_lines, self.ring.clone()))
     }
 
-    /// Remembers what `smaller` does, whose ring it shares.
+    /// Copies the entries of `smaller`, whose ring it shares.
     pub fn fill_from(&self, smaller: &Self) {
         smaller.lines[..smaller.n_lines].iter().for_each(|line| self.put_all_of(line));
         self.is_filled.store(true, Relaxed);
     }
 
-    /// Whether what the smaller one remembered is here as well.
+    /// Whether all entries of the smaller cache have been copied.
     pub fn is_filled(&self) -> bool {
         self.is_filled.load(Relaxed)
     }
@@ -235,13 +236,13 @@ impl Cache {
     }
 }
 
-/// How many ids a value has: 0 where it is not known from that.
+/// The number of ids in a value; 0 if they are in a record.
 #[inline(always)]
 fn n_ids([_, state]: [u64; 2]) -> usize {
     (state >> STATE_N_AT) as usize
 }
 
-/// The ids at the beginning of a value, and what follows.
+/// The ids at the beginning of a value, and the words after them.
 #[inline(always)]
 fn words([first, second]: [u64; 2]) -> [u32; 4] {
     [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32]
@@ -252,7 +253,7 @@ fn words([first, second]: [u64; 2]) -> [u32; 4] {
 pub struct Lines<'c>(&'c [Line]);
 
 impl Lines<'_> {
-    /// Has the line of a pre-token fetched, which will soon be asked for.
+    /// Prefetches the line of a pre-token that will soon be looked up.
     #[inline(always)]
     pub fn prefetch(self, key: Key) {
         prefetch(&self.0[self.home(key)]);
@@ -263,11 +264,11 @@ impl Lines<'_> {
         key.hash as usize & (self.0.len() - 1)
     }
 
-    /// The ids of a pre-token, at the beginning of four words, and their number, if they are few and in the line.
+    /// The ids of a pre-token, at the beginning of four words, and their number, if they are in its line.
     #[inline(always)]
     pub fn few(self, key: Key) -> Option<([u32; 4], usize)> {
         let Line(entries) = &self.0[self.home(key)];
-        // By half a key, and without a branch that may be guessed wrong; where it is not that one, `extend` finds the other.
+        // Chosen by half of the key, to avoid a branch that is often mispredicted. If that is wrong, `extend` finds the entry.
         let is_second = entries[0].key[0].load(Relaxed) != key.halves()[0];
         let value = entries[usize::from(is_second)].value(key.halves())?;
         let n = n_ids(value);
@@ -275,10 +276,10 @@ impl Lines<'_> {
     }
 }
 
-/// A pre-token's key and its hash.
+/// The key and hash of a pre-token.
 #[derive(Clone, Copy, Default)]
 pub struct Key {
-    /// A u128 that stands where a u64 can: with its place, a key takes 32 bytes.
+    /// A u128 with the alignment of u64, so that a key with its place takes 32 bytes.
     bits: [u64; 2],
     hash: u64,
 }
@@ -289,7 +290,7 @@ impl Key {
         must_cast(self.bits)
     }
 
-    /// The lower half, and that with the length.
+    /// The lower half of the key, and the half with the length.
     #[inline(always)]
     fn halves(self) -> [u64; 2] {
         [self.bits() as u64, (self.bits() >> 64) as u64]
@@ -300,25 +301,25 @@ impl Key {
         self.halves()[1] & LONG != 0
     }
 
-    /// The bytes and their number, if they are few enough to be in the key.
+    /// The bytes and their number, if all of them are in the key.
     #[inline(always)]
     pub fn bytes(self) -> Option<[u64; 2]> {
         (!self.is_long()).then_some(self.bits)
     }
 
-    /// Those of `bytes`, the pre-token's, that the key does not hold.
+    /// The bytes of the pre-token, `bytes`, if the key does not hold them; else none.
     fn not_held(self, bytes: &[u8]) -> &[u8] {
         if self.is_long() { bytes } else { &[] }
     }
 
-    /// How many bytes the pre-token has.
+    /// The number of bytes of the pre-token.
     #[inline(always)]
     pub fn n_bytes(self) -> usize {
         let [_, high] = self.halves();
         if self.is_long() { high as usize & 0xffff } else { (high >> 56) as usize }
     }
 
-    /// Of the first `n` bytes, at most SHORT_BYTES_MAX.
+    /// The key of a short pre-token: the first `n` of these bytes, at most SHORT_BYTES_MAX.
     #[inline(always)]
     pub fn short(bytes: [u8; 16], n: usize) -> Self {
         let [mask, length] = CUTS[n & 15];
@@ -326,7 +327,7 @@ impl Key {
         Self { bits: must_cast(key), hash: hash_of(key) }
     }
 
-    /// Of a longer pre-token, of at most LONG_BYTES_MAX.
+    /// The key of a longer pre-token, of at most LONG_BYTES_MAX.
     #[inline(never)]
     pub fn long(bytes: &[u8]) -> Self {
         let mut hasher = FxHasher::default();
@@ -335,9 +336,9 @@ impl Key {
         Self { bits: must_cast(key), hash: hash_of(key) }
     }
 
-    /// Of any pre-token; None for one that is too long to be kept.
+    /// The key of any pre-token; None if it is too long to be cached.
     ///
-    /// A call: inside the loop over short pre-tokens it took registers from them, and encoding was 0.95 times as fast.
+    /// Not inlined: inside the loop over short pre-tokens it took registers from it, and encoding was 0.95 times as fast.
     #[inline(never)]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         match bytes.len() {
@@ -347,7 +348,7 @@ impl Key {
     }
 }
 
-/// The bits of the first n bytes, and n in the last byte.
+/// For each n: the bits of the first n bytes, and n in the last byte.
 const CUTS: [[u128; 2]; 16] = {
     let mut cuts = [[0; 2]; 16];
     let mut n = 1;
@@ -368,7 +369,7 @@ fn hash_of_halves([low, high]: [u64; 2]) -> u64 {
     hash_of(u128::from(low) | u128::from(high) << 64)
 }
 
-/// Both halves of a product of the key's halves.
+/// The exclusive or of both halves of the product of the key's halves.
 #[inline(always)]
 fn hash_of(key: u128) -> u64 {
     let key = key ^ 0xd1b5_4a32_d192_ed03_9e37_79b9_7f4a_7c15;
@@ -389,7 +390,7 @@ mod tests {
         cache.insert(Key::of(bytes).unwrap(), bytes, ids);
     }
 
-    /// Pre-tokens of all lengths and ids that follow from them.
+    /// Pre-tokens of all lengths, with ids that follow from them.
     fn sample(i: u32) -> (Vec<u8>, Vec<u32>) {
         let bytes: Vec<u8> =
             (0..1 + i % 40).map(|k| (i.wrapping_mul(k + 7) >> 3) as u8).chain(i.to_le_bytes()).collect();
@@ -452,7 +453,7 @@ mod tests {
             }
         }
         assert_eq!(cache.n_lines, cache.lines.len());
-        // While it grows where others read it, there are half as many lines beside these.
+        // While it grows and others read it, the smaller cache, with half as many lines, exists beside these.
         assert!(cache.lines.len() * size_of::<Line>() / 2 * 3 + cache.ring.n_bytes() <= 1 << 20);
     }
 
@@ -475,7 +476,7 @@ mod tests {
         assert_eq!(ids.take(), [1, 2]);
     }
 
-    /// In a cache of four lines and few records, so that each is written over again and again while others read it.
+    /// Uses a cache of four lines and few records, so that each is overwritten again and again while other threads read.
     #[test]
     fn threads_that_write_and_read_at_once_see_whole_entries() {
         for bytes_max in [600, 1 << 20] {

@@ -1,26 +1,26 @@
-//! The ids of a batch in one block of memory, which one thread fills, or several at once.
+//! The ids of a batch in one block of memory, which one or several threads fill.
 //!
-//! Invariant: ids stand without gaps. Cost: address space for as many ids as there can be, memory for those that there are;
-//! pages of 2 MB where the system has some, and a block of moderate size serves again: with fresh pages of 4 kB a tenth of
-//! encoding went into getting them.
+//! Invariant: the ids have no gaps. Cost: address space for as many ids as there can be, and memory for those that there are. It
+//! uses pages of 2 MB if the system has them, and a block of moderate size is used again: getting fresh pages of 4 kB took a
+//! tenth of the time of encoding.
 
 use crate::memory::pages::Pages;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A block with more memory than this is given back to the system: 16 MB of text have no more ids.
+/// A block with more memory than this is returned to the system. 16 MB of text never need more.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// A block that waits for the next batch.
+/// A block that is kept for the next batch.
 pub type Spare = Arc<Mutex<Option<Pages<u32>>>>;
 
-/// Ids, in a list of their own length or at the beginning of a block.
+/// Ids in a list of exactly their length, or at the beginning of a block.
 pub enum Ids {
     List(Vec<u32>),
     Block(IdBlock),
 }
 
-/// A block and how many ids are in it; of one that was not filled it is not known.
+/// A block, and the number of ids in it. `n` is None until the block has been filled.
 pub struct IdBlock {
     pages: Option<Pages<u32>>,
     n: Option<usize>,
@@ -28,19 +28,19 @@ pub struct IdBlock {
 }
 
 impl IdBlock {
-    /// One with room for `n_max` ids; None where there are not so many addresses, as under `ulimit -v`.
+    /// A block with room for `n_max` ids; None if there is not enough address space, as under `ulimit -v`.
     pub fn new(n_max: usize, spare: &Spare) -> Option<Self> {
         let kept = spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         let pages = kept.filter(|pages| pages.len() >= n_max).or_else(|| Pages::try_new(n_max))?;
         Some(Self { pages: Some(pages), n: None, spare: spare.clone() })
     }
 
-    /// The memory, for those who fill it.
+    /// Takes the memory out, so that it can be filled.
     pub fn take(&mut self) -> Option<Pages<u32>> {
         self.pages.take()
     }
 
-    /// In `pages` the first `n` ids are there.
+    /// Puts the memory back, with `n` ids at its beginning.
     pub fn filled(mut self, pages: Option<Pages<u32>>, n: usize) -> Ids {
         (self.pages, self.n) = (pages, Some(n));
         Ids::Block(self)
@@ -72,7 +72,7 @@ impl Deref for Ids {
     }
 }
 
-/// As memory, for those who keep the ids in place.
+/// The ids as bytes, so that an Arrow buffer can own them without a copy.
 impl AsRef<[u8]> for Ids {
     fn as_ref(&self) -> &[u8] {
         bytemuck::cast_slice(self)
@@ -99,7 +99,7 @@ mod tests {
         let pages = block.take();
         drop(block.filled(pages, long));
         assert!(spare.lock().unwrap().is_none());
-        drop(IdBlock::new(3, &spare)); // its batch failed, and how much was written is not known
+        drop(IdBlock::new(3, &spare)); // its batch failed, so it is unknown how much was written
         assert!(spare.lock().unwrap().is_none());
         assert!(IdBlock::new(usize::MAX >> 3, &spare).is_none());
     }

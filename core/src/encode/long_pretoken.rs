@@ -1,12 +1,13 @@
-//! The merges of one long pre-token: a queue and a linked list, part by part.
+//! Merges one long pre-token part by part, with a queue and a linked list.
 //!
-//! Where the merges of a text leave a border between two symbols, no merge ever crossed it, so each side is merged as if it stood
-//! alone. A part is merged from such a border on, and its last symbols are given up as soon as a merge with the bytes behind the
-//! part may come before the next one here; the next part begins behind those that are left. So a part, with its queue, fits a
-//! core's own cache: 2 MB of DNA at once took 3 times as long a byte as 20 kB, in parts as long. Of random text 4 bytes of a part
-//! were given up, measured, 64 at most; text that repeats itself may give up all of them, and is merged in larger parts.
-//! Invariant: what comes out is what merging the pair with the lowest rank, of equal ones the leftmost, comes to. Cost: O(n log n),
-//! and O(ranks) a part: with the 446,000 of o200k about a sixth of it, by parts of 16 and 32 kB compared.
+//! If a border between two symbols is left after all merges of a text, no merge ever crossed it, so each side can be merged
+//! alone. A part begins at such a border. Its last symbols are given up as soon as a merge with the bytes after the part could
+//! come before the next merge here; the next part begins after the remaining symbols. So a part and its queue fit a core's own
+//! cache: per byte, 2 MB of DNA at once took 3 times as long as 20 kB, but in parts as long. In random text, a part gave up 4
+//! bytes on average and 64 at most. Repetitive text may give up all of them, and is then merged in larger parts.
+//! Invariant: the result is that of always merging the pair with the lowest rank, and of equal ranks the leftmost. Cost: O(n log
+//! n), and O(ranks) per part, which with the 446,000 ranks of o200k is about a sixth of the time (found by comparing parts of 16
+//! and 32 kB).
 
 use crate::encode::merge_table::MergeTable;
 use crate::encode::rank_queue::RankQueue;
@@ -14,16 +15,15 @@ use crate::memory::out_buffer::Tail;
 use crate::pair::{NO_PAIR, NONE, Pair};
 use crate::parallel::interrupt::{Result, Stop};
 
-/// Bytes of a part, whose symbols take 0.4 MB. 4 and 8 kB were slower for most shapes of `make bench-hard`; 32 kB was up to an eighth
-/// faster with the tables of three published tokenizers, and a third slower for digits.
+/// The bytes of a part; its symbols take 0.4 MB. 4 and 8 kB were slower for most shapes of `make bench-hard`. 32 kB was up to an
+/// eighth faster with the tables of three published tokenizers, but a third slower for digits.
 const PART_BYTES: usize = 1 << 14;
-/// How much larger the parts of a pre-token become where less than half of one is settled: 1 MB, which some text that repeats
-/// itself needs anyway, then 64 MB.
+/// The growth of parts when less than half of a part is settled: to 1 MB, which some repetitive text needs anyway, then to 64 MB.
 const GROWTH: usize = 64;
-/// What was needed for a part of more bytes is not kept.
+/// Scratch space for a part of more bytes than this is freed.
 const KEPT_BYTES_MAX: usize = 1 << 19;
 
-/// A symbol of the list, and the pair that it begins.
+/// A symbol of the linked list, and the pair that it begins.
 #[derive(Clone, Copy)]
 struct Symbol {
     id: u32,
@@ -32,31 +32,31 @@ struct Symbol {
     pair: Pair,
 }
 
-/// Where the symbols of a part end that are settled: what is behind the part cannot change them.
+/// The end of the settled symbols of a part, which the bytes after the part cannot change.
 #[derive(Clone, Copy, Default)]
 struct Edge {
-    /// The position of the last of them.
+    /// The position of the last settled symbol.
     last: u32,
-    /// How many bytes they have.
+    /// The number of settled bytes.
     n_bytes: usize,
-    /// No merge of a lower rank joins the last of them with bytes behind it.
+    /// No merge with a lower rank joins the last settled symbol with bytes after it.
     rank: u32,
 }
 
-/// Scratch space, used again for every pre-token.
+/// Scratch space, reused for every pre-token.
 #[derive(Default)]
 pub struct Long {
-    /// By the position of their first byte.
+    /// Symbols, by the position of their first byte.
     symbols: Vec<Symbol>,
-    /// Pairs that were there; of those that still are, every one is in it.
+    /// The pairs to merge. It has every present pair, and maybe pairs that no longer exist.
     queue: RankQueue,
     edge: Edge,
 }
 
 impl Long {
-    /// Merges the bytes of a pre-token as far as the table says and appends what is left to `out`.
+    /// Merges the bytes of a pre-token as far as the merge table allows, and appends the remaining symbols to `out`.
     ///
-    /// All of its bytes have ids, and it has fewer than 2^32 - 1 of them. Interrupted when `stop` says so.
+    /// Every byte must have an id, and there must be fewer than 2^32 - 1 bytes. Returns Interrupted when `stop` says so.
     pub fn merge(&mut self, table: &MergeTable, piece: &[u8], stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
         self.merge_parts(table, piece, PART_BYTES, stop, out)
     }
@@ -89,8 +89,8 @@ impl Long {
         Ok(())
     }
 
-    /// Merges the first `n` bytes of `piece`, or two more where a symbol ends behind them. The edge then says how many of them are
-    /// settled; false where that is less than half.
+    /// Merges the first `n` bytes of `piece`, or up to two more if a symbol ends after them. `edge` then says how many of them are
+    /// settled. Returns false if that is less than half.
     fn merge_part(&mut self, table: &MergeTable, piece: &[u8], n: usize, stop: &Stop) -> Result<bool> {
         self.symbols.clear();
         self.symbols.reserve_exact(n + 2);
@@ -131,7 +131,7 @@ impl Long {
         }
     }
 
-    /// The settled symbols are those up to the one at `last`, of `n_bytes` in all.
+    /// Sets the edge: the symbols up to the one at `last` are settled, with `n_bytes` in all.
     fn end_at(&mut self, table: &MergeTable, piece: &[u8], last: u32, n_bytes: usize) {
         let id = self.symbols[last as usize].id;
         let rank = piece.get(n_bytes).map_or(NONE, |&next| table.lowest_with(id, next));
@@ -172,7 +172,7 @@ impl Long {
     }
 }
 
-/// Asks whether to stop at the first step and each 2^14 steps later.
+/// Checks `stop` at the first step and then every 2^14 steps.
 #[inline(always)]
 fn check_often(stop: &Stop, n_done: &mut u32) -> Result<()> {
     if n_done.is_multiple_of(1 << 14) {

@@ -1,8 +1,7 @@
-//! The merges of one pre-token: a scan over a small array for a short one; `long_pretoken` does the others.
+//! Merges one pre-token: a short one by scanning a small array, a longer one in `long_pretoken`.
 //!
-//! Invariant: the pair with the lowest rank is merged first, of equal ones the leftmost, or what comes to the same is done in
-//! another order. Cost: O(n²) of very little for up to SCANNED_MAX bytes, O(n log n) for more; nothing is allocated once the
-//! scratch space has grown.
+//! Invariant: the result is that of always merging the pair with the lowest rank, and of equal ranks the leftmost. Cost: O(n²)
+//! very cheap steps for up to SCANNED_MAX bytes, O(n log n) for more. Nothing is allocated once the scratch space has grown.
 
 use crate::encode::long_pretoken::Long;
 use crate::encode::merge_table::MergeTable;
@@ -10,18 +9,18 @@ use crate::memory::out_buffer::Tail;
 use crate::pair::{NO_PAIR, NONE};
 use crate::parallel::interrupt::{Result, Stop};
 
-/// Up to this many bytes the scan is faster than the queue.
+/// Up to this many bytes, scanning is faster than a queue.
 const SCANNED_MAX: usize = 48;
-/// So many symbols are moved at once.
+/// The number of symbols that are moved at once.
 const BLOCK: usize = 8;
-/// Scratch space, used again for every pre-token.
+/// Scratch space, reused for every pre-token.
 #[derive(Default)]
 pub struct Scratch(Long);
 
 impl Scratch {
-    /// Merges the bytes of a pre-token as far as the table says and appends what is left to `out`.
+    /// Merges the bytes of a pre-token as far as the merge table allows, and appends the remaining symbols to `out`.
     ///
-    /// All of its bytes have ids, and it has fewer than 2^32 - 1 of them. Interrupted when `stop` says so.
+    /// Every byte must have an id, and there must be fewer than 2^32 - 1 bytes. Returns Interrupted when `stop` says so.
     pub fn merge(&mut self, table: &MergeTable, piece: &[u8], stop: &Stop, out: &mut Tail<u32>) -> Result<()> {
         if piece.len() <= SCANNED_MAX {
             scan(table, piece, out);
@@ -31,7 +30,7 @@ impl Scratch {
     }
 }
 
-/// Merges a pre-token of up to SCANNED_MAX bytes: looks for the lowest rank again after each merge.
+/// Merges a pre-token of up to SCANNED_MAX bytes by searching the lowest rank after each merge.
 fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
     let mut ids = [NONE; SCANNED_MAX + BLOCK];
     let mut pairs = [NO_PAIR; SCANNED_MAX + BLOCK];
@@ -69,7 +68,8 @@ fn scan(table: &MergeTable, piece: &[u8], out: &mut Tail<u32>) {
     out.extend(&ids[..n]);
 }
 
-/// Takes out the value at `at`, of the first `n`, in blocks: a call to memmove takes longer. Behind the nth is room for a block.
+/// Removes the value at `at` from the first `n`, in blocks, because a call to memmove takes longer. There must be room for a
+/// block after them.
 #[inline(always)]
 fn close<T: Copy>(values: &mut [T], at: usize, n: usize) {
     for from in (at..n).step_by(BLOCK) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use rustc_hash::FxHashMap;
 
-    /// The ids of bytes are the bytes.
+    /// The ids of bytes are the bytes themselves.
     fn table(merges: &[(u32, u32, u32, u32)]) -> MergeTable {
         let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).chain((0..100).map(|_| Vec::new())).collect();
         for &(left, right, _, token) in merges {
@@ -94,7 +94,7 @@ mod tests {
         MergeTable::new(&byte_ids, |id| &tokens[id as usize], merges.iter().copied()).unwrap()
     }
 
-    /// The lowest rank first, of equal ones the leftmost, one merge at a time.
+    /// Merges naively, one merge at a time: the lowest rank first, and of equal ranks the leftmost pair.
     fn naive(table: &MergeTable, piece: &[u8]) -> Vec<u32> {
         let mut ids: Vec<u32> = piece.iter().map(|&byte| u32::from(byte)).collect();
         let first = |ids: &[u32]| {
@@ -162,25 +162,25 @@ mod tests {
             table(&merges).symbol(&piece, before.len()) == (301, 3)
         };
         assert!(is_whole(&[], b"", b"") && is_whole(&[], b"x", b"x"));
-        // The first byte, with one before it: up to and with the rank at which it is merged itself.
+        // The first byte and a byte before it: their merge must have a higher rank than the first byte's own merge.
         assert!(is_whole(&[(0x78, a, 6, 310)], b"x", b"") && is_whole(&[(0x78, a, 5, 310)], b"y", b""));
         assert!(!is_whole(&[(0x78, a, 5, 310)], b"x", b""));
-        // The last byte, with one behind it: below the rank at which it is merged itself.
+        // The last byte and a byte after it: their merge must not have a lower rank than the last byte's own merge.
         assert!(is_whole(&[(c, 0x78, 7, 310)], b"", b"x") && is_whole(&[(c, 0x78, 6, 310)], b"", b"y"));
         assert!(!is_whole(&[(c, 0x78, 6, 310)], b"", b"x"));
-        // The first two: with an ASCII byte before them, or with the end of a character.
+        // The first two bytes and an ASCII byte before them, or the end of a character.
         assert!(is_whole(&[(0x78, 300, 8, 310)], b"x", b"") && is_whole(&[(0x78, 300, 7, 310)], b"\xad", b""));
         assert!(!is_whole(&[(0x78, 300, 7, 310)], b"x", b"") && !is_whole(&[(c, 300, 6, 310)], b"\xad", b""));
-        // Merges of the character that have a lower rank than one of its own.
+        // Merges of the whole character with a lower rank than one of its own merges.
         assert!(!is_whole(&[(301, 0x78, 6, 310), (0x78, 0x79, 3, 311)], b"", b"xy"));
         let late = [(a, b, 5, 300), (300, c, 2, 301), (301, 0x78, 3, 302), (0x78, 0x79, 4, 303)];
         assert_eq!(merged(&late, b"\xe4\xb8\xadxy"), [301, 303]);
-        // The last two first, and then with one behind them.
+        // The last two bytes merge first, and then with a byte after them.
         let last = [(b, c, 5, 300), (a, 300, 7, 301), (300, 0x78, 6, 302), (0x79, a, 7, 303), (a, b, 6, 304)];
         assert_eq!(merged(&last, b"\xe4\xb8\xadx"), [a, 302]);
         assert_eq!(merged(&last, b"y\xe4\xb8\xad"), [303, 300]);
         assert_eq!(merged(&last, b"x\xe4\xb8\xady"), [0x78, 301, 0x79]);
-        // Of equal ranks the first two.
+        // Of equal ranks, the first two bytes merge.
         assert_eq!(merged(&[(a, b, 5, 300), (b, c, 5, 301), (a, 301, 6, 302)], character), [300, c]);
     }
 
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Also where a token has a part in merges of lower ranks than its own, where ranks are equal, and where bytes are no UTF-8.
+    /// Covers tokens that take part in merges of lower ranks than their own, equal ranks, and bytes that are not UTF-8.
     #[test]
     fn bytes_that_are_merged_beforehand_change_nothing() {
         let mut state = 1_u32;
@@ -233,7 +233,7 @@ mod tests {
             let mut known: Vec<(Vec<u8>, u32)> = texts.concat().iter().map(|&byte| (vec![byte], byte.into())).collect();
             let mut merges: Vec<(u32, u32, u32, u32)> = Vec::new();
             for new in 300..310 + below(10) as u32 {
-                // The merges of a character come first, of its first two bytes or of its last two.
+                // The merges of a character come first: of its first two bytes, or of its last two.
                 let mut two = [0; 2].map(|_| below(known.len()));
                 match (round % 3, new) {
                     (0, _) => (),

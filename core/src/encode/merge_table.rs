@@ -1,6 +1,6 @@
-//! Which pairs of ids merge, how early, and into what.
+//! The table of merges: which pairs of ids merge, at what rank, and into which token.
 //!
-//! Cost: one look-up, in nearly all cases of a pair that does not merge in the filter alone.
+//! Cost: one look-up. For a pair that does not merge, the filter alone nearly always suffices.
 
 use crate::encode::premerged::Certain;
 use crate::memory::pages::Pages;
@@ -8,10 +8,10 @@ use crate::pair::{NO_PAIR, NONE, Pair, key_of};
 use bytemuck::{Pod, Zeroable};
 use rustc_hash::FxHashMap;
 
-/// So many slots share a word of the filter: of gpt2's pairs, six.
+/// The number of slots that share a word of the filter, which for gpt2 means six pairs.
 const FILTERED: usize = 16;
 
-/// A pair of ids as a number, FREE in an empty slot, and its merge.
+/// The key of a pair (FREE in an empty slot) and its merge.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Slot {
@@ -21,23 +21,23 @@ struct Slot {
 
 const FREE: u64 = u64::MAX;
 
-/// Which pairs of ids merge, and what follows from it for bytes.
+/// The merges of all pairs of ids, and what follows from them for bytes.
 pub struct MergeTable {
-    /// What bytes are merged into whatever else is merged.
+    /// The bytes whose first merges are certain, whatever surrounds them.
     certain: Certain,
-    /// All pairs, at the place that their key's hash says or behind it; at most half of the places are taken.
+    /// All pairs, each at the index of its hash or after it. At most half of the slots are in use.
     slots: Pages<Slot>,
-    /// For each pair two bits, in the word that its hash names: nearly all pairs that do not merge are known by these alone,
-    /// which a core's own cache holds.
+    /// Two bits for each pair, in the word of its hash (a Bloom filter). It fits a core's own cache, and answers for nearly all
+    /// pairs that do not merge.
     filter: Vec<u64>,
-    /// By a token and a byte: the lowest rank at which it is merged with a token that begins with the byte.
+    /// For a token and a byte: the lowest rank at which the token merges with a token that begins with the byte.
     lowest_with: FxHashMap<(u32, u8), u32>,
     n_ranks: usize,
 }
 
 impl MergeTable {
-    /// The ids of the bytes that are tokens, the bytes of each token, and merges: left, right, rank, token. The error is the
-    /// index of the first merge whose pair was there before.
+    /// The table for the ids of single bytes, the bytes of each token, and merges as (left, right, rank, token). The error is the
+    /// index of the first merge whose pair occurs twice.
     pub fn new<'b>(
         byte_ids: &[Option<u32>; 256],
         bytes_of: impl Fn(u32) -> &'b [u8],
@@ -90,7 +90,7 @@ impl MergeTable {
         hash & (self.slots.len() - 1)
     }
 
-    /// A pair's word in the filter, and its bits.
+    /// The index of a pair's word in the filter, and its bits.
     #[inline(always)]
     fn filtered(&self, hash: usize) -> (usize, u64) {
         ((hash / FILTERED) & (self.filter.len() - 1), 1 << (hash >> 26 & 63) | 1 << (hash >> 20 & 63))
@@ -114,17 +114,17 @@ impl MergeTable {
         }
     }
 
-    /// The lowest rank at which a token is merged with one that begins with `next`.
+    /// The lowest rank at which a token merges with one that begins with `next`.
     pub(crate) fn lowest_with(&self, id: u32, next: u8) -> u32 {
         self.lowest_with.get(&(id, next)).copied().unwrap_or(NONE)
     }
 
-    /// All ranks are lower.
+    /// The number of ranks. All ranks are lower than this.
     pub(crate) fn n_ranks(&self) -> usize {
         self.n_ranks
     }
 
-    /// The symbol that begins at `at`, and its bytes: as many as are merged whatever else is.
+    /// The symbol that begins at `at`, and its number of bytes: as many as certainly merge first.
     #[inline(always)]
     pub(crate) fn symbol(&self, piece: &[u8], at: usize) -> (u32, usize) {
         self.certain.symbol(piece, at)

@@ -1,7 +1,7 @@
-//! Text → ids: added tokens are found, the rest is split, and each pre-token is looked up or merged.
+//! Text → ids: added tokens are found, the rest is split, and each pre-token is looked up in the cache or merged.
 //!
-//! Invariant: the ids' bytes, joined, are the text's; a byte that no token stands for is an error, never left out.
-//! Cost: a look-up for a pre-token that was met before, else O(n log n) for its n bytes.
+//! Invariant: the bytes of the ids, joined, are the text. A byte without a token is an error and never left out.
+//! Cost: one look-up for a known pre-token, else O(n log n) for its n bytes.
 
 pub mod cache;
 pub(crate) mod id_block;
@@ -34,37 +34,37 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Text of about so many bytes is done at a time: its ids stay in the core's own cache.
+/// The text that a thread encodes at a time. Its ids stay in the core's own cache.
 const PIECE_BYTES: usize = 1 << 17;
-/// So many bytes are encoded before it is asked whether to stop.
+/// The number of bytes encoded between two checks of `stop`.
 const CHECKED_BYTES: usize = 1 << 16;
-/// Ids for which there is room at the end of a batch, which are written in blocks.
+/// Spare room at the end of a batch, because ids are written in blocks.
 const ROOM_IDS: usize = 1 << 10;
 const _: () = assert!(ROOM_IDS >= AT_ONCE_IDS, "a piece in its place must not outgrow it");
-/// Ids for which a waiting worker keeps room.
+/// The most ids for which an idle worker keeps memory.
 const IDS_KEPT_MAX: usize = 1 << 20;
-/// What the cache may hold where nothing else is said.
+/// The default size of the cache.
 pub const CACHE_BYTES_MAX: usize = 256 << 20;
 
-/// A merge of the vocabulary; lowest rank first.
+/// A merge of the vocabulary. The lowest rank is merged first.
 pub struct Rule {
     /// The id of the left side.
     pub left: u32,
     /// The id of the right side.
     pub right: u32,
-    /// The place of the merge in the order: the lowest goes first.
+    /// The place of the merge in their order. The lowest goes first.
     pub rank: u32,
     /// The id of the token that the two become.
     pub token: u32,
 }
 
-/// A token that is not made by merges; with `in_text`, wherever its text stands it is this token.
+/// A token that merges do not make. With `in_text`, its text becomes this token wherever it occurs.
 pub struct Added<'a> {
     /// The token's id.
     pub id: u32,
     /// The token's text.
     pub bytes: &'a [u8],
-    /// Whether it is found wherever its text stands.
+    /// Whether it is found in text.
     pub in_text: bool,
 }
 
@@ -73,20 +73,20 @@ pub struct Encoder {
     pattern: Pattern,
     new: NewPretokens,
     added: Option<(AhoCorasick, Vec<u32>)>,
-    /// The way back from ids to bytes.
+    /// Decodes ids to bytes.
     pub decoder: Decoder,
     cache: Shared,
-    /// What waits for the next threads that encode.
+    /// The tools of threads that have finished, for the next threads.
     tools: Mutex<Vec<Tools>>,
-    /// Memory that waits for the ids of the next batch.
+    /// The memory kept for the ids of the next batch.
     spare: Spare,
 }
 
-/// What one thread needs of its own.
+/// The data that each thread needs for itself.
 struct Tools {
     pattern: Pattern,
     scratch: Scratch,
-    /// Empty between two texts: those of a text that ended with an error are not used again.
+    /// Empty between two texts. After an error in a text the tools are not used again.
     waiting: Box<[Waiting; 2]>,
     /// Memory for the ids of a piece.
     list: Tail<u32>,
@@ -96,46 +96,47 @@ struct Tools {
 struct Worker<'e> {
     tools: Tools,
     cache: Reader<'e>,
-    /// Texts done since it was asked whether to stop.
+    /// Bytes encoded since the last check of `stop`.
     n_bytes: usize,
 }
 
-/// What is wanted of a batch.
+/// The requested results of a batch.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted {
-    /// Ends every text.
+    /// The id that ends every text, if any.
     pub end_id: Option<u32>,
-    /// Whether the ids are wanted.
+    /// Whether ids are requested.
     pub ids: bool,
-    /// Whether the places where tokens begin are wanted.
+    /// Whether the offsets at which tokens begin are requested.
     pub starts: bool,
 }
 
-/// A batch: all ids, the end of each text in them, and for each id the byte at which its token begins in its text.
+/// The result of a batch: all ids, the end of each text among them, and for each id the byte at which its token begins in its
+/// text.
 ///
-/// An id that stands for no byte of the text (`end_id`) begins where the text ends.
+/// An id that stands for no bytes of the text (`end_id`) begins where the text ends.
 #[derive(Default)]
 pub struct Batch {
     /// The ids of all texts, one after another.
     pub ids: Ids,
-    /// Where each text ends in the ids.
+    /// The end of each text among the ids.
     pub ends: Vec<i64>,
-    /// For each id the byte at which its token begins; empty if not wanted.
+    /// For each id, the byte at which its token begins; empty if not requested.
     pub starts: Vec<u64>,
 }
 
-/// What a worker makes of a piece of a batch.
+/// The result of a worker for a piece of a batch.
 #[derive(Default)]
 struct Piece {
     ids: Tail<u32>,
-    /// Where its ids were before they got their place.
+    /// The list of its ids before they got their final place.
     before: Option<Tail<u32>>,
     ends: Vec<i64>,
     starts: Vec<u64>,
 }
 
 impl Piece {
-    /// From now on its ids are written where they are to stand, `rest`, if that is not taken.
+    /// From now on, writes its ids at their final place, `rest`, unless that has been taken.
     fn settle(&mut self, rest: &Mutex<Option<Pages<u32>>>) {
         if self.before.is_some() {
             return;
@@ -149,7 +150,7 @@ impl Piece {
         }
     }
 
-    /// What is free of the place where its ids stand; None if they are not in their place.
+    /// The part of the block after its ids; None if the ids are not at their final place.
     fn leave(&mut self) -> Option<Pages<u32>> {
         let ids = std::mem::replace(&mut self.ids, self.before.take()?);
         let n = ids.n();
@@ -160,7 +161,7 @@ impl Piece {
 }
 
 impl Encoder {
-    /// Checks the vocabulary: every id and every token once, every merge's bytes those of its token.
+    /// An encoder. Checks that every id and token occurs once, and that every merge makes the bytes of its token.
     pub fn new(
         pattern: Pattern,
         vocabulary: &[(u32, &[u8])],
@@ -207,22 +208,22 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// What the cache may hold from now on.
+    /// Limits the size of the cache from now on, and empties it.
     pub fn limit_cache(&mut self, bytes_max: usize) {
         self.cache = Shared::new(self.new.whole.len(), bytes_max);
     }
 
-    /// Forgets all pre-tokens that were met, and those that `warm` was given, and gives memory back.
+    /// Empties the cache, warmed entries included, and frees memory.
     pub fn forget(&self) {
         self.cache.forget();
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Remembers the ids of these pre-tokens; the most frequent ones come first.
+    /// Warms the cache with these pre-tokens, the most frequent first.
     pub fn warm(&self, pretokens: &[&[u8]], stop: &Stop) -> Result<()> {
         let (mut scratch, mut out, mut cache) = (Scratch::default(), Tail::default(), self.cache.reader(0));
-        // The first ones last: they push out others.
+        // The most frequent ones are added last, because they evict others.
         for (i, bytes) in pretokens.iter().rev().enumerate() {
             if i % 1024 == 0 {
                 stop.check()?;
@@ -247,7 +248,7 @@ impl Encoder {
         Ok(ids.take())
     }
 
-    /// Texts `text(i)` of `n_bytes(i)` bytes for i in 0..n, in `threads` threads.
+    /// Encodes the texts `text(i)` of `n_bytes(i)` bytes for i in 0..n, in `threads` threads.
     pub fn encode_batch<'t>(
         &self,
         n: usize,
@@ -265,9 +266,9 @@ impl Encoder {
             })
         };
         let n_bytes_of_all: usize = (0..n).map(&n_bytes).sum();
-        let threads = threads.min(n_bytes_of_all / PIECE_BYTES + 1); // to wake one for less takes longer
+        let threads = threads.min(n_bytes_of_all / PIECE_BYTES + 1); // for less text, waking a thread takes longer
         let pieces = pieces(n, threads, PIECE_BYTES, &n_bytes);
-        // For more than a piece there is a block with room for an id a byte, and those that end the texts.
+        // More than one piece goes to a block, with room for one id per byte and the ids that end the texts.
         let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
         let mut block =
             if wanted.ids && n_bytes_of_all > PIECE_BYTES { IdBlock::new(n_ids_max, &self.spare) } else { None };
@@ -524,13 +525,13 @@ mod tests {
         assert!(matches!(found, Err(CoreError::Tokenizer(text)) if text.contains("0x20 at byte 2")));
     }
 
-    /// With a token for each byte and no merges, the ids are the bytes.
+    /// An encoder with a token for each byte and no merges, so that the ids are the bytes.
     #[test]
     fn pretokens_of_all_lengths_stay_in_their_order() {
         let bytes: Vec<u8> = (0..=255).collect();
         let vocabulary: Vec<(u32, &[u8])> =
             bytes.iter().map(|&byte| (byte.into(), &bytes[byte.into()..][..1])).collect();
-        let one_by_one = [r"\s?\S+"]; // which no scanner knows
+        let one_by_one = [r"\s?\S+"]; // a pattern without a scanner
         let encoders = [[GPT2], one_by_one].map(|steps| {
             let added = Added { id: 256, bytes: b"<x>", in_text: true };
             Encoder::new(Pattern::new(&steps).unwrap(), &vocabulary, &[], &[added], false).unwrap()

@@ -1,4 +1,4 @@
-//! The ids of a pre-token that was not met before: those of the whole, or of its merges.
+//! The ids of a pre-token that is not in the cache: the token of the whole pre-token, or the result of its merges.
 
 use crate::encode::cache::Key;
 use crate::encode::merge::Scratch;
@@ -7,16 +7,16 @@ use crate::encode::whole_tokens::Whole;
 use crate::memory::out_buffer::Tail;
 use crate::parallel::interrupt::{Result, Stop};
 
-/// What of an encoder decides the ids of a pre-token.
+/// The parts of an encoder that decide the ids of a pre-token.
 pub struct NewPretokens {
     pub merges: MergeTable,
     pub byte_ids: [Option<u32>; 256],
-    /// Pre-tokens that are one token: those that their own merges lead to, or all, when merges are to be ignored for them.
+    /// Pre-tokens that become one token: those whose merges give it, or all tokens if merges are ignored for them.
     pub whole: Whole,
 }
 
 impl NewPretokens {
-    /// Appends the ids; the place of a byte without a token is the error.
+    /// Appends the ids. The inner error is the position of a byte without a token.
     #[inline]
     pub fn put(
         &self,
@@ -33,7 +33,7 @@ impl NewPretokens {
         self.merge(piece, scratch, stop, out)
     }
 
-    /// Appends the ids that the merges lead to, also where the whole is a token.
+    /// Appends the ids that the merges give, even if the whole pre-token is a token.
     pub fn merge(
         &self,
         piece: &[u8],

@@ -1,7 +1,7 @@
-//! A text's pre-tokens → ids, most of them through the cache.
+//! The pre-tokens of a text → ids, mostly through the cache.
 //!
-//! Invariant: the ids stand in the order of the pre-tokens. Those of a block of text are named first and looked up together
-//! when the next block has been named: their lines of the cache come from memory meanwhile.
+//! Invariant: the ids are in the order of the pre-tokens. The keys of a block of pre-tokens are computed first, and looked up
+//! after the keys of the next block; meanwhile their cache lines are prefetched.
 //! Cost: about 50 cycles for a pre-token that is in its line.
 
 use crate::encode::cache::{Key, Lines, SHORT_BYTES_MAX};
@@ -14,17 +14,17 @@ use crate::split::pattern::Pattern;
 use crate::split::sink::{PIECES_MAX, Sink};
 use std::ops::Range;
 
-/// Pre-tokens that come one by one wait until there are so many.
+/// Pre-tokens that come one by one are collected up to this number.
 const N_WAITING: usize = 16;
 
-/// A pre-token's key, and where in the part of the text it begins.
+/// The key of a pre-token, and where it begins in the present part of the text.
 #[derive(Clone, Copy, Default)]
 struct Named {
     key: Key,
     place: usize,
 }
 
-/// Pre-tokens whose turn comes when their lines of the cache have come from memory.
+/// Pre-tokens that wait while their cache lines are prefetched.
 pub struct Waiting {
     n: usize,
     named: [Named; PIECES_MAX],
@@ -40,13 +40,13 @@ impl Default for Waiting {
 pub struct TextEncoding<'r, 's> {
     pub new: &'r NewPretokens,
     pub text: &'r str,
-    /// Where in the text the part of it begins that is split now.
+    /// Where the part of the text that is being split begins.
     pub start: usize,
     pub cache: &'r mut Reader<'s>,
     pub scratch: &'r mut Scratch,
     pub stop: &'r Stop<'r>,
     pub ids: &'r mut Tail<u32>,
-    /// Those that are coming, and those whose turn is next.
+    /// The block being collected (at index `coming`), and the block to be looked up next.
     pub waiting: &'r mut [Waiting; 2],
     pub coming: usize,
 }
@@ -99,7 +99,7 @@ impl Sink for TextEncoding<'_, '_> {
 }
 
 impl TextEncoding<'_, '_> {
-    /// A pre-token that the cache does not keep, and those that follow it.
+    /// Handles a pre-token that is too long for the cache, and those after it.
     #[cold]
     #[inline(never)]
     fn put_longest(&mut self, from: usize, end: usize, next: &[usize]) -> Result<()> {
@@ -116,14 +116,14 @@ impl TextEncoding<'_, '_> {
         self.put_waiting()
     }
 
-    /// It is the turn of those that have waited longest.
+    /// Looks up the block that has waited longest.
     #[inline(always)]
     fn turn(&mut self) -> Result<()> {
         self.coming ^= 1;
         self.put_those(self.coming)
     }
 
-    /// Appends the ids of all pre-tokens that wait.
+    /// Appends the ids of all waiting pre-tokens.
     fn put_waiting(&mut self) -> Result<()> {
         self.turn()?;
         self.turn()
@@ -156,7 +156,7 @@ impl TextEncoding<'_, '_> {
         self.put_new(place, Some(key))
     }
 
-    /// Looks for a token of the whole pre-token, or merges it, and remembers what was found.
+    /// Finds the token of the whole pre-token, or merges it, and caches the result.
     #[inline(never)]
     fn put_new(&mut self, place: Range<usize>, key: Option<Key>) -> Result<()> {
         let (bytes, before) = (&self.text.as_bytes()[self.start..][place.clone()], self.ids.n());
@@ -177,14 +177,14 @@ impl TextEncoding<'_, '_> {
     }
 }
 
-/// Words for the ids of PIECES_MAX pre-tokens with few: a power of two, and the rest of the four that are written at once.
+/// Room for the ids of PIECES_MAX pre-tokens with few ids, as a power of two. WORDS: the four words written at once.
 const ROOM: usize = (3 * PIECES_MAX).next_power_of_two();
 const WORDS: usize = 4;
-/// Ids for which there has to be room at a time.
+/// The number of ids for which there must be room at a time.
 pub const AT_ONCE_IDS: usize = ROOM + WORDS;
 
-/// Appends the ids of up to PIECES_MAX pre-tokens, up to the first one that the cache has not in its line, with few ids; how
-/// many they were.
+/// Appends the ids of up to PIECES_MAX pre-tokens, up to the first one that is not in its cache line with few ids. Returns the
+/// number of pre-tokens.
 #[inline(never)]
 fn put_known(named: &[Named], lines: Lines, ids: &mut Tail<u32>) -> usize {
     let Some(room) = ids.room(AT_ONCE_IDS).first_chunk_mut::<AT_ONCE_IDS>() else { return 0 };
@@ -192,7 +192,7 @@ fn put_known(named: &[Named], lines: Lines, ids: &mut Tail<u32>) -> usize {
     let n_put = loop {
         let Some(one) = rest.next() else { break named.len() };
         let Some((words, n)) = lines.few(one.key) else { break named.len() - rest.len() - 1 };
-        let at = n_ids % ROOM; // never more, which the compiler does not know
+        let at = n_ids % ROOM; // n_ids never exceeds ROOM, but the compiler does not know that
         room[at..at + WORDS].copy_from_slice(&words);
         n_ids += n;
     };

@@ -1,22 +1,22 @@
-//! One cache for all threads that encode with a vocabulary: what one has met, the others know.
+//! One cache shared by all threads that encode with a vocabulary.
 //!
-//! Invariant: who encodes waits for nobody. A thread that alone reads the cache has it grow in its place, and who begins then
-//! waits for that. Where others read it, a larger one begins empty and is filled from the one before; they have it when they
-//! next add to what they have, and ask the one before for what it has not yet.
-//! Cost: a pre-token that two threads meet at once is merged twice.
+//! Invariant: a thread that encodes never waits for another. If only one thread reads the cache, it grows in place, and a thread
+//! that starts then waits for that. If others read it, a larger, empty cache replaces it and is filled from the smaller one. The
+//! others switch to it when they next add an entry, and ask the smaller one for entries that are not copied yet.
+//! Cost: a pre-token that two threads meet at the same time is merged twice.
 
 use crate::encode::cache::{Cache, Key, Lines};
 use crate::memory::out_buffer::Tail;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// For every so many bytes of a batch a first cache has room for one more pre-token, up to N_MAX: with one that need not grow,
-/// first passes over 16 MB were 1.05 to 1.12 times as fast.
+/// A new cache has room for one more pre-token per this many bytes of the batch, up to N_MAX. Without the need to grow, first
+/// passes over 16 MB were 1.05 to 1.12 times as fast.
 const BYTES_FOR_ONE: usize = 32;
 const N_MAX: usize = 1 << 19;
 
-/// What all threads know.
+/// The cache that all threads share.
 pub struct Shared {
-    /// How many pre-tokens there are at least, by guess.
+    /// A guess of the least number of pre-tokens.
     n: usize,
     bytes_max: usize,
     known: Mutex<Option<Known>>,
@@ -25,23 +25,23 @@ pub struct Shared {
 #[derive(Clone)]
 struct Known {
     now: Arc<Cache>,
-    /// The smaller one from which it is still filled.
+    /// The smaller cache from which `now` is still being filled.
     before: Option<Arc<Cache>>,
 }
 
 impl Shared {
-    /// Nothing, of some `n` pre-tokens that may come; up to `bytes_max` bytes of memory.
+    /// An empty cache for about `n` pre-tokens, of up to `bytes_max` bytes.
     pub fn new(n: usize, bytes_max: usize) -> Self {
         Self { n, bytes_max, known: Mutex::default() }
     }
 
-    /// Forgets all, and gives the memory back when nobody reads it any more.
+    /// Empties the cache. Its memory is freed when no thread reads it any more.
     pub fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// For a thread that begins to encode a batch of `n_bytes`. It is to be dropped when that ends: only who is alone can grow
-    /// in place.
+    /// A reader for a thread that begins to encode a batch of `n_bytes`. Drop it at the end, because a cache grows in place only
+    /// if it has a single reader.
     pub fn reader(&self, n_bytes: usize) -> Reader<'_> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_with(|| {
@@ -52,26 +52,26 @@ impl Shared {
     }
 }
 
-/// What a thread knows.
+/// A thread's view of the shared cache.
 pub struct Reader<'s> {
     shared: &'s Shared,
     known: Known,
 }
 
 impl Reader<'_> {
-    /// What is asked for most.
+    /// The lines, for the most frequent look-up.
     #[inline(always)]
     pub fn lines(&self) -> Lines<'_> {
         self.known.now.lines()
     }
 
-    /// Appends the ids of a pre-token, if they are remembered; whether they are.
+    /// Appends the ids of a pre-token if they are cached. Returns whether they are.
     pub fn extend(&self, key: Key, bytes: &[u8], ids: &mut Tail<u32>) -> bool {
         let Known { now, before } = &self.known;
         now.extend(key, bytes, ids) || before.as_ref().is_some_and(|before| before.extend(key, bytes, ids))
     }
 
-    /// Remembers the ids of a pre-token.
+    /// Caches the ids of a pre-token.
     pub fn insert(&mut self, key: Key, bytes: &[u8], ids: &[u32]) {
         if self.known.now.may_grow() {
             self.grow();
@@ -88,10 +88,10 @@ impl Reader<'_> {
         let mut known = match self.shared.known.try_lock() {
             Ok(known) => known,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return, // another thread is about to
+            Err(TryLockError::WouldBlock) => return, // another thread is growing it
         };
         match &*known {
-            None => return, // all was forgotten: this one serves until its reader ends
+            None => return, // the cache was emptied; this one serves until its reader ends
             Some(newer) if !Arc::ptr_eq(&newer.now, &self.known.now) => {
                 self.known = newer.clone();
                 return;

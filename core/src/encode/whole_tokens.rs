@@ -1,6 +1,6 @@
-//! Pre-tokens that are one token: looked up when the cache does not know a pre-token.
+//! Pre-tokens that are one token. They are looked up if a pre-token is not in the cache.
 //!
-//! Cost: one look-up; the bytes of a short pre-token are compared where they are found: with them elsewhere, first passes over
+//! Cost: one look-up. The bytes of a short pre-token are stored in the table itself: with the bytes elsewhere, first passes over
 //! English were 0.9 times as fast.
 
 use crate::encode::cache::Key;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 /// The tokens and their ids.
 #[derive(Default)]
 pub struct Whole {
-    /// Those whose key holds all of their bytes.
+    /// Tokens whose key holds all of their bytes.
     short: FxHashMap<[u64; 2], u32>,
     long: FxHashMap<Box<[u8]>, u32>,
 }
@@ -19,7 +19,7 @@ impl Whole {
         self.short.len() + self.long.len()
     }
 
-    /// The id of a pre-token; `key` as `Key::of` makes it.
+    /// The id of a pre-token. `key`: its key from `Key::of`.
     #[inline(always)]
     pub fn get(&self, key: Option<Key>, bytes: &[u8]) -> Option<u32> {
         match key.and_then(Key::bytes) {

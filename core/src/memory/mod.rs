@@ -1,4 +1,4 @@
-//! Memory: pages, blocks and records; what the processor is asked for early.
+//! Memory: large pages, output blocks, records, and prefetching.
 
 pub(crate) mod out_buffer;
 pub(crate) mod pages;

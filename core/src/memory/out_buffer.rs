@@ -1,7 +1,7 @@
-//! A list that is written in blocks of a fixed length, of which only the first elements may count.
+//! An output list that is written in blocks of a fixed length, of which only the first elements may count.
 //!
-//! Invariant: what is beyond `n` is rubbish. Cost: a store and a comparison a block; copying a few elements of a length
-//! that is not known beforehand would be a call to memcpy, several times as long.
+//! Invariant: elements beyond `n` are garbage. Cost: one store and one comparison per block. Copying a few elements of a length
+//! that is unknown at compile time would call memcpy, which takes several times as long.
 
 use crate::memory::pages::Pages;
 use bytemuck::Zeroable;
@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 const FEW: usize = 32;
 
-/// The list: `n` elements of the buffer.
+/// The list: the first `n` elements of the buffer.
 pub struct Tail<T> {
     buffer: Buffer<T>,
     n: usize,
@@ -49,7 +49,7 @@ impl<T> Default for Tail<T> {
 }
 
 impl<T> From<Pages<T>> for Tail<T> {
-    /// An empty one, written there.
+    /// An empty list that is written into these pages.
     fn from(pages: Pages<T>) -> Self {
         Self { buffer: Buffer::Pages(pages), n: 0 }
     }
@@ -74,7 +74,7 @@ impl<T: Copy + Default + Zeroable> Tail<T> {
         self.buffer[self.n..self.n + N].copy_from_slice(&block);
     }
 
-    /// The next `n` elements or more, to be written and then counted by `add`.
+    /// Room for the next `n` elements or more. Write them, then count them with `add`.
     #[inline(always)]
     pub fn room(&mut self, n: usize) -> &mut [T] {
         if self.buffer.len() - self.n < n {
@@ -83,7 +83,7 @@ impl<T: Copy + Default + Zeroable> Tail<T> {
         &mut self.buffer[self.n..]
     }
 
-    /// Counts `n` elements that were written.
+    /// Counts `n` elements that were written to the room.
     #[inline(always)]
     pub fn add(&mut self, n: usize) {
         self.n += n;
@@ -93,7 +93,7 @@ impl<T: Copy + Default + Zeroable> Tail<T> {
     /// Appends all of `more`.
     pub fn extend(&mut self, more: &[T]) {
         let room = &mut self.room(more.len())[..more.len()];
-        // A few go block by block, the last ones once more: a call to memcpy takes several times as long.
+        // A few elements are copied in blocks, the last block overlapping: a call to memcpy takes several times as long.
         if let (Some(last), ..=FEW) = (more.last_chunk::<4>(), more.len()) {
             let (blocks, _) = more.as_chunks::<4>();
             let (places, _) = room.as_chunks_mut::<4>();
@@ -126,7 +126,7 @@ impl<T: Copy + Default + Zeroable> Tail<T> {
         &self.buffer[..self.n]
     }
 
-    /// Empties the list; a buffer longer than `n_kept_max` is given back.
+    /// Empties the list. A buffer longer than `n_kept_max` is freed.
     pub fn clear(&mut self, n_kept_max: usize) {
         self.n = 0;
         if self.buffer.len() > n_kept_max {
@@ -145,7 +145,7 @@ impl<T: Copy + Default + Zeroable> Tail<T> {
         }
     }
 
-    /// The pages in which the elements are, if they are in such.
+    /// The pages that hold the elements, if the list is in pages.
     pub fn into_pages(self) -> Option<Pages<T>> {
         match self.buffer {
             Buffer::List(_) => None,

@@ -1,9 +1,9 @@
-//! Asking memory for a line before it is needed.
+//! Prefetching: asks memory for a cache line before it is needed.
 //!
-//! Unsafe because the instruction takes a pointer; any address may be prefetched, and this one is a reference's. English text
-//! is encoded 1.3 times as fast with it, which is why unsafe code is allowed here.
+//! Unsafe because the instruction takes a pointer. Any address may be prefetched, and this one comes from a reference. English
+//! text is encoded 1.3 times as fast with it, which is why unsafe code is allowed here.
 
-/// Has the processor fetch what `value` points to, where it can; nothing else happens.
+/// Prefetches the cache line of `value`, on processors that can; otherwise does nothing.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch<T>(value: &T) {

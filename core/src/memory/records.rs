@@ -1,7 +1,7 @@
-//! Records of ids for the cache: the oldest are written over, while others read.
+//! A ring of records of ids for the cache. The oldest records are overwritten while other threads read.
 //!
-//! Invariant: who reads a record has it whole, or not at all. One thread writes at a time, and says which words it will write
-//! before it does; who has read a record asks afterwards whether its words were among them.
+//! Invariant: a reader gets a whole record or none. Only one thread writes at a time, and it claims the words before it writes
+//! them. A reader checks afterwards whether its words had been claimed.
 
 use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
@@ -9,23 +9,23 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-/// In the number that says where a record is: from here on, how many ids it has.
+/// The bit of a record's number from which on it holds the number of ids; the lower bits hold its place.
 const N_AT: u32 = 48;
 
-/// So often a thread asks for its turn to write; one that writes takes some ten nanoseconds, and may be stopped meanwhile.
+/// How often a thread tries to get the write lock. A write takes some ten nanoseconds, but its thread may be preempted meanwhile.
 const TRIES: usize = 50;
 
-/// Records of ids, and of the bytes they are for when the key does not hold these: the oldest are written over.
+/// Records of ids, each with its pre-token's bytes if the key does not hold them. The oldest are overwritten.
 pub struct Ring {
     words: Pages<AtomicU32>,
-    /// Words that were taken to be written, those left out at the end of a round included.
+    /// The number of words claimed so far, including those skipped at the end of a round.
     head: AtomicU64,
-    /// Of who writes a record; who waits for long does without.
+    /// The write lock. A thread that waits too long does without a record.
     writes: Mutex<()>,
 }
 
 impl Ring {
-    /// An empty one of at most `n_max` words; of none, where there are not so many addresses.
+    /// An empty ring of at most `n_max` words, or of one word if there is not enough address space.
     pub fn new(n_max: usize) -> Self {
         let n = 1 << n_max.max(1).ilog2();
         Self {
@@ -40,19 +40,19 @@ impl Ring {
         self.words.len() * size_of::<u32>()
     }
 
-    /// Where the word stands that is the `n`th of all.
+    /// The index of the `n`th word of all.
     fn place(&self, n: u64) -> usize {
         n as usize & (self.words.len() - 1)
     }
 
-    /// Where the record is, and its number of ids.
+    /// Adds a record. Gives its number, which holds its place and its number of ids.
     pub fn push(&self, bytes: &[u8], ids: &[u32]) -> Option<u64> {
         let n_words = bytes.len().div_ceil(4) + ids.len();
         let n_max = self.words.len();
         if n_words > n_max {
             return None;
         }
-        // One who writes late, after others have written a whole round, would write over what is not his any more.
+        // Locked, because a writer that is a whole round late would overwrite words that are no longer its own.
         let _writes = (0..TRIES).find_map(|_| self.writes.try_lock().inspect_err(|_| std::hint::spin_loop()).ok())?;
         let mut start = self.head.load(Relaxed);
         let at = self.place(start);
@@ -66,7 +66,7 @@ impl Ring {
         (start >> N_AT == 0).then_some(start | (ids.len() as u64) << N_AT)
     }
 
-    /// Appends the ids of a record, if it is still there and is for `bytes`; whether it is.
+    /// Appends the ids of a record if it still exists and is for `bytes`. Returns whether it is.
     pub fn extend(&self, record: u64, bytes: &[u8], ids: &mut Tail<u32>) -> bool {
         let (start, n) = (record & ((1 << N_AT) - 1), (record >> N_AT) as usize);
         let words = &self.words[self.place(start)..];
@@ -74,7 +74,7 @@ impl Ring {
         let same = own.iter().map(|one| one.load(Relaxed)).eq(bytes.chunks(4).map(word));
         ids.room(n).iter_mut().zip(from).take(n).for_each(|(place, id)| *place = id.load(Relaxed));
         fence(Acquire);
-        // Who writes over it has taken its words before.
+        // A writer that overwrites the record has claimed its words before.
         let is_there = same && self.head.load(Relaxed) - start <= self.words.len() as u64;
         ids.add(if is_there { n } else { 0 });
         is_there

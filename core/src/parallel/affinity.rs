@@ -1,10 +1,10 @@
-//! Threads that work side by side, each on a processor of its own.
+//! Makes the threads of a call run on separate processors.
 //!
-//! Some systems, those of virtual machines among them, begin a thread on its parent's processor though others are idle, or wake
-//! it where the one runs that wakes it. Two threads then shared a processor for 3 to 30 ms: over 16 MB of text two cores were
-//! 1.1 to 1.4 times as fast as one, and 1.9 times with this alone.
+//! Some systems, virtual machines among them, start a thread on its parent's processor although others are idle, or wake a thread
+//! on its waker's processor. Two threads then shared a processor for 3 to 30 ms: over 16 MB of text, two cores were 1.1 to 1.4
+//! times as fast as one, and with this 1.9 times.
 
-/// The processor on which this thread runs; None where that cannot be told.
+/// The processor on which this thread runs; None if it is unknown.
 pub fn processor() -> Option<usize> {
     #[cfg(target_os = "linux")]
     return Some(rustix::thread::sched_getcpu()).filter(|&at| at < rustix::thread::CpuSet::MAX_CPU);
@@ -12,7 +12,7 @@ pub fn processor() -> Option<usize> {
     None
 }
 
-/// Takes this thread to another processor if it runs on the one named, and may run on others; whether it did.
+/// Moves this thread off the named processor, if it runs there and may run elsewhere. Returns whether it moved.
 pub fn leave(named: Option<usize>) -> bool {
     if named.is_none() || processor() != named {
         return false;
@@ -21,7 +21,7 @@ pub fn leave(named: Option<usize>) -> bool {
     if let (Some(named), Ok(all)) = (named, rustix::thread::sched_getaffinity(None)) {
         let mut others = all;
         others.unset(named);
-        // With no others, which the system refuses, it stays. What it may run on is as before in the end.
+        // Without other processors the system refuses, and the thread stays. In the end its allowed processors are as before.
         return rustix::thread::sched_setaffinity(None, &others).is_ok()
             && rustix::thread::sched_setaffinity(None, &all).is_ok();
     }
@@ -37,7 +37,7 @@ mod tests {
     fn a_thread_leaves_the_processor_named_and_no_other() {
         let all = sched_getaffinity(None).unwrap();
         let stays = || !leave(None) && !leave(Some(CpuSet::MAX_CPU - 1));
-        // Between two questions the system may move it as well.
+        // Several tries, because the system may also move the thread between two calls.
         let leaves = || (0..100).any(|_| leave(processor()));
         assert!(stays());
         assert_eq!(leaves(), all.count() > 1);

@@ -1,8 +1,8 @@
-//! A batch done in pieces by several threads, its results put together in the order of the batch.
+//! Several threads process the pieces of a batch, and the results are put together in the order of the batch.
 //!
-//! Invariant: the results, and the error when there are several, do not depend on the number of threads.
-//! Cost: each result is copied once, where `put` does it by several threads at a time. One whose turn has come while it is made
-//! need not be: its place is known. Results that come early wait: a few, or more while the thread before them stands still.
+//! Invariant: the number of threads changes neither the results nor which of several errors is reported.
+//! Cost: each result is copied once; with `put`, several threads copy at a time. A piece whose turn comes while it is being made
+//! needs no copy, because its place is known. Early results wait: a few, or more while the thread before them is stopped.
 
 use crate::parallel::interrupt::{CoreError, Result, Stop};
 use crate::parallel::threads::in_threads;
@@ -11,11 +11,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What a piece may weigh falls to this part of what most may.
+/// The smallest weight limit of a piece is the largest one divided by this.
 const LEAST_PART: usize = 8;
 
-/// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own. The last ones of several are smaller,
-/// so that `threads` that take one after another end at about the same time.
+/// Cuts 0..n into ranges of about `weight_max`; a heavier element is a range of its own. With several threads the last ranges are
+/// smaller, so that `threads` that take one range after another finish at about the same time.
 pub fn pieces(n: usize, threads: usize, weight_max: usize, weight: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut left: usize = (0..n).map(&weight).sum();
@@ -37,17 +37,17 @@ pub fn pieces(n: usize, threads: usize, weight_max: usize, weight: impl Fn(usize
     found
 }
 
-/// How often it is asked for a lock before who waits sleeps: some 50 microseconds.
+/// How often a thread tries a lock before it sleeps: about 50 microseconds.
 const TRIES: usize = 200;
 
-/// Whether all pieces before this one are done and have their places.
+/// Tells whether all pieces before this one are finished and have their places.
 pub struct Turn<'n> {
     next: &'n AtomicUsize,
     at: usize,
 }
 
 impl Turn<'_> {
-    /// Once true, it stays true until this piece is claimed.
+    /// Once true, this stays true until the piece is claimed.
     pub fn has_come(&self) -> bool {
         self.next.load(Ordering::Acquire) == self.at
     }
@@ -56,15 +56,15 @@ impl Turn<'_> {
 struct Order<T> {
     early: BTreeMap<usize, T>,
     spare: Vec<T>,
-    /// The first piece, in the order of the batch, that failed.
+    /// The first failed piece, in the order of the batch, and its error.
     failed: Option<(usize, CoreError)>,
 }
 
-/// Does `work` for every piece. `claim` gets the results in their order, one at a time, and says where each goes; `put` puts it
-/// there, several at a time. One of the two leaves it empty.
+/// Runs `work` for every piece. `claim` gets the results in order, one at a time, and says where each goes. `put` puts it there,
+/// in several threads at a time. One of the two leaves the result empty.
 ///
-/// `hire` makes what a thread needs of its own, and its first empty result, and `release` gets both back; `work` fills a
-/// result that is empty, and may ask whether it is its turn.
+/// `hire` makes a thread's own data and its first empty result, and `release` gets both back. `work` fills an empty result, and
+/// may ask whether it is its turn.
 pub fn in_order<W, T: Default + Send, P>(
     pieces: &[Range<usize>],
     threads: usize,
@@ -92,7 +92,7 @@ pub fn in_order<W, T: Default + Send, P>(
             let (order, claim) = &mut *locked;
             order.spare.extend(others.drain(..).map(|(_, empty)| empty));
             if let Err(error) = done {
-                // Pieces before this one are being worked on: one of them may fail as well, and is then the first.
+                // Earlier pieces are still being worked on. If one of them fails too, its error is the one to report.
                 limit.fetch_min(at, Ordering::Relaxed);
                 if order.failed.as_ref().is_none_or(|(first, _)| at < *first) {
                     order.failed = Some((at, error));
@@ -122,8 +122,8 @@ pub fn in_order<W, T: Default + Send, P>(
     order.failed.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// The lock of what is mostly held for moments. Who waits does not sleep at once: it may wake up on the processor of who wakes
-/// it, and share that for the rest of a batch.
+/// Locks a mutex that is mostly held briefly. A waiter does not sleep at once, because it might wake on its waker's processor and
+/// share that one for the rest of the batch.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     for _ in 0..TRIES {
         match mutex.try_lock() {

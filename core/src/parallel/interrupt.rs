@@ -1,37 +1,37 @@
-//! How calls end early: errors, a request to stop, a panic.
+//! How calls end early: by an error, a request to stop, or a panic.
 //!
-//! Invariant: no panic leaves `guarded`, and every loop over input asks `Stop::check` at least once a few thousand steps.
-//! Cost: two relaxed atomic loads and the thread's id a check; a lock and a look at the clock more, some 30 ns, in the thread
-//! that is asked whether to go on.
+//! Invariant: no panic leaves `guarded`, and every loop over input calls `Stop::check` at least once in a few thousand steps.
+//! Cost: a check takes two relaxed atomic loads and the thread's id. In the thread that decides whether to go on, it also takes a
+//! lock and a look at the clock, about 30 ns.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-/// Why a call of the core ends without a result; each kind is one class of tokenmill.errors.
+/// Why a call of the core ends without a result. Each kind is a class of tokenmill.errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoreError {
-    /// A pattern does not compile, or gives up on a text.
+    /// A split pattern does not compile, or gives up on a text.
     Pattern(String),
     /// A text is not UTF-8.
     Text(String),
     /// A vocabulary, a merge or an id is wrong.
     Tokenizer(String),
-    /// A count does not fit in 64 bits.
+    /// A count exceeds 64 bits, or counts are wrong in another way.
     Counts(String),
-    /// No more threads can be begun.
+    /// A thread cannot be started.
     Threads(String),
     /// Ctrl-C, or `interrupt(true)`.
     Interrupted,
-    /// A panic: a defect of this crate.
+    /// A panic, which is a defect of this crate.
     Internal(String),
 }
 
-/// The result of what a call of the core does.
+/// The result of an operation of the core.
 pub type Result<T> = std::result::Result<T, CoreError>;
 
-/// The beginning of some bytes, for a message.
+/// The first bytes as text, for a message.
 pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned()
 }
@@ -50,21 +50,21 @@ pub struct Stop<'a> {
     asked: Option<Asked<'a>>,
 }
 
-/// The thread that is asked whether to go on, and how.
+/// The thread that decides whether to go on, and the function that decides.
 struct Asked<'a>(ThreadId, &'a (dyn Fn() -> bool + Sync));
 
 impl<'a> Stop<'a> {
-    /// One that is requested when `goes_on`, asked at each check of this thread, says no.
+    /// A request that is made when `goes_on` returns false. It is called at each check in the current thread.
     pub fn unless(goes_on: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self { asked: Some(Asked(std::thread::current().id(), goes_on)), ..Self::default() }
     }
 
-    /// Asks the call to stop at its next check.
+    /// Requests that the call stops at its next check.
     pub fn request(&self) {
         self.is_requested.store(true, Ordering::Relaxed);
     }
 
-    /// Is an error once the call is to stop.
+    /// Returns an error once the call must stop.
     pub fn check(&self) -> Result<()> {
         if let Some(Asked(thread, goes_on)) = &self.asked
             && *thread == std::thread::current().id()
@@ -79,12 +79,12 @@ impl<'a> Stop<'a> {
     }
 }
 
-/// Runs `work`; a panic in it becomes `Internal`.
+/// Runs `work`, and turns a panic into `Internal`.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| Err(panicked(&*cause)))
 }
 
-/// The error for what a panicking thread left.
+/// The error for the payload of a panic.
 fn panicked(cause: &(dyn Any + Send)) -> CoreError {
     let what = cause
         .downcast_ref::<&str>()
@@ -94,7 +94,7 @@ fn panicked(cause: &(dyn Any + Send)) -> CoreError {
     CoreError::Internal(format!("the core panicked: {what}. This is a defect of tokenmill; please report it."))
 }
 
-/// Cuts 0..n into at most `parts` ranges of about equal weight; `weight_before(i)` is the weight of all before i.
+/// Cuts 0..n into at most `parts` ranges of about equal weight. `weight_before(i)`: the weight of all elements before i.
 pub fn cut(n: usize, parts: usize, weight_before: impl Fn(usize) -> usize) -> Vec<std::ops::Range<usize>> {
     let total = weight_before(n);
     let mut ranges = Vec::with_capacity(parts);

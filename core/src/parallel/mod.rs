@@ -1,4 +1,4 @@
-//! Work in several threads, in order, on processors of their own, and how it is stopped.
+//! Threads, results in order, processor affinity, and stopping.
 
 pub(crate) mod affinity;
 pub mod in_order;

@@ -1,6 +1,6 @@
-//! Work in several threads, which begin and end with the call: forks, and the end of the process, meet none that is idle.
+//! Work in several threads that start and end within the call, so a fork or the end of the process never meets an idle one.
 //!
-//! Invariant: no thread works for a call that has ended, not even by a panic. Cost: to begin a thread takes some 70 microseconds.
+//! Invariant: no thread works for a call that has ended, even after a panic. Cost: starting a thread takes about 70 microseconds.
 
 use crate::parallel::affinity;
 use crate::parallel::interrupt::{CoreError, Result, Stop, guarded};
@@ -8,11 +8,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-/// How often a thread that waits for others checks whether to go on.
+/// How often a thread that waits for others checks whether to stop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Does `work` for each part, every part but the last in another thread; results in the order of the parts. While this thread
-/// waits for others it checks `stop`.
+/// Runs `work` for each part: the last part in this thread, each other part in a new one. Results are in the order of the parts.
+/// While this thread waits, it checks `stop`.
 pub fn in_threads<P: Send, T: Send>(
     mut parts: Vec<P>,
     stop: &Stop,
@@ -27,7 +27,7 @@ pub fn in_threads<P: Send, T: Send>(
         let (working, ended) = channel::<()>();
         let mut threads = Vec::with_capacity(parts.len());
         for part in parts {
-            let working = working.clone(); // dropped when the thread has done its work
+            let working = working.clone(); // dropped when the thread has finished its work
             let begun = Builder::new().spawn_scoped(scope, move || {
                 let done = guarded(|| {
                     affinity::leave(here);
@@ -44,10 +44,10 @@ pub fn in_threads<P: Send, T: Send>(
             })?);
         }
         drop(working);
-        std::thread::yield_now(); // so that one that begins on this processor can leave it
+        std::thread::yield_now(); // so that a thread that starts on this processor can leave it
         let own = last.map(|part| guarded(|| work(part)));
         while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            let _ = stop.check(); // the others see what it finds
+            let _ = stop.check(); // other threads see the request that it makes
         }
         let none = |_| Err(CoreError::Internal("a thread ended without a result".to_string()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(none)).chain(own).collect()
@@ -83,7 +83,7 @@ mod tests {
         };
         let stop = Stop::unless(&goes_on);
         assert_eq!(stop.check(), Ok(()));
-        // This thread has done its part at once; the other one ends when it is stopped.
+        // This thread finishes its part at once. The other one ends when it is stopped.
         let found = in_threads(vec![false, true], &stop, |is_own| {
             if is_own {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Arrow's arrays, to and from Python.
+//! Arrow arrays to and from Python.
 
 use super::attaching::calling;
 use super::texts::binary_of;
@@ -28,12 +28,12 @@ pub(super) fn batch_to_pyarrow(py: Python<'_>, batch: RecordBatch) -> PyResult<B
     calling(py, || batch.to_pyarrow(py))
 }
 
-/// An array of any Arrow library. Buffers that are not aligned are copied.
+/// An array of any Arrow library. Unaligned buffers are copied.
 pub(super) fn array_of(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(make_array(calling(array.py(), || ArrayData::from_pyarrow_bound(array))?))
 }
 
-/// The chunks of pyarrow's ChunkedArray, or an array of any Arrow library as one.
+/// The chunks of a pyarrow ChunkedArray, or an array of any Arrow library as a single chunk.
 pub(super) fn chunks_of(arrays: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
     let chunks = calling(arrays.py(), || arrays.getattr_opt("chunks"))?;
     match chunks {
@@ -46,7 +46,7 @@ pub(super) fn record_batch_of(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch>
     calling(batch.py(), || RecordBatch::from_pyarrow_bound(batch))
 }
 
-/// A column of a record batch, as unsigned 32-bit integers.
+/// A column of a record batch as unsigned 32-bit integers.
 pub(super) fn ids_column(batch: &RecordBatch, name: &str) -> PyResult<UInt32Array> {
     let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt32Type>());
     column.cloned().ok_or_else(|| PyTypeError::new_err(format!("expected a column {name:?} of uint32.")))
@@ -63,14 +63,14 @@ pub(super) fn lists_to_pyarrow<'py>(
     ends: &OffsetBuffer<i64>,
     values: ArrayRef,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // Nullable, as pyarrow's own lists are: nobody has to make them anew.
+    // Nullable like pyarrow's own lists, so that nobody has to convert them.
     let item = Arc::new(Field::new("item", values.data_type().clone(), true));
     let lists = LargeListArray::try_new(item, ends.clone(), values, None)
         .map_err(|error| CoreError::Internal(error.to_string()))?;
     column_to_pyarrow(py, Arc::new(lists))
 }
 
-/// Offsets from the ends of all elements: 0 first.
+/// Offsets from the ends of all elements; they begin with 0.
 pub(super) fn offsets(ends: Vec<i64>) -> OffsetBuffer<i64> {
     OffsetBuffer::new(ScalarBuffer::from_iter(std::iter::once(0).chain(ends)))
 }

@@ -1,9 +1,9 @@
-//! Calls of Python's code from threads that the end of the process meets.
+//! Calls of Python code, made safe against the end of the interpreter.
 //!
-//! Once the interpreter ends, Python before 3.14 ends a thread that asks for the GIL by unwinding it (`pthread_exit`). pyo3 lets
-//! such a thread wait for ever where pyo3 asks. But Python's code asks as well, and when it is called from here, Rust's frames
-//! are in the way of the unwinding, and the process aborts: with pyo3's ways alone, in some of 12 processes with daemon threads
-//! that encode. So no thread begins such a call once the interpreter is about to end, and the end waits for those under way.
+//! When the interpreter ends, Python before 3.14 ends a thread that asks for the GIL by unwinding it (`pthread_exit`). Where pyo3
+//! asks, it lets such a thread wait forever. But Python code asks too, and if it was called from here, Rust frames are in the way
+//! of the unwinding, and the process aborts: with pyo3's means alone, that happened in some of 12 processes with daemon threads
+//! that encode. So no thread begins such a call once the interpreter is about to end, and the end waits for calls in progress.
 
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 static N_CALLING: AtomicUsize = AtomicUsize::new(0);
-/// So long the thread that ends the interpreter waits for calls under way, and a new call for the end.
+/// How long the ending thread waits for calls in progress, and how long a new call waits for the end.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Whether this thread ends the interpreter.
+    /// Whether this thread is the one that ends the interpreter.
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// That a call is under way, as long as this lives.
+/// A call is in progress while this lives.
 struct Calling;
 
 impl Calling {
@@ -36,25 +36,26 @@ impl Drop for Calling {
     }
 }
 
-/// Runs `work`, which calls Python's code or a library's: those may let go of the GIL and ask for it again.
+/// Runs `work`, which calls code of Python or of a library that may release the GIL and ask for it again.
 pub(super) fn calling<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
-    // Either `ending` sees this call, or this call sees the end: both orders are one for all threads.
+    // Either `ending` sees this call, or this call sees the end, because all threads see sequentially consistent accesses in one
+    // order.
     let mut _calling = Calling::new();
     if IS_ENDING.load(Ordering::SeqCst) && !ENDS.get() {
         drop(_calling);
-        // It comes back where the interpreter does not end after all, as when a function of atexit waits for this thread.
+        // The sleep returns if the interpreter does not end after all, for example when an atexit function waits for this thread.
         py.detach(|| std::thread::sleep(WAIT_MAX));
         _calling = Calling::new();
     }
     work()
 }
 
-/// Runs `work`, which calls Python's code, in a thread without the GIL.
+/// Runs `work`, which calls Python code, in a thread without the GIL.
 pub(super) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| calling(py, || work(py)))
 }
 
-/// What Python is to call before it ends, in the thread that ends it: when this returns, no other thread is in a call.
+/// Called by Python before it ends, in the thread that ends it. When this returns, no other thread is in a call.
 #[pyfunction]
 fn ending(py: Python<'_>) {
     ENDS.set(true);
@@ -67,7 +68,7 @@ fn ending(py: Python<'_>) {
     });
 }
 
-/// Has Python call `ending`.
+/// Registers `ending` with atexit.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.py().import("atexit")?.call_method1("register", (wrap_pyfunction!(ending, module)?,)).map(|_| ())
 }

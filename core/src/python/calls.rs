@@ -1,4 +1,4 @@
-//! How a call from Python runs: without the GIL, ended by a signal, `interrupt` or its thread's deadline.
+//! Runs a call from Python: without the GIL, and ended by a signal, by `interrupt`, or by its thread's deadline.
 
 use super::attaching::attached;
 use crate::parallel;
@@ -18,12 +18,12 @@ pyo3::import_exception!(tokenmill.errors, InternalError);
 pyo3::import_exception!(tokenmill.errors, UnitTimeoutError);
 
 thread_local! {
-    /// When calls from this thread are to end.
+    /// The time at which calls from this thread must end.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// How often a call in the main thread looks for signals. For that it takes the GIL, for which other threads may have it wait
-/// 5 ms: every 50 ms, encoding beside a thread of Python took 1.12 times as long.
+/// How often a call in the main thread checks for signals. That takes the GIL, for which other threads may make it wait 5 ms: at
+/// 50 ms, encoding beside a busy Python thread took 1.12 times as long.
 const TICK: Duration = Duration::from_millis(200);
 
 impl From<CoreError> for PyErr {
@@ -40,8 +40,8 @@ impl From<CoreError> for PyErr {
     }
 }
 
-/// Runs `work` without the GIL. At its checks in this thread, signals and the thread's deadline end it; there, handlers of
-/// signals may run any code of Python.
+/// Runs `work` without the GIL. At checks in this thread, signals and the thread's deadline end it. Signal handlers may run any
+/// Python code there.
 pub(super) fn run<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> parallel::interrupt::Result<T> + Send,
@@ -49,10 +49,10 @@ pub(super) fn run<T: Send>(
     run_showing(py, work, None)
 }
 
-/// What shows how far a call is.
+/// Shows the progress of a call.
 type Show<'s> = dyn Fn(Python<'_>) -> PyResult<()> + Sync + 's;
 
-/// The same; at checks, every now and then, `show` is called.
+/// The same as `run`, but also calls `show` now and then, at checks.
 pub(super) fn run_showing<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> parallel::interrupt::Result<T> + Send,
@@ -61,7 +61,7 @@ pub(super) fn run_showing<T: Send>(
     let deadline = DEADLINE.get();
     in_time(deadline)?;
     py.detach(|| {
-        // One thread alone looks, but whoever checks has the closure.
+        // A mutex because every thread that checks has the closure, although only one thread uses it.
         let looked = Mutex::new(Looked::default());
         let goes_on = || {
             let Looked { at, in_vain, raised } = &mut *looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,17 +90,17 @@ pub(super) fn run_showing<T: Send>(
     })
 }
 
-/// What a call knows of its looks for signals.
+/// The state of a call's checks for signals.
 #[derive(Default)]
 struct Looked {
-    /// When it looked; at the first check it only begins to wait, as a short call need not take the GIL.
+    /// The time of the last check. The first check only starts the clock, so that a short call need not take the GIL.
     at: Option<Instant>,
-    /// There are none in this thread, and nothing to show.
+    /// Whether checks are useless: this thread runs no signal handlers, and there is nothing to show.
     in_vain: bool,
     raised: Option<PyErr>,
 }
 
-/// Whether handlers of signals run in this thread: Python has them run in its main thread alone.
+/// Whether this thread runs signal handlers. Python runs them only in its main thread.
 fn takes_signals(py: Python<'_>) -> PyResult<bool> {
     let threading = py.import("threading")?;
     threading.call_method0("main_thread")?.getattr("ident")?.eq(threading.call_method0("get_ident")?)

@@ -1,4 +1,4 @@
-//! `Counter` and `Merger`.
+//! The Python classes `Counter` and `Merger`.
 
 use super::arrays::{batch_of, batch_to_pyarrow, bytes_column, record_batch_of};
 use super::attaching::attached;
@@ -26,7 +26,7 @@ enum Counting {
     Approximate(Lossy),
 }
 
-/// What a counter is handing out.
+/// Gives the batches that a counter is handing out.
 type Drained = Box<dyn FnMut() -> interrupt::Result<Option<Batch>> + Send>;
 
 /// Counts of pre-tokens.
@@ -35,7 +35,7 @@ pub(super) struct Counter {
     pattern: Pattern,
     spill: Option<Py<PyAny>>,
     counting: Mutex<Counting>,
-    /// The thread whose update holds `counting`; what runs at its checks, as a signal's handler does, would wait for itself.
+    /// The thread whose update holds `counting`. Code that runs at its checks, such as a signal handler, would wait for itself.
     updated_by: Mutex<Option<ThreadId>>,
     drained: Mutex<Option<Drained>>,
     n_runs: AtomicUsize,
@@ -121,12 +121,12 @@ impl Counter {
 }
 
 impl Counter {
-    /// Leaves nothing of what `next_batch` has begun to hand out.
+    /// Drops the rest of what `next_batch` has begun to hand out.
     pub(super) fn forget(&self) {
         *locked(&self.drained) = None;
     }
 
-    /// The next rows of what is counted and not spilled; None after the last ones, and then nothing is left.
+    /// The next rows of the counts that were not spilled. None after the last ones; then the counter is empty.
     pub(super) fn next_batch(&self, limits: Limits) -> interrupt::Result<Option<Batch>> {
         let mut drained = locked(&self.drained);
         let next = match &mut *drained {
@@ -149,7 +149,7 @@ impl Counter {
         Ok(batch)
     }
 
-    /// The cells that the pre-tokens of `next_batch` take at most; 0 is said of an approximate counter, which has few.
+    /// The most cells that the pre-tokens of `next_batch` can take. It is 0 for an approximate counter, which has few.
     pub(super) fn n_cells_max(&self) -> interrupt::Result<usize> {
         self.counting().map(|counting| match &*counting {
             Counting::Exact(counts) => counts.n_cells_max(),
@@ -166,7 +166,7 @@ impl Counter {
         Ok(locked(&self.counting))
     }
 
-    /// Hands a run over to Python, batch for batch; what Python raises is kept in `raised`.
+    /// Passes a run to Python, batch by batch. An exception from Python is stored in `raised`.
     fn spill(&self, mut drain: Drain, raised: &Mutex<Option<PyErr>>) -> interrupt::Result<()> {
         let Some(spill) = &self.spill else {
             return Err(CoreError::Internal("a full table, and nowhere to spill it".into()));
@@ -190,7 +190,7 @@ impl Counter {
     }
 }
 
-/// That this thread updates a counter, as long as this lives.
+/// This thread is updating a counter while this lives.
 struct Updating<'u>(&'u Mutex<Option<ThreadId>>);
 
 impl<'u> Updating<'u> {
@@ -237,7 +237,7 @@ impl Rows for CountsRows {
     }
 }
 
-/// Sorted runs of counts, added up.
+/// The sum of sorted runs.
 #[pyclass(module = "tokenmill._core")]
 pub(super) struct Merger(Mutex<Merge<CountsRows>>);
 
@@ -262,7 +262,7 @@ impl Merger {
         py.detach(|| guarded(|| locked(&self.0).feed(run, rows))).map_err(PyErr::from)
     }
 
-    #[allow(clippy::type_complexity)] // what Python gets, written once
+    #[allow(clippy::type_complexity)] // the type of the Python result, written only here
     fn step<'py>(&self, py: Python<'py>) -> PyResult<(Option<Bound<'py, PyAny>>, Vec<usize>)> {
         let done = py.detach(|| {
             guarded(|| {

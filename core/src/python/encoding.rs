@@ -1,4 +1,4 @@
-//! `Encoder`.
+//! The Python class `Encoder`.
 
 use super::arrays::{
     array_of, bytes_column, chunks_of, column_to_pyarrow, ids_column, lists_to_pyarrow, offsets, record_batch_of,
@@ -26,15 +26,15 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Ids that are decoded at a time, and bytes for which a thread keeps room meanwhile.
+/// The number of ids decoded at a time. PIECE_BYTES_KEPT_MAX: the memory that a thread keeps for the bytes of its pieces.
 const PIECE_IDS: usize = 1 << 18;
 const PIECE_BYTES_KEPT_MAX: usize = 1 << 24;
 
-/// A longer buffer of a decoded text is not kept for the next one.
+/// A longer buffer than this is freed after decoding a text.
 const TEXT_BYTES_KEPT_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// Room for the bytes of the next text.
+    /// The buffer for the bytes of the next text.
     static BYTES: Cell<Tail<u8>> = Cell::default();
 }
 
@@ -169,7 +169,7 @@ impl PyEncoder {
         run(py, |stop| self.0.encode_batch(texts.len(), |i| texts.get(i), |i| texts.n_bytes(i), wanted, threads, stop))
     }
 
-    /// What `make` makes of the bytes of all tokens.
+    /// The result of `make` for the bytes of all tokens.
     fn decoded<'py, T>(
         &self,
         ids: &Bound<'py, PyAny>,
@@ -193,7 +193,7 @@ impl PyEncoder {
     }
 }
 
-/// Text of bytes; those that are no UTF-8 become U+FFFD as `bytes.decode(errors="replace")` has it.
+/// The text of some bytes. Invalid UTF-8 becomes U+FFFD exactly as in `bytes.decode(errors="replace")`.
 fn str_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     PyString::from_bytes(py, bytes).or_else(|error| {
         if !error.is_instance_of::<PyUnicodeDecodeError>(py) {
@@ -203,7 +203,7 @@ fn str_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> 
     })
 }
 
-/// A copy of bytes; `PyBytes::new` would panic where there is no memory for it.
+/// A copy of some bytes. `PyBytes::new` would panic without enough memory.
 fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, bytes.len(), |copy| {
         copy.copy_from_slice(bytes);
@@ -211,7 +211,7 @@ fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>>
     })
 }
 
-/// The bytes of all tokens.
+/// The bytes of all tokens, joined.
 fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> interrupt::Result<Tail<u8>> {
     let pages = if ids.len() > PIECE_IDS { Pages::try_new(8 * ids.len()) } else { None };
     let mut bytes = pages.map_or_else(|| BYTES.take(), Tail::from);
@@ -222,13 +222,13 @@ fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> int
     Ok(bytes)
 }
 
-/// For the next text of this thread. After an error there is none: what is kept is always empty.
+/// Keeps the buffer for the next text of this thread. After an error no buffer is kept, so a kept one is always empty.
 fn keep(mut bytes: Tail<u8>) {
     bytes.clear(TEXT_BYTES_KEPT_MAX);
     BYTES.set(bytes);
 }
 
-/// Ids as an array, in place.
+/// The ids as an array, without a copy.
 fn ids_array(ids: Ids) -> ArrayRef {
     let n = ids.len();
     let values = match ids {
@@ -249,7 +249,7 @@ fn decode_lists<O: OffsetSizeTrait>(
     }
     let ends = lists.value_offsets();
     let (first, last) = (ends[0].as_usize(), ends[lists.len()].as_usize());
-    let values = lists.values().slice(first, last - first); // of a slice there is more before and behind
+    let values = lists.values().slice(first, last - first); // the array may be a slice of more values
     let starts: Vec<usize> = ends.iter().map(|end| end.as_usize() - first).collect();
     match ids_of(&values) {
         Some(IdSlice::Wide(ids)) => decode_each(encoder, ids, &starts, threads, stop),
@@ -265,7 +265,7 @@ fn decode_lists<O: OffsetSizeTrait>(
     }
 }
 
-/// List i are the ids from `starts[i]` to `starts[i + 1]`.
+/// Decodes lists. The ids of list i are those from `starts[i]` to `starts[i + 1]`.
 fn decode_each<I: Copy + Into<u32> + Sync>(
     encoder: &Encoder,
     ids: &[I],

@@ -1,4 +1,4 @@
-//! Ids of an Arrow array.
+//! The ids in an Arrow array.
 
 use super::arrays::array_of;
 use arrow_array::cast::AsArray;
@@ -9,14 +9,14 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-/// Ids as an Arrow array has them.
+/// Ids as they are in an Arrow array.
 #[derive(Clone, Copy)]
 pub(super) enum IdSlice<'a> {
     Wide(&'a [u32]),
     Narrow(&'a [u16]),
 }
 
-/// An array of uint16 or uint32 of any Arrow library. Raises TypeError for all else.
+/// An array of uint16 or uint32 of any Arrow library. Raises TypeError for anything else.
 pub(super) fn id_array(ids: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let refusal = || PyTypeError::new_err("expected an Arrow array of uint16 or uint32 without nulls.");
     if !ids.hasattr(intern!(ids.py(), "__arrow_c_array__"))? {

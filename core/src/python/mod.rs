@@ -1,6 +1,6 @@
-//! The crate as the Python module `tokenmill._core`: convert, let go of the GIL, call, convert the error.
+//! The Python module `tokenmill._core`: converts arguments, releases the GIL, calls the core, and converts errors.
 //!
-//! Invariant: no panic and no Rust error type reaches Python; text that is not UTF-8 is refused before the core sees it.
+//! Invariant: no panic and no Rust error type reaches Python. Text that is not UTF-8 is refused before the core sees it.
 
 mod arrays;
 mod attaching;

@@ -1,4 +1,4 @@
-//! `json_lines`.
+//! The Python function `json_lines`.
 
 use super::arrays::{column_to_pyarrow, offsets};
 use super::calls::run;

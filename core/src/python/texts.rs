@@ -1,4 +1,4 @@
-//! Texts as Python has them, read in place: lists of str or bytes, and Arrow's arrays of strings.
+//! The texts that Python passes, read in place: lists of str or bytes, and Arrow arrays of strings.
 
 use super::arrays::chunks_of;
 use super::calls::CorpusError;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::sync::Arc;
 
-/// An array of texts as binary, whatever string type it has. Nulls and other types are errors.
+/// An array of texts as binary, for any string type. Nulls and other types are errors.
 pub(super) fn binary_of(array: &ArrayRef) -> PyResult<ArrayRef> {
     if let Some(i) = first_null(array) {
         return Err(null(i));
@@ -38,27 +38,27 @@ pub(super) fn slices(array: &ArrayRef) -> Vec<&[u8]> {
     if *array.data_type() == DataType::Binary { of(array.as_binary::<i32>()) } else { of(array.as_binary::<i64>()) }
 }
 
-/// Text `i`. Arrow's strings are checked as well: who made them may not have.
+/// The text with number `i`. Arrow strings are checked too, because their producer may not have checked them.
 pub(super) fn text_of(bytes: &[u8], i: usize) -> interrupt::Result<&str> {
     simdutf8::compat::from_utf8(bytes).map_err(|error| {
         CoreError::Text(format!("text {i} is not UTF-8 at byte {}; expected UTF-8.", error.valid_up_to()))
     })
 }
 
-/// Texts as Python gave them.
+/// The texts as Python passed them.
 pub(super) enum Texts<'py> {
     List(Vec<Bound<'py, PyAny>>),
     Arrays(Vec<ArrayRef>),
 }
 
-/// The same texts, read in place; `Checked` are known to be UTF-8.
+/// The same texts, read in place. `Checked` texts are known to be UTF-8.
 pub(super) enum TextSlices<'t> {
     Checked(Vec<&'t str>),
     Unchecked(Vec<&'t [u8]>),
 }
 
 impl<'py> Texts<'py> {
-    /// Of a list of str or of bytes, or of an Arrow array, in chunks or not.
+    /// The texts of a list of str or of bytes, or of an Arrow array, chunked or not.
     pub(super) fn new(texts: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = texts.cast::<PyList>() {
             return Ok(Self::List(list.iter().collect()));
@@ -74,7 +74,7 @@ impl<'py> Texts<'py> {
         chunks.iter().map(binary_of).collect::<PyResult<_>>().map(Self::Arrays)
     }
 
-    /// The UTF-8 that a str keeps beside its characters, or that is its characters: no copy but at the first time.
+    /// The texts as slices. The UTF-8 form of a str is computed at most once, because the str caches it.
     pub(super) fn slices(&self) -> PyResult<TextSlices<'_>> {
         let list = match self {
             Self::Arrays(chunks) => return Ok(TextSlices::Unchecked(chunks.iter().flat_map(slices).collect())),
@@ -133,7 +133,7 @@ impl<'t> TextSlices<'t> {
         }
     }
 
-    /// All of them, and the bytes before each (and in all).
+    /// All texts, and the number of bytes before each, then in all.
     pub(super) fn checked(&self) -> interrupt::Result<(Vec<&'t str>, Vec<usize>)> {
         let mut before = vec![0];
         let mut texts = Vec::with_capacity(self.len());

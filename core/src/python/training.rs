@@ -1,4 +1,4 @@
-//! `train`.
+//! The Python functions `train` and `merge_rows`.
 
 use super::arrays::{batch_of, chunks_of, offsets, table_of};
 use super::attaching::{attached, calling};
@@ -23,13 +23,13 @@ use rustc_hash::FxHashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pre-tokens that are read between two checks.
+/// The number of pre-tokens read between two checks.
 const N_UNCHECKED: usize = 4096;
-/// Bytes of a merge's record: left, right and token as u32, the count as u64.
+/// The bytes of a merge's record: left, right and token as u32, the count as u64.
 const MERGE_BYTES: usize = 20;
 
 #[pyfunction]
-#[allow(clippy::too_many_arguments)] // plain arguments at the boundary; Goal groups them behind it
+#[allow(clippy::too_many_arguments)] // Python passes plain arguments; Goal groups them for the core
 #[pyo3(signature = (
     pretokens, counts, tokens, n_first, n_tokens_max, score, pair_count_min, token_bytes_max, forbidden, threads,
     progress, checkpoint_every, checkpoint,
@@ -132,14 +132,14 @@ pub(super) fn merge_rows<'py>(
     Ok(PyBytes::new(py, &rows?))
 }
 
-/// Where the pre-tokens come from, with their counts.
+/// The source of the pre-tokens and their counts.
 enum Source<'c> {
     Counter(&'c Counter),
     Columns(Vec<ArrayRef>, Vec<ArrayRef>),
 }
 
 impl Source<'_> {
-    /// The pre-tokens as ids of `tokens`; a counter is empty then, after an error too.
+    /// The pre-tokens as ids of `tokens`. A counter is empty afterwards, even after an error.
     fn words(self, tokens: &[Vec<u8>], stop: &Stop) -> interrupt::Result<WordsBuilder> {
         let mut words = WordsBuilder::default();
         match self {
@@ -161,7 +161,7 @@ impl Source<'_> {
     }
 }
 
-/// The columns of counts. Raises what is wrong with them.
+/// The columns of pre-tokens and counts. Raises an error if they are wrong.
 fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -> PyResult<Source<'static>> {
     let counts =
         counts.ok_or_else(|| PyTypeError::new_err("counts: expected a column; only a Counter has its own."))?;
@@ -176,7 +176,7 @@ fn columns_of(pretokens: &Bound<'_, PyAny>, counts: Option<&Bound<'_, PyAny>>) -
     Ok(Source::Columns(pretokens, counts))
 }
 
-/// Adds pre-tokens, which come as bytes (then the first 256 tokens are the bytes) or as lists of ids.
+/// Adds the pre-tokens of a counter, which are bytes: the first 256 tokens must be the bytes.
 fn add_counted(words: &mut WordsBuilder, counter: &Counter, stop: &Stop) -> interrupt::Result<()> {
     let id_of = ids_of_bytes();
     words.reserve(counter.n_cells_max()?);
@@ -226,7 +226,7 @@ fn ids_of_bytes() -> [u32; 256] {
     id_of
 }
 
-/// The cells that a chunk of pre-tokens takes at most, where they are bytes.
+/// The most cells that a chunk of pre-tokens can take, if they are bytes.
 fn n_cells_of(chunk: &ArrayRef) -> usize {
     fn of<O: OffsetSizeTrait>(binary: &GenericBinaryArray<O>) -> usize {
         let offsets = binary.value_offsets();
@@ -239,7 +239,7 @@ fn n_cells_of(chunk: &ArrayRef) -> usize {
     }
 }
 
-/// The merges as records: no Arrow library has to be there to read them.
+/// The merges as plain records, which can be read without an Arrow library.
 fn packed(merges: &[Merge]) -> Vec<u8> {
     let mut records = Vec::with_capacity(MERGE_BYTES * merges.len());
     for Merge { left, right, token, count } in merges {

@@ -1,4 +1,4 @@
-//! Text to pre-tokens.
+//! Text → pre-tokens.
 
 pub mod named;
 pub mod pattern;

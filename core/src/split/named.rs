@@ -1,6 +1,6 @@
-//! The texts of the named patterns, as the published tokenizers' files have them.
+//! The regexes of the named patterns, exactly as in the files of the published tokenizers.
 //!
-//! Constants alone: build.rs reads this file too, for the classes that deepseek spells out.
+//! This file has only constants, because build.rs includes it too, for the classes that deepseek spells out.
 
 /// The named patterns.
 pub const NAMED: &[(&str, &[&str])] = &[
@@ -24,10 +24,10 @@ pub const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+
 /// Qwen 2's pattern.
 pub const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Each digit alone: the first step of StarCoder, the last one of DeepSeek.
+/// Each digit alone: StarCoder's first step and DeepSeek's last step.
 pub const DIGITS: &str = r"\p{N}";
 
-/// DeepSeek's steps, each of which splits what the one before leaves.
+/// DeepSeek's steps. Each step splits the pieces of the previous one.
 pub const DEEPSEEK: [&str; 6] = [
     "[\r\n]",
     "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
@@ -37,19 +37,19 @@ pub const DEEPSEEK: [&str; 6] = [
     DIGITS,
 ];
 
-/// Other texts in use that cut every text alike; `$` is the end of the text to the engines here. Possessive repetition makes
-/// no difference in them: what follows each repeated class cannot begin with a character of that class.
+/// Other published regexes that split every text like GPT-2's. `$` means the end of the text in the engines used here. Possessive
+/// quantifiers make no difference in them: what follows a repeated class never begins with a character of that class.
 pub const LIKE_GPT2: [&str; 2] = [
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
 ];
-/// Like cl100k, in other words.
+/// Other regexes that split like cl100k.
 pub const LIKE_CL100K: [&str; 1] = [
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
 ];
-/// Like llama3, in other words.
+/// Other regexes that split like llama3.
 pub const LIKE_LLAMA3: [&str; 1] =
     [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"];
 
-/// By the name of what they cut like.
+/// The other regexes, by the name of the pattern that they split like.
 pub const LIKE: &[(&str, &[&str])] = &[("gpt2", &LIKE_GPT2), ("cl100k", &LIKE_CL100K), ("llama3", &LIKE_LLAMA3)];

@@ -1,8 +1,9 @@
-//! Text → pre-tokens: a split pattern as steps, each a regex that cuts every piece into its matches and the gaps between.
+//! Text → pre-tokens by a split pattern. Each step is a regex that cuts every piece into its matches and the gaps between them.
 //!
-//! Invariant: the pieces of a text, joined, are the text; none is empty. These are `tokenizers`' semantics of a Sequence of
-//! Splits with behaviour Isolated: a later step sees a piece as a text of its own, so its look-ahead ends there.
-//! Cost: O(n) for patterns without look-around but the white-space idiom below; else what fancy-regex takes, with its limits.
+//! Invariant: the pieces of a text, joined, are the text, and no piece is empty. This is `tokenizers`' Sequence of Splits with
+//! behaviour Isolated: a later step sees each piece as a text of its own, so its look-ahead ends with the piece.
+//! Cost: O(n) for patterns without look-around, and for the white-space idiom below. Others cost what fancy-regex takes, within
+//! its limits.
 
 use crate::parallel::interrupt::{CoreError, Result, Stop};
 use crate::split::scan::Scanner;
@@ -11,7 +12,7 @@ use fancy_regex::{Assertion, Expr, RegexBuilder};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
-/// A compiled split pattern. A clone has scratch space of its own: give one to each thread.
+/// A compiled split pattern. Each thread needs its own clone, because a clone has its own scratch space.
 #[derive(Clone)]
 pub struct Pattern(Engine);
 
@@ -25,7 +26,7 @@ enum Engine {
 enum Step {
     /// A regex without look-around.
     Linear(Regex),
-    /// `first|\s+(?!\S)|\s+`, run as `first|\s+`; `first` alone tells by which side a run of white space was found.
+    /// `first|\s+(?!\S)|\s+`, run as `first|\s+`. `first` alone tells which side of the `|` matched a run of white space.
     Space { all: Regex, first: Regex },
     /// A regex with look-around or possessive quantifiers.
     Backtracking(Box<fancy_regex::Regex>),
@@ -45,7 +46,7 @@ impl Pattern {
         steps.iter().map(|step| Step::new(step)).collect::<Result<_>>().map(Engine::Regex).map(Self)
     }
 
-    /// What finds the pieces: "scanner" for the patterns known by their text, else "regex".
+    /// The engine that finds the pieces: "scanner" for known patterns, recognised by their text, else "regex".
     pub fn engine(&self) -> &'static str {
         match self.0 {
             Engine::Scanner(_) => "scanner",
@@ -53,13 +54,13 @@ impl Pattern {
         }
     }
 
-    /// Hands the pieces of `text` to `emit`, in order.
+    /// Passes the pieces of `text` to `emit`, in order.
     #[inline]
     pub fn split(&self, text: &str, stop: &Stop, emit: &mut impl FnMut(&str) -> Result<()>) -> Result<()> {
         self.split_into(text, stop, &mut Each { text, emit })
     }
 
-    /// Has `sink` take the pieces of `text`.
+    /// Passes the pieces of `text` to `sink`, in order.
     #[inline]
     pub fn split_into(&self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
         match &self.0 {
@@ -96,7 +97,7 @@ fn split_by(steps: &[Step], text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) 
 }
 
 impl Step {
-    /// The step as fancy-regex reads it, run by regex-automata where that has the same meaning.
+    /// A step as fancy-regex reads it. regex-automata runs it if the regex means the same there.
     fn new(text: &str) -> Result<Self> {
         let wrong = |error| CoreError::Pattern(format!("the pattern {text:?} does not compile: {error}."));
         let fancy = RegexBuilder::new(text).optimize(false).build().map_err(wrong)?;
@@ -129,7 +130,7 @@ impl Step {
     }
 }
 
-/// The alternatives before `|\s+(?!\S)|\s+`; a last `\s` without `+` means the same there, since the part before it takes
+/// The alternatives before `|\s+(?!\S)|\s+`. A final `\s` without `+` means the same, because the alternative before it takes
 /// every longer run.
 fn before_space_idiom(tree: &Expr) -> Option<Expr> {
     let Expr::Alt(branches) = tree else { return None };
@@ -140,8 +141,8 @@ fn before_space_idiom(tree: &Expr) -> Option<Expr> {
         .then(|| Expr::Alt(first.to_vec()))
 }
 
-/// The regex in the syntax of regex-automata, where that has it with this meaning. Its text would not do: `x?+` is `(?>x?)` to
-/// fancy-regex and `(?:x?)+` to regex-automata.
+/// The regex in regex-automata's syntax, if it has the same meaning there. The original text cannot be used: `x?+` is `(?>x?)` in
+/// fancy-regex and `(?:x?)+` in regex-automata.
 fn linear(tree: &Expr) -> Option<String> {
     let mut text = String::new();
     (!tree.has_descendant_or_self(|inner| !is_linear(inner))).then(|| tree.to_str(&mut text, 0))?;
@@ -164,8 +165,8 @@ fn is_linear(one: &Expr) -> bool {
     )
 }
 
-/// The matches of `first|\s+(?!\S)|\s+`: those of `first|\s+`, but a run of white space found by the right side and followed
-/// by text gives its last character back, when it has more than one.
+/// The matches of `first|\s+(?!\S)|\s+`. They are those of `first|\s+`, with one change: a run of white space that the right side
+/// matched, and that text follows, gives back its last character if it has more than one.
 fn each_with_space(
     all: &Regex,
     first: &Regex,
@@ -186,7 +187,7 @@ fn each_with_space(
             }
         }
         found(start, end)?;
-        // An empty match cuts there, and the search goes on behind the next character.
+        // An empty match cuts there, and the search continues after the next character.
         at = if end > start { end } else { end + text[end..].chars().next().map_or(1, char::len_utf8) };
     }
     Ok(())
@@ -248,7 +249,7 @@ mod tests {
         assert!(pieces(&[GPT2], "").is_empty());
     }
 
-    /// All texts of up to four characters of a small alphabet, against fancy-regex running the pattern as it is written.
+    /// Compares all texts of up to four characters of a small alphabet with fancy-regex running the original pattern.
     #[test]
     fn the_linear_engine_splits_as_the_pattern_says() {
         const ALPHABET: [char; 9] = [' ', '\n', '\r', 'a', 'A', '1', '\'', '.', 's'];

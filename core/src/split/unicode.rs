@@ -1,8 +1,8 @@
-//! Character classes as flags: two tables that build.rs makes of the regex engine's own classes (regex-syntax 0.8.11:
+//! Character classes as flags, in two tables that build.rs makes from the regex engine's own classes (regex-syntax 0.8.11:
 //! Unicode 16.0).
 //!
-//! Invariant: a flag is set where the regex engine's class says so; a test compares every code point.
-//! Cost: one load for ASCII, two for the rest; a table takes about 50 KB, of which a text touches a few lines.
+//! Invariant: a flag is set exactly for the characters of the regex engine's class; a test compares every code point.
+//! Cost: one load for ASCII, two for other characters. A table takes about 50 KB, of which a text touches a few cache lines.
 
 include!(concat!(env!("OUT_DIR"), "/unicode_tables.rs"));
 
@@ -14,15 +14,15 @@ pub const LETTER: u8 = UPPER | LOWER | CASELESS;
 pub const MARK: u8 = 8;
 pub const NUMBER: u8 = 16;
 pub const SPACE: u8 = 32;
-/// With SPACE, CR or LF; without, the apostrophe.
+/// With SPACE: CR or LF. Without SPACE: the apostrophe.
 pub const LINE_OR_QUOTE: u8 = 64;
-/// With SPACE, U+0020; without, the slash.
+/// With SPACE: U+0020. Without SPACE: the slash.
 pub const BLANK_OR_SLASH: u8 = 128;
 
-/// Flags by code point, in blocks of 64: what the last byte of a character in UTF-8 tells apart.
+/// Flags by code point, in blocks of 64, which is the range that the last byte of a UTF-8 character covers.
 pub struct Table {
     ascii: [u8; 128],
-    /// code point / 64 → block.
+    /// The block of each code point / 64.
     index: [u16; 0x11_0000 / 64],
     blocks: &'static [[u8; 64]],
 }
@@ -33,7 +33,7 @@ impl Table {
         self.ascii[usize::from(byte & 127)]
     }
 
-    /// The flags and the length of the character that begins with a byte from 0x80 on; `next` are the three after it.
+    /// The flags and length of a character whose first byte is 0x80 or higher. `next`: the three bytes after it.
     #[inline(always)]
     pub fn wide(&self, first: u8, next: [u8; 3]) -> (u8, usize) {
         let [a, b, c] = next.map(|byte| usize::from(byte & 63));
@@ -47,7 +47,7 @@ impl Table {
         (self.blocks[block][low], length)
     }
 
-    /// The flags and the length of the character at `at`; (0, 0) at the end.
+    /// The flags and length of the character at `at`; (0, 0) at the end.
     #[inline(always)]
     pub fn at(&self, bytes: &[u8], at: usize) -> (u8, usize) {
         match bytes.get(at..) {
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// From `at`, the end of the run of characters that have one of `any` of the flags.
+    /// The end of the run, from `at`, of characters that have at least one of the flags `any`.
     #[inline(always)]
     pub fn run(&self, bytes: &[u8], mut at: usize, any: u8) -> usize {
         loop {
@@ -71,7 +71,7 @@ impl Table {
         }
     }
 
-    /// From `at`, the end of the run of characters that have none of the flags.
+    /// The end of the run, from `at`, of characters that have none of the flags.
     #[inline(always)]
     pub fn run_without(&self, bytes: &[u8], mut at: usize, none: u8) -> usize {
         loop {

@@ -1,10 +1,9 @@
-//! Counts → merges: the best pair of tokens is made one, again and again, from every distinct pre-token once.
+//! Counts → merges: the best pair of tokens becomes one token, again and again, in a text of every distinct pre-token once.
 //!
-//! Invariant: pairs are looked at in the order of their score, then the smaller left id, then the smaller right id (the
-//! order of `tokenizers`); the result does not depend on the number of threads. An entry of the queue whose score is no
-//! longer its pair's is skipped.
-//! Cost: O(bytes of distinct pre-tokens) to begin with, and each time that the index has left out too much (seldom; at most
-//! 31 times), then for each merge the places of its pair.
+//! Invariant: pairs are merged in the order of their score, then the smaller left id, then the smaller right id (the order of
+//! `tokenizers`). The number of threads does not change the result. A queue entry whose score is out of date is skipped.
+//! Cost: O(bytes of distinct pre-tokens) at the start, and again each time the index has left out too much (seldom; at most 31
+//! times). Then each merge costs the places of its pair.
 
 pub(crate) mod pair_map;
 pub mod pair_queue;
@@ -23,52 +22,52 @@ use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A merge with fewer places is done by one thread: starting others takes longer.
+/// A merge with fewer places is done by one thread, because starting others takes longer.
 const PLACES_PER_THREAD: usize = 1 << 16;
 
-/// An index that has left out too much is made anew with this share of its floor.
+/// When the index has left out too much, it is rebuilt with its floor divided by this.
 const LOWER_BY: u64 = 8;
-/// The index that is made as the last of so many keeps all pairs.
+/// The number of times that the index may be built. The last one keeps all pairs.
 const N_INDEXED_MAX: u32 = 32;
 
-/// So many merges ahead what they need of memory is fetched, first of the index, then of the text.
+/// How many merges ahead memory is prefetched: first that of the index, then that of the text.
 const AHEAD: usize = 4;
 
-/// What to learn.
+/// What to learn, and when to stop.
 pub struct Goal<'a> {
-    /// Learned tokens at most.
+    /// The most tokens to learn.
     pub n_tokens_max: u64,
     /// The order in which pairs are merged.
     pub score: Score,
-    /// A pair that counts less is not merged (at least 1).
+    /// A pair with a lower count is not merged (at least 1).
     pub pair_count_min: u64,
-    /// A pair that arises beside a merge is looked at only while it is shorter than this (`tokenizers`' max_token_length).
+    /// A pair that a merge creates is considered only if it is shorter than this (`tokenizers`' max_token_length).
     pub token_bytes_max: usize,
-    /// Bytes that no token may have.
+    /// Byte strings that must not become tokens.
     pub forbidden: &'a [Vec<u8>],
-    /// Threads that work at the same time.
+    /// The number of threads.
     pub threads: usize,
-    /// Merges between two checkpoints.
+    /// The number of merges between two checkpoints.
     pub checkpoint_every: Option<u64>,
 }
 
-/// The text to learn from, as `begin` or an earlier call's checkpoint left it.
+/// The text to learn from, at the start or from an earlier call's checkpoint.
 pub struct Start {
     /// The pre-tokens and their counts.
     pub words: WordsBuilder,
     /// The bytes of every token so far, by id.
     pub tokens: Vec<Vec<u8>>,
-    /// The tokens before the first merge: their pairs are looked at however long they are.
+    /// The number of tokens before the first merge. Pairs of these are considered however long they are.
     pub n_first: usize,
 }
 
-/// Called with the pre-tokens as they are and the merges of this call.
+/// A function that is called with the present pre-tokens and the merges of this call.
 pub type Checkpoint<'a> = &'a mut (dyn FnMut(Lists, &[Merge]) -> Result<()> + Send);
 
-/// Pre-tokens as ids of tokens, one after another; where each ends; and its count.
+/// Pre-tokens as token ids, one after another; the end of each; and its count.
 pub type Lists = (Vec<u32>, Vec<i64>, Vec<u64>);
 
-/// One merge: the ids of its two sides, of its token, and what it counted.
+/// One merge: the ids of its two sides and of its token, and the count of its pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merge {
     /// The id of the left side.
@@ -77,20 +76,20 @@ pub struct Merge {
     pub right: u32,
     /// The id of the token that the two become.
     pub token: u32,
-    /// How often the pair stood in the text.
+    /// How often the pair occurred in the text.
     pub count: u64,
 }
 
-/// How far learning is, for another thread to read.
+/// The progress of learning, which another thread may read.
 #[derive(Default)]
 pub struct Progress {
-    /// Tokens so far.
+    /// The number of tokens so far.
     pub n_tokens: AtomicU64,
-    /// Merges so far.
+    /// The number of merges so far.
     pub n_merges: AtomicU64,
 }
 
-/// The 256 bytes in the order of GPT-2's byte-to-character table: those that print first, then the rest.
+/// The 256 bytes in the order of GPT-2's byte-to-character table: printable ones first, then the rest.
 pub fn byte_order() -> [u8; 256] {
     let prints = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut order = [0; 256];
@@ -99,20 +98,19 @@ pub fn byte_order() -> [u8; 256] {
     order
 }
 
-/// What was learned: merges in order, the bytes of the new tokens one after another and how many each has, and the tokens of
-/// which the text consists then.
+/// The result of learning.
 pub struct Learned {
-    /// The merges in their order.
+    /// The merges, in order.
     pub merges: Vec<Merge>,
     /// The bytes of the new tokens, one after another.
     pub bytes: Vec<u8>,
-    /// How many bytes each new token has.
+    /// The length of each new token in bytes.
     pub n_bytes: Vec<u32>,
-    /// Tokens of which the text consists after the last merge.
+    /// The number of tokens in the text after the last merge.
     pub n_text_tokens: u64,
 }
 
-/// Learns; a new token's id follows those in `start`.
+/// Learns merges. The ids of new tokens follow those in `start`.
 pub fn train(
     start: Start,
     goal: &Goal,
@@ -133,13 +131,13 @@ struct Trainer<'a, S: Scoring> {
     pairs: Pairs,
     tokens: Tokens,
     queue: PairQueue<S::Value>,
-    /// How often the index was made.
+    /// How many times the index has been built.
     n_indexed: u32,
-    /// Places in the text where a pair begins now.
+    /// The number of places in the text at which a pair begins now.
     n_placed: usize,
-    /// By token, how often it stands in the text; kept only for a score by sides.
+    /// How often each token occurs in the text. Kept only for a score by sides.
     counts: Vec<u64>,
-    /// By token, the pairs that it may be a side of; kept only for a score by sides.
+    /// For each token, the pairs in which it may be a side. Kept only for a score by sides.
     partners: Vec<Vec<u64>>,
 }
 
@@ -147,8 +145,8 @@ impl<'a, S: Scoring> Trainer<'a, S> {
     fn new(start: Start, goal: &'a Goal<'a>, stop: &Stop) -> Result<Self> {
         let words = start.words.build()?;
         let tokens = Tokens::new(&start.tokens, start.n_first)?;
-        // The last of n merges counts 2 to 10 times what the n-th pre-token does (English, C and seven languages, n from 500 to
-        // 100,000): two common pre-tokens share a pair.
+        // The last of n merges has 2 to 10 times the count of the n-th most frequent pre-token (English, C and seven languages, n
+        // from 500 to 100,000), because common pre-tokens share pairs.
         let n_learned = tokens.len().saturating_sub(pairs::N_BYTES) as u64;
         let floor = match words.count_of_nth(n_learned.saturating_add(goal.n_tokens_max).max(1)) {
             0 => 1,
@@ -174,7 +172,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         Ok(trainer)
     }
 
-    /// Makes the index, of the pairs that count `floor` or more, and the queue.
+    /// Builds the index of the pairs with a count of at least `floor`, and the queue.
     fn index(&mut self, floor: u64, stop: &Stop) -> Result<()> {
         self.pairs = Pairs::default();
         self.queue = PairQueue::new(std::iter::empty(), S::level);
@@ -189,7 +187,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             pairs::count(words, cells, |id| tokens.cells(id), part_floor, keep, check)
         })?;
         self.n_placed = parts.iter().map(|part| part.n_places).sum();
-        // Merges append to it; growing could hold it twice.
+        // Reserved now, because merges append to it, and growing could hold it twice.
         let mut positions = Vec::with_capacity(pairs::n_positions_to_compact(self.n_placed));
         positions.resize(parts.iter().map(|part| part.n_positions).sum(), 0);
         let mut rest = &mut positions[..];
@@ -207,7 +205,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         Ok(())
     }
 
-    /// The pair to merge now, and its count. Where one that is not in the index may count as much, the index is made anew.
+    /// The next pair to merge, and its count. If a pair outside the index may have as high a count, the index is rebuilt.
     fn next_pair(&mut self, stop: &Stop) -> Result<Option<(u64, u64)>> {
         loop {
             let next = self.next_indexed();
@@ -231,7 +229,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             let (left, right) = ids_of(key);
             self.tokens.join(left, right, &mut bytes);
             if self.goal.forbidden.contains(&bytes) {
-                continue; // it stays in the index: its places are still there to be broken
+                continue; // it stays in the index, because later merges may still break its places
             }
             self.pairs.take(key, &mut positions);
             let n_tokens = self.tokens.len();
@@ -266,7 +264,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         Ok(Learned { merges, bytes, n_bytes, n_text_tokens: counts.iter().sum() })
     }
 
-    /// The pair of the index to merge now, and its count.
+    /// The next pair of the index to merge, and its count.
     fn next_indexed(&mut self) -> Option<(u64, u64)> {
         loop {
             if let Some(key) = self.queue.coming(2 * AHEAD) {
@@ -283,7 +281,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
             if now == value {
                 return Some((key, count));
             }
-            // A score by sides is pushed anew whenever it changes; others only fall, so it is enough to do that here.
+            // A score by sides is pushed again at every change. Other scores only fall, so pushing again here suffices.
             if !S::BY_SIDES {
                 self.queue.push(now, key, S::level);
             }
@@ -299,7 +297,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         S::value(count, side(left), side(right))
     }
 
-    /// `found`: what each part of the positions gave, one or more; what the last merge left there is kept as room.
+    /// `found`: the results for each part of the positions, one or more. Their memory from the last merge is reused.
     fn merge(&mut self, joint: &Joint, positions: &[u32], stop: &Stop, found: &mut Vec<Found>) -> Result<()> {
         let n_parts = (positions.len() / PLACES_PER_THREAD).clamp(1, self.goal.threads.max(1));
         let tokens = &self.tokens;
@@ -324,7 +322,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         Ok(())
     }
 
-    /// Puts the pairs whose score may have risen into the queue.
+    /// Pushes the pairs whose score may have risen.
     fn push(&mut self, joint: &Joint, found: &[Found], touched: &[u64]) {
         if S::BY_SIDES {
             let count: u64 = found.iter().map(|part| part.count).sum();
@@ -354,7 +352,7 @@ impl<'a, S: Scoring> Trainer<'a, S> {
         }
     }
 
-    /// The queue anew, without stale entries.
+    /// Rebuilds the queue without out-of-date entries.
     fn fill_queue(&mut self) {
         let enough = self.pairs.iter().filter(|&(_, count)| count >= self.goal.pair_count_min);
         self.queue = PairQueue::new(enough.map(|(key, count)| (self.value(key, count), key)), S::level);
@@ -371,13 +369,13 @@ impl<'a, S: Scoring> Trainer<'a, S> {
     }
 }
 
-/// The tokens' bytes, and the id of each.
+/// The bytes of all tokens, and the id for given bytes.
 struct Tokens {
-    /// The bytes of all, one after another, and where each ends.
+    /// The bytes of all tokens, one after another. `ends`: where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     ids: HashTable<u32>,
-    /// The lengths, close together.
+    /// The lengths, in an array of their own for the cache.
     cells: Vec<u32>,
     n_first: usize,
     n_start: usize,
@@ -420,14 +418,14 @@ impl Tokens {
         &self.bytes[end - self.cells(id)..end]
     }
 
-    /// Puts the bytes of two tokens into `joined`.
+    /// Puts the joined bytes of two tokens into `joined`.
     fn join(&self, left: u32, right: u32, joined: &mut Vec<u8>) {
         joined.clear();
         joined.extend_from_slice(self.of(left));
         joined.extend_from_slice(self.of(right));
     }
 
-    /// The id of a token with these bytes: two pairs that join to the same bytes are one token.
+    /// The id of the token with these bytes, which may be new. Two pairs with the same joined bytes are one token.
     fn id_of(&mut self, bytes: &[u8]) -> Result<u32> {
         let hash = hash_of(bytes);
         match self.ids.find(hash, |&id| self.of(id) == bytes) {
@@ -436,7 +434,7 @@ impl Tokens {
         }
     }
 
-    /// Of two tokens with the same bytes the later one is found by them.
+    /// Adds a token. Of two tokens with the same bytes, look-ups find the later one.
     fn add(&mut self, bytes: &[u8], hash: u64) -> Result<u32> {
         let id = u32::try_from(self.len()).ok().filter(|&id| id < ID_MAX);
         let id = id.ok_or_else(|| CoreError::Tokenizer("more than 2^30 tokens were asked for.".to_string()))?;
@@ -464,7 +462,7 @@ mod tests {
     use super::*;
     use std::sync::LazyLock;
 
-    const A: u32 = 64; // the place of "a" in byte_order
+    const A: u32 = 64; // the index of "a" in byte_order
 
     fn learn(words: &[(&str, u64)], n_tokens_max: u64, change: impl FnOnce(&mut Goal)) -> Vec<(u32, u32, u32, u64)> {
         let mut goal = Goal {
@@ -538,7 +536,7 @@ mod tests {
         assert_eq!(learn(&words, 9, |goal| goal.threads = 3), learn(&words, 9, |_| ()));
     }
 
-    /// The merges of random short words; `floor`: that of the first index.
+    /// The merges of random short words. `floor`: the floor of the first index.
     fn learn_at_random(seed: u64, floor: Option<u64>) -> Vec<Merge> {
         let mut state = seed;
         let mut random = |below: u64| {

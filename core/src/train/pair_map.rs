@@ -1,7 +1,7 @@
-//! A hash table from pairs of ids to small plain values: one line of memory a look-up, which can be asked for beforehand.
+//! A hash table from pairs of ids to small plain values. A look-up reads one cache line, which can be prefetched.
 //!
-//! Open addressing with linear probing; a removed entry leaves no mark, those behind it move up. Invariant: from a key's home
-//! to its entry none is free. Cost: O(1) a look-up, at most 2/3 of the entries in use; it grows by half.
+//! Open addressing with linear probing. Removing an entry leaves no tombstone; entries after it move up. Invariant: no entry is
+//! free between a key's home and the key's entry. Cost: O(1) per look-up, at most 2/3 of the entries in use. It grows by half.
 
 use crate::memory::prefetch::prefetch;
 
@@ -10,7 +10,7 @@ const ENTRIES_MIN: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Entry<V> {
-    /// The key and 1 more, or FREE.
+    /// The key + 1, or FREE.
     mark: u64,
     value: V,
 }
@@ -35,7 +35,7 @@ impl<V: Copy + Default> Map<V> {
         self.n_used
     }
 
-    /// Has the line fetched in which a key would be.
+    /// Prefetches the cache line for a key.
     #[inline]
     pub fn prefetch(&self, key: u64) {
         prefetch(&self.entries[self.home(key)]);
@@ -54,7 +54,7 @@ impl<V: Copy + Default> Map<V> {
         (entry.mark != FREE).then_some(&mut entry.value)
     }
 
-    /// The value of a key, which is set to `value` where there was none; and whether there was one.
+    /// The value of a key, after setting it to `value` if there was none, and whether there was one.
     #[inline]
     pub fn get_or_insert(&mut self, key: u64, value: V) -> (&mut V, bool) {
         let mut at = self.find(key);
@@ -83,7 +83,7 @@ impl<V: Copy + Default> Map<V> {
             if entry.mark == FREE {
                 break;
             }
-            // An entry may move up to the hole unless its home lies behind that.
+            // An entry may move up to the hole, unless its home is after the hole.
             if self.steps(self.home(entry.mark - 1), at) >= self.steps(hole, at) {
                 self.entries[hole] = entry;
                 hole = at;
@@ -98,7 +98,7 @@ impl<V: Copy + Default> Map<V> {
         self.entries.iter().filter(|entry| entry.mark != FREE).map(|entry| (entry.mark - 1, &entry.value))
     }
 
-    /// Where a key's entry is, or the free one where it would be.
+    /// The index of a key's entry, or of the free entry for it.
     #[inline]
     fn find(&self, key: u64) -> usize {
         let mut at = self.home(key);
@@ -108,7 +108,7 @@ impl<V: Copy + Default> Map<V> {
         at
     }
 
-    /// The upper half of a product: 0..n without a division, for any n.
+    /// The entry at which the search for a key begins. The upper half of a product is in 0..n for any n, without a division.
     #[inline]
     fn home(&self, key: u64) -> usize {
         let product = u128::from(key ^ 0xd1b5_4a32_d192_ed03) * 0x9e37_79b9_7f4a_7c15;
@@ -121,7 +121,7 @@ impl<V: Copy + Default> Map<V> {
         if at + 1 == self.entries.len() { 0 } else { at + 1 }
     }
 
-    /// From one entry on to another, past the last one to the first.
+    /// The number of steps from one entry to another, wrapping around at the end.
     #[inline]
     fn steps(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.entries.len() - from }

@@ -1,29 +1,30 @@
-//! The order in which training looks at pairs: the highest score first, then the smallest key.
+//! The queue of pairs: the highest score first, then the smallest key.
 //!
-//! Low scores, which most pairs have, wait in a list for each score and are sorted when their turn comes; a heap holds the
-//! others, and what comes later to the level at work. Invariant: nothing waits at a level above `level`. Cost: O(1) to add to
-//! a level that waits, O(log n) to take from it, most of it in one sort, which misses the cache less than a heap does.
+//! Most pairs have low scores. Such a pair waits in a list for its score (its level), which is sorted when the level's turn
+//! comes. A heap holds pairs with high scores, and another one those that are added to the current level. Invariant: no list
+//! above `level` has entries. Cost: O(1) to add to a waiting level; O(log n) to take from one, mostly in a single sort, which has
+//! fewer cache misses than a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Scores below this have a level each.
+/// Scores below this number have a level each.
 const N_LEVELS: usize = 1 << 12;
 
-/// A queue of keys by score: the highest first, of equal ones the smallest key.
+/// A queue of keys by score: the highest score first; of equal scores, the smallest key.
 pub struct PairQueue<V> {
     high: BinaryHeap<(V, Reverse<u64>)>,
-    /// By level: its score, once it has been seen, and the keys that wait.
+    /// For each level: its score, once known, and the waiting keys.
     levels: Vec<(Option<V>, Vec<u64>)>,
     level: usize,
-    /// Of the level at work: the keys that waited, the smallest last, and those that came later.
+    /// The keys that waited at the current level, the smallest last. `later`: keys added to the level since.
     sorted: Vec<u64>,
     later: BinaryHeap<Reverse<u64>>,
     n: usize,
 }
 
 impl<V: Ord + Copy> PairQueue<V> {
-    /// `level_of`: the score as a small integer, for scores that are one.
+    /// `level_of`: the score as a small integer, if it is one.
     pub fn new(entries: impl Iterator<Item = (V, u64)>, level_of: impl Fn(V) -> Option<usize>) -> Self {
         let mut levels = Vec::new();
         levels.resize_with(N_LEVELS, || (None, Vec::new()));
@@ -33,7 +34,7 @@ impl<V: Ord + Copy> PairQueue<V> {
         queue
     }
 
-    /// How many entries it holds.
+    /// The number of entries.
     pub fn n_entries(&self) -> usize {
         self.n
     }
@@ -55,7 +56,7 @@ impl<V: Ord + Copy> PairQueue<V> {
         }
     }
 
-    /// Takes the entry of the highest score out.
+    /// Takes out the entry with the highest score.
     pub fn pop(&mut self) -> Option<(V, u64)> {
         while self.high.is_empty() && self.sorted.is_empty() && self.later.is_empty() && self.level > 0 {
             self.level -= 1;
@@ -68,7 +69,7 @@ impl<V: Ord + Copy> PairQueue<V> {
         Some(popped)
     }
 
-    /// The key that comes so many later, where that is known.
+    /// The key that is `ahead` entries away, if it is known.
     pub fn coming(&self, ahead: usize) -> Option<u64> {
         self.sorted.len().checked_sub(ahead).map(|at| self.sorted[at])
     }
@@ -96,7 +97,7 @@ mod tests {
         queue.push(6, 3, level_of);
         let order = [(9000, 2), (7000, 9), (6, 3)];
         assert_eq!(order.map(|_| queue.pop()), order.map(Some));
-        // Level 5 is not begun yet, level 6 is at work, and what is above it goes to the heap.
+        // Level 5 has not begun, level 6 is current, and anything above goes to the heap.
         for (value, key) in [(5, 7), (6, 8), (6, 4), (20, 6), (8000, 5)] {
             queue.push(value, key, level_of);
         }

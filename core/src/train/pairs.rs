@@ -1,13 +1,14 @@
-//! The index of training: every pair that stands in the text, how often, and where.
+//! The index of training: every pair in the text, its count, and its positions.
 //!
-//! Invariants: a pair's count is the number of places where it stands now, overlaps included ("aaa" has "aa" twice),
-//! times the counts of their pre-tokens; its positions name every such place, and maybe places where it no longer stands,
-//! so a position is checked on use. Positions stand in one array, but for a pair with a single one, which holds it itself;
-//! those of the pair that is merged make room for new ones; when more than a fifth of the array must be stale, all are checked
-//! and moved together. Pairs that count less than `floor`
-//! are left out: most pairs are rare, and never merged. One that is left out counts `absent_max` at most.
-//! Cost: O(1) a change, O(positions + pairs log pairs) a compaction, which the array's growth by a quarter pays for (by half is as fast, and holds more); 4 bytes a
-//! position, 32 an entry, and 16 a pair while the array is compacted.
+//! Invariants: a pair's count is the number of places where it occurs now, overlaps included ("aaa" has "aa" twice), each
+//! multiplied by the count of its pre-token. Its positions include every such place, and maybe places where it no longer occurs,
+//! so a position is checked before use. All positions are in one array, except that a pair with a single position stores it
+//! itself. The positions of a merged pair make room for new ones. When more than a fifth of the array must be stale, all
+//! positions are checked and compacted.
+//! Pairs with a count below `floor` are left out, because most pairs are rare and never merged. A pair that is left out has a
+//! count of at most `absent_max`.
+//! Cost: O(1) per change. A compaction costs O(positions + pairs log pairs) and happens after the array has grown by a quarter
+//! (by half is as fast, and takes more memory). Memory: 4 bytes per position, 32 per entry, and 16 per pair during a compaction.
 
 use crate::pair::key_of;
 use crate::parallel::interrupt::{CoreError, Result};
@@ -16,14 +17,14 @@ use crate::train::words::{Found, Joint, Neighbour, Words};
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
-/// So many stale positions are not worth a compaction.
+/// With fewer stale positions than this, a compaction is not worth it.
 const STALE_MIN: usize = if cfg!(test) { 4 } else { 1 << 17 };
-/// How many bytes there are.
+/// The number of different bytes.
 pub const N_BYTES: usize = 256;
-/// So many changes ahead the lines that they need are fetched.
+/// How many changes ahead their cache lines are prefetched.
 const AHEAD: usize = 8;
 
-/// `n` positions from `start` on, or a single one, which `start` is then.
+/// `n` positions of the array, from `start` on. If there is only one position, `start` is that position itself.
 #[derive(Clone, Copy, Default)]
 #[repr(Rust, packed(4))]
 struct Span {
@@ -32,7 +33,7 @@ struct Span {
 }
 
 impl Span {
-    /// How many positions stand in the array.
+    /// The number of positions in the array.
     fn n_held(self) -> usize {
         if self.n == 1 { 0 } else { self.n as usize }
     }
@@ -42,30 +43,30 @@ impl Span {
 struct PairEntry {
     count: u64,
     span: Span,
-    /// Where in `more` this pair's next span stands, or NONE: a token that is made again makes its pairs again.
+    /// The index in `more` of this pair's next span, or NONE. A token that is made again makes its pairs again.
     next: u32,
 }
 
-/// Pairs of some cells, counted before the first merge.
+/// The pairs that begin in some cells, counted before the first merge.
 pub struct Counted {
     cells: Range<usize>,
     slots: Slots,
-    /// By pair, its key, its count, and where its positions end; of one that is left out, where those before it do.
+    /// For each pair: its key, its count, and the end of its positions. A pair that is left out has the end of the one before it.
     pairs: Vec<(u64, u64, u32)>,
-    /// By pair, where its next position goes; NONE for one that is left out.
+    /// For each pair, the index of its next position; NONE for one that is left out.
     cursors: Vec<u32>,
-    /// Positions of the pairs that are kept.
+    /// The number of positions of all kept pairs.
     pub n_positions: usize,
-    /// Places where any pair begins.
+    /// The number of places where any pair begins.
     pub n_places: usize,
 }
 
-/// All pairs of the text: the count of each, and where it stands.
+/// All pairs of the text, with their counts and positions.
 #[derive(Default)]
 pub struct Pairs {
     map: Map<PairEntry>,
     positions: Vec<u32>,
-    /// Where in `positions` the pair stood that was taken last.
+    /// The part of `positions` that belonged to the pair taken last.
     free: Range<usize>,
     more: Vec<(Span, u32)>,
     before: Groups,
@@ -74,12 +75,13 @@ pub struct Pairs {
     absent_max: u64,
 }
 
-/// The ids of the two sides of a pair's key.
+/// The ids of the two sides of a pair, from its key.
 pub fn ids_of(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
 }
 
-/// Counts the pairs that begin in some cells; those that count `floor` or more there, and that `keep` names, are kept.
+/// Counts the pairs that begin in some cells. Pairs with a count of at least `floor` there, and for which `keep` is true, are
+/// kept.
 pub fn count(
     words: &Words,
     cells: Range<usize>,
@@ -118,7 +120,7 @@ pub fn count(
     Ok(Counted { cells, slots, pairs, cursors, n_positions: n_positions as usize, n_places })
 }
 
-/// Notes where the pairs stand that are kept; `positions`: room for just these.
+/// Stores the positions of the kept pairs. `positions`: room for exactly these.
 pub fn place(
     counted: &mut Counted,
     positions: &mut [u32],
@@ -141,7 +143,7 @@ pub fn place(
     Ok(())
 }
 
-/// The check, done at every 65,536th call.
+/// The check, made on every 65,536th call only.
 fn now_and_then(check: impl Fn() -> Result<()>) -> impl FnMut() -> Result<()> {
     let mut n_seen = 0_u32;
     move || {
@@ -150,7 +152,7 @@ fn now_and_then(check: impl Fn() -> Result<()>) -> impl FnMut() -> Result<()> {
     }
 }
 
-/// A place for each pair: a table for pairs of the first 256 tokens, which are most at the start, and a map for others.
+/// A slot for each pair: a table for pairs of the first 256 tokens, which are most pairs at the start, and a map for others.
 #[derive(Default)]
 struct Slots {
     of_bytes: Vec<u32>,
@@ -169,7 +171,7 @@ impl Slots {
 }
 
 impl Pairs {
-    /// The pairs kept in all parts of the cells, the parts in order, with the positions of all.
+    /// The index of the kept pairs of all parts of the cells, with the parts in order and the positions of all.
     pub fn new(parts: Vec<Counted>, positions: Vec<u32>, floor: u64) -> Self {
         let mut all = Self { floor, absent_max: floor - 1, ..Self::default() };
         let mut first = 0;
@@ -192,43 +194,43 @@ impl Pairs {
         all
     }
 
-    /// How many pairs are here.
+    /// The number of pairs in the index.
     pub fn n_pairs(&self) -> usize {
         self.map.len()
     }
 
-    /// What a pair that is not here counts at most.
+    /// The largest count that a pair outside the index can have.
     pub fn absent_max(&self) -> u64 {
         self.absent_max
     }
 
-    /// The least count with which pairs are kept.
+    /// The lowest count with which a pair is kept.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// The count of a pair, if it is here.
+    /// The count of a pair, if it is in the index.
     pub fn count(&self, key: u64) -> Option<u64> {
         self.map.get(key).map(|pair| pair.count)
     }
 
-    /// Has a pair's line fetched.
+    /// Prefetches the entry of a pair.
     pub fn prefetch(&self, key: u64) {
         self.map.prefetch(key);
     }
 
-    /// Where a pair with a single position stands.
+    /// The position of a pair that has only one.
     pub fn only_position(&self, key: u64) -> Option<u32> {
         let Span { start, n } = self.map.get(key)?.span;
         (n == 1).then_some(start as u32)
     }
 
-    /// All pairs, as keys, with their counts.
+    /// The key and count of every pair.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.map.iter().map(|(key, pair)| (key, pair.count))
     }
 
-    /// Takes a pair out; its positions, in ascending order, are put into `positions`.
+    /// Removes a pair, and puts its positions into `positions` in ascending order.
     pub fn take(&mut self, key: u64, positions: &mut Vec<u32>) {
         positions.clear();
         let Some(pair) = self.map.remove(key) else { return };
@@ -236,9 +238,9 @@ impl Pairs {
         gather(&pair, &self.positions, &self.more, |_| true, positions);
     }
 
-    /// Notes what a merge changed: the pairs that its new token makes with its neighbours, of those that `keep` names, and
-    /// the pairs that they made before. `is_new`: the token was not there before this merge, so each of its pairs is made now, all
-    /// of it. `touched`: the keys of the pairs that count more now.
+    /// Updates the index after a merge: adds the pairs of the new token with its neighbours (those for which `keep` is true), and
+    /// subtracts the pairs that the neighbours made before. `is_new`: the token did not exist before this merge, so all places of
+    /// its pairs are known now. `touched`: receives the keys of the pairs whose count has risen.
     pub fn change(
         &mut self,
         joint: &Joint,
@@ -263,7 +265,7 @@ impl Pairs {
             }
             let is_in = *floor == 1 || if is_new { count >= *floor } else { map.get(key_of(left, right)).is_some() };
             if !is_in && !is_new {
-                *left_out = count.max(*left_out); // it adds to what was left out of the pair before
+                *left_out = count.max(*left_out); // adds to the part of this pair that was left out before
             }
             is_in
         };
@@ -285,7 +287,7 @@ impl Pairs {
         *absent_max = absent_max.saturating_add(left_before).saturating_add(left_after);
         self.make(&before.all, keys_before, touched);
         self.make(&after.all, keys_after, touched);
-        // Only now: of two merges side by side the second breaks what the first has made.
+        // Subtracted last: of two adjacent merges, the second breaks a pair that the first has made.
         for group in &before.all {
             self.subtract(key_of(group.id, joint.left), group.count)?;
         }
@@ -296,7 +298,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Adds the pairs made with neighbours. `keys_of`: the pair made with one, and the one broken.
+    /// Adds the pairs made with neighbours. `keys_of`: the keys of the pair made with a neighbour and of the pair broken.
     fn make(&mut self, groups: &[Group], keys_of: impl Fn(u32) -> (u64, u64), touched: &mut Vec<u64>) {
         for (i, group) in groups.iter().enumerate() {
             if let Some(later) = groups.get(i + AHEAD) {
@@ -328,7 +330,7 @@ impl Pairs {
         }
     }
 
-    /// A pair that is not there is the merged one, or one that is not looked at.
+    /// Subtracts from a pair's count. A missing pair is the merged one, or one that is not considered.
     fn subtract(&mut self, key: u64, count: u64) -> Result<()> {
         let Some(pair) = self.map.get_mut(key) else { return Ok(()) };
         pair.count = pair.count.checked_sub(count).ok_or_else(|| {
@@ -340,7 +342,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Moves the positions that are still right together, when many are not. `n_places`: where a pair begins now.
+    /// Compacts the valid positions if many are stale. `n_places`: the number of places where a pair begins now.
     pub fn compact(
         &mut self,
         words: &Words,
@@ -367,7 +369,7 @@ impl Pairs {
                 spans.push((pair.span.start, key));
             }
         }
-        // From left to right what is written never passes what is still to be read.
+        // Going from left to right, writing never overtakes reading.
         spans.sort_unstable();
         let mut end = 0;
         for (start, key) in spans {
@@ -397,12 +399,12 @@ impl Pairs {
     }
 }
 
-/// From so many positions on they are compacted, when pairs begin in so many places.
+/// The number of positions from which on they are compacted, if pairs begin in `n_places` places.
 pub fn n_positions_to_compact(n_places: usize) -> usize {
     n_places + n_places / 4 + STALE_MIN
 }
 
-/// The span of positions that stand from `start` on, or of the only one.
+/// The span of positions that begin at `start` in the array, or of a single one.
 fn span_of(positions: &[u32], start: usize) -> Span {
     match *positions {
         [only] => Span { start: u64::from(only), n: 1 },
@@ -410,7 +412,7 @@ fn span_of(positions: &[u32], start: usize) -> Span {
     }
 }
 
-/// Appends a pair's positions, in ascending order, those that `keep` names.
+/// Appends those of a pair's positions for which `keep` is true, in ascending order.
 fn gather(pair: &PairEntry, held: &[u32], more: &[(Span, u32)], keep: impl Fn(u32) -> bool, positions: &mut Vec<u32>) {
     let first = positions.len();
     let (mut span, mut next) = (pair.span, pair.next);
@@ -430,11 +432,11 @@ fn gather(pair: &PairEntry, held: &[u32], more: &[(Span, u32)], keep: impl Fn(u3
     }
 }
 
-/// What a merge made with each neighbouring token on one side.
+/// The pairs that a merge made with neighbours on one side, grouped by the neighbouring token.
 #[derive(Default)]
 struct Groups {
     all: Vec<Group>,
-    /// By token: its place in `all` and 1 more, or 0.
+    /// For each token, its index in `all` + 1, or 0.
     places: Vec<u32>,
 }
 
@@ -442,7 +444,7 @@ struct Group {
     id: u32,
     n: u32,
     count: u64,
-    /// Where its positions end, or the only one.
+    /// The end of its positions, or its only position.
     end: u64,
     is_kept: bool,
 }
@@ -454,7 +456,7 @@ impl Group {
 }
 
 impl Groups {
-    /// The neighbours of one side by token, in the place of the last merge's.
+    /// Groups the neighbours on one side by token. This replaces the groups of the last merge.
     fn fill(&mut self, parts: &[Found], side: impl Fn(&Found) -> &[Neighbour]) {
         for group in &self.all {
             self.places[group.id as usize] = 0;
@@ -477,7 +479,7 @@ impl Groups {
         }
     }
 
-    /// Puts the positions of the groups that are kept and have more than one where it is free, or at the end.
+    /// Stores the positions of kept groups that have more than one, in the free part of the array or at its end.
     fn place(
         &mut self,
         positions: &mut Vec<u32>,
@@ -532,7 +534,7 @@ mod tests {
         let mut positions = Vec::new();
         pairs.take(key_of(1, 7), &mut positions);
         assert_eq!(positions, [20, 40]);
-        let before = (0..3).map(|position| at(9, position)).collect(); // more than the two places that are free
+        let before = (0..3).map(|position| at(9, position)).collect(); // more than fit the two free places
         pairs.change(&joint, true, &[Found { before, ..Found::default() }], |_, _| true, &mut Vec::new()).unwrap();
         assert_eq!(pairs.positions, [1, 20, 40, 4, 7, 8, 21, 41, 0, 1, 2]);
     }
@@ -551,6 +553,6 @@ mod tests {
         assert_eq!(change(false, 4), (None, 13));
         assert_eq!(change(false, 2), (None, 15));
         assert_eq!(change(true, 10), (Some(10), 15));
-        assert_eq!(change(false, 2), (Some(12), 16)); // of the other neighbour 1 more
+        assert_eq!(change(false, 2), (Some(12), 16)); // 1 more from the other neighbour
     }
 }

@@ -1,7 +1,7 @@
-//! What makes one pair better than another: the scores that training can go by.
+//! The scores that decide which pair training merges first.
 //!
-//! Invariant: a score is computed exactly, from integers, so that equal inputs compare equal on every machine.
-//! A new score is a variant of `Score`, a type that implements `Scoring`, and one line in `train`.
+//! Invariant: a score is computed exactly, from integers, so that every machine gives the same order.
+//! A new score needs a variant of `Score`, a type that implements `Scoring`, and one line in `train`.
 
 use std::cmp::Ordering;
 
@@ -10,20 +10,20 @@ use std::cmp::Ordering;
 pub enum Score {
     /// How often the pair occurs: byte-pair encoding (Sennrich, Haddow, Birch 2016).
     Count,
-    /// count / (left's count × right's count): how much likelier than by chance (WordPiece; Schuster, Nakajima 2012).
+    /// count / (left's count × right's count): how much likelier than by chance the pair is (WordPiece; Schuster, Nakajima 2012).
     WordPiece,
-    /// count × (length - 1): the bytes that become no token of their own when the pair is one.
+    /// count × (length - 1): the number of bytes that would stop being separate tokens.
     BytesSaved,
 }
 
-/// The scores by the names that users give.
+/// The scores by the names that users write.
 pub const NAMES: [(&str, Score); 3] =
     [("count", Score::Count), ("wordpiece", Score::WordPiece), ("bytes_saved", Score::BytesSaved)];
 
-/// One side of a pair: how often its token stands in the text now, and its bytes.
+/// One side of a pair: its token's count in the text now, and its length.
 #[derive(Clone, Copy)]
 pub struct Side {
-    /// How often the token stands in the text.
+    /// How often the token occurs in the text.
     pub count: u64,
     /// The length of the token in bytes.
     pub n_bytes: usize,
@@ -31,16 +31,16 @@ pub struct Side {
 
 /// A way to score pairs.
 pub trait Scoring: Sync {
-    /// What the score of a pair is.
+    /// The type of a score.
     type Value: Ord + Copy + Send;
-    /// Whether a score changes with the counts of its sides: it may then rise while the pair itself becomes rarer.
+    /// Whether a score depends on the counts of its sides. It may then rise while the pair becomes rarer.
     const BY_SIDES: bool;
-    /// Whether it is the count alone: pairs of low counts then come last, and need no place in the index before.
+    /// Whether the score is the count alone. Pairs with low counts then come last, and may be left out of the index until then.
     const BY_COUNT: bool = false;
-    /// The score of a pair that stands `count` times.
+    /// The score of a pair that occurs `count` times.
     fn value(count: u64, left: Side, right: Side) -> Self::Value;
 
-    /// The score as a small integer, for scores that are one and only fall.
+    /// The score as a small integer, for scores that are integers and only fall.
     fn level(_: Self::Value) -> Option<usize> {
         None
     }
@@ -63,7 +63,7 @@ impl Scoring for ByCount {
     }
 }
 
-/// Scores by the bytes that are saved.
+/// Scores by the number of bytes saved.
 pub struct ByBytesSaved;
 
 impl Scoring for ByBytesSaved {
@@ -87,7 +87,7 @@ impl Scoring for ByWordPiece {
     }
 }
 
-/// part / whole, compared exactly; `whole` is not 0 where `part` is not.
+/// The fraction part / whole, compared exactly. `whole` is 0 only if `part` is 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio {
     part: u64,
@@ -99,7 +99,7 @@ impl Ord for Ratio {
         if self.part == 0 || other.part == 0 {
             return (self.part != 0).cmp(&(other.part != 0));
         }
-        // whole / part is compared instead, first by its integer, then by the fraction, whose terms have 64 bits.
+        // Compares whole / part instead: first the integers, then the fractions, whose terms have 64 bits.
         let (part, other_part) = (u128::from(self.part), u128::from(other.part));
         let integers = (other.whole / other_part).cmp(&(self.whole / part));
         integers.then_with(|| ((other.whole % other_part) * part).cmp(&((self.whole % part) * other_part)))

@@ -1,9 +1,9 @@
-//! Pre-tokens under training: one flat array of cells, merged in place without moving anything.
+//! The pre-tokens during training: one flat array of cells, in which pairs are merged in place without moving anything.
 //!
-//! A token takes as many cells as it has bytes, so the next token begins `length` cells on. Its first cell holds its id;
-//! its last one, when it has two or more, the id marked as an end, so that the token before a position is found as well.
-//! Invariant: a cell without a mark is the first of a token that stands there now; every pre-token lies between two
-//! boundaries, and the one before it holds its count. Cost: O(1) a neighbour; a merge moves no other token.
+//! A token takes as many cells as it has bytes, so the next token begins `length` cells later. Its first cell holds its id. If it
+//! has two cells or more, its last cell holds the id marked as an end, so that the token before a position can be found too.
+//! Invariant: a cell without a mark is the first cell of a present token. Every pre-token is between two boundary cells, and the
+//! one before it holds its count. Cost: O(1) per neighbour; a merge moves no other token.
 
 use crate::memory::prefetch::prefetch;
 use crate::parallel::interrupt::{CoreError, Result};
@@ -13,26 +13,26 @@ const MARK: u32 = 3 << 30;
 const START: u32 = 0;
 const BOUNDARY: u32 = 1 << 30;
 const END: u32 = 2 << 30;
-/// A boundary whose count stands in `large_counts`.
+/// A boundary whose count is in `large_counts`.
 const LARGE: u32 = 3 << 30;
 const VALUE: u32 = (1 << 30) - 1;
-/// A cell inside a token: no id is that large.
+/// A cell inside a token. No id is that large.
 const INSIDE: u32 = END | VALUE;
-/// Ids stay below this.
+/// Ids must be below this.
 pub const ID_MAX: u32 = VALUE - 1;
-/// So many positions ahead their cells are fetched.
+/// How many positions ahead cells are prefetched.
 const AHEAD: usize = 8;
-/// From so many cells on, a pre-token's boundary is searched for instead of walked to.
+/// From this many cells on, a pre-token's boundary is found by a search instead of walking to it.
 const LONG_CELLS: usize = 32;
 
-/// A merge at work: what is joined to what, and their lengths in cells.
+/// A merge in progress: its two sides, its token, and the lengths of the sides.
 #[derive(Clone, Copy)]
 pub struct Joint {
     /// The id of the left side.
     pub left: u32,
     /// The id of the right side.
     pub right: u32,
-    /// The id of what both are joined to.
+    /// The id of the token that both sides become.
     pub token: u32,
     /// The length of the left side in cells.
     pub left_cells: usize,
@@ -40,31 +40,31 @@ pub struct Joint {
     pub right_cells: usize,
 }
 
-/// A neighbour of a merge: which token, where the pair that it makes now begins, and how often.
+/// A neighbour of a merged pair: its token, and the position and count of the new pair that it belongs to.
 pub struct Neighbour {
     /// The id of the neighbouring token.
     pub id: u32,
-    /// Where the new pair begins.
+    /// The position at which the new pair begins.
     pub position: u32,
-    /// How often it stands there.
+    /// The count of the pre-token there.
     pub count: u64,
 }
 
-/// What one merge found.
+/// The result of one merge.
 #[derive(Default)]
 pub struct Found {
-    /// The tokens in front of the merged pair.
+    /// The tokens before the merged pairs.
     pub before: Vec<Neighbour>,
-    /// The tokens behind the merged pair.
+    /// The tokens after the merged pairs.
     pub after: Vec<Neighbour>,
-    /// Places merged.
+    /// The number of merged places.
     pub n_places: u64,
     /// The sum of the counts of the places merged.
     pub count: u64,
 }
 
 impl Found {
-    /// Nothing found yet; what was allocated is kept.
+    /// Empties the result, but keeps its memory.
     pub fn clear(&mut self) {
         self.before.clear();
         self.after.clear();
@@ -76,13 +76,13 @@ impl Found {
 pub struct Words {
     cells: Vec<u32>,
     large_counts: Vec<u64>,
-    /// The boundaries before the long pre-tokens, which come last.
+    /// The boundaries before the long pre-tokens. Long pre-tokens come last.
     long: Vec<u32>,
-    /// How many pre-tokens have a count of 1 bit, of 2, and so on.
+    /// The number of pre-tokens whose count has 1 bit, 2 bits, and so on.
     n_by_bits: Vec<u64>,
 }
 
-/// Gathers pre-tokens.
+/// Collects pre-tokens.
 #[derive(Default)]
 pub struct WordsBuilder {
     short: Vec<u32>,
@@ -94,12 +94,12 @@ pub struct WordsBuilder {
 }
 
 impl WordsBuilder {
-    /// Room for so many cells, and the boundary at their end.
+    /// Reserves room for `n_cells`, and for the final boundary.
     pub fn reserve(&mut self, n_cells: usize) {
         self.short.reserve_exact(n_cells + 1);
     }
 
-    /// Adds a pre-token as the ids of its tokens; `cells_of` tells how many bytes a token has.
+    /// Adds a pre-token as the ids of its tokens. `cells_of`: the number of bytes of a token.
     pub fn add(
         &mut self,
         ids: impl ExactSizeIterator<Item = u32>,
@@ -110,7 +110,7 @@ impl WordsBuilder {
             return Ok(());
         }
         let boundary = self.boundary(count)?;
-        // The number of tokens is at most that of cells; what turns out long after all is only walked a little longer.
+        // There are at most as many tokens as cells. A pre-token that is long after all is only walked a little further.
         let cells = if ids.len() < LONG_CELLS {
             &mut self.short
         } else {
@@ -143,7 +143,7 @@ impl WordsBuilder {
         Ok(LARGE | place)
     }
 
-    /// All pre-tokens. What any of their pairs can count fits in 64 bits then.
+    /// All pre-tokens as words. Then the count of any pair fits in 64 bits.
     pub fn build(self) -> Result<Words> {
         if u64::try_from(self.total).is_err() {
             return Err(too_large("more than 2^64 bytes of text in all"));
@@ -165,7 +165,7 @@ fn too_large(what: &str) -> CoreError {
     CoreError::Counts(format!("the counts hold {what}. Leave out rare pre-tokens (count_min), or train on less."))
 }
 
-/// The cells of some whole pre-tokens, and where they stand among all.
+/// The cells of some whole pre-tokens, and their position among all cells.
 pub struct WordRange<'w> {
     cells: &'w mut [u32],
     offset: usize,
@@ -174,12 +174,12 @@ pub struct WordRange<'w> {
 }
 
 impl Words {
-    /// No fewer than the tokens in them.
+    /// The number of cells, which is at least the number of tokens.
     pub fn n_cells(&self) -> usize {
         self.cells.len()
     }
 
-    /// What the n-th most frequent pre-token counts (n from 1), rounded down to a power of two; 0: there are fewer.
+    /// The count of the n-th most frequent pre-token (n from 1), rounded down to a power of two; 0 if there are fewer.
     pub fn count_of_nth(&self, n: u64) -> u64 {
         let mut n_more = 0;
         let found = self.n_by_bits.iter().enumerate().rev().find(|&(_, n_of_them)| {
@@ -189,7 +189,7 @@ impl Words {
         found.map_or(0, |(bits, _)| 1 << bits)
     }
 
-    /// All cells, cut at the boundaries before some positions (ascending).
+    /// All cells, cut at the boundaries before the given positions (ascending).
     pub fn ranges(&self, cuts: &[u32]) -> Vec<Range<usize>> {
         let mut ends: Vec<usize> = cuts.iter().map(|&position| self.boundary_before(position as usize)).collect();
         ends.push(self.cells.len());
@@ -198,7 +198,7 @@ impl Words {
         starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty()).collect()
     }
 
-    /// The same, to be merged each by a thread of its own.
+    /// The same cuts as `ranges`, as mutable parts that separate threads can merge.
     pub fn parts(&mut self, cuts: &[u32]) -> Vec<WordRange<'_>> {
         let ranges = self.ranges(cuts);
         let Self { cells, large_counts, long, .. } = self;
@@ -216,7 +216,7 @@ impl Words {
         WordRange { cells: &mut self.cells, offset: 0, large_counts: &self.large_counts, long: &self.long }
     }
 
-    /// Has the cell at a position fetched.
+    /// Prefetches the cell at a position.
     pub fn prefetch(&self, position: u32) {
         prefetch(&self.cells[position as usize]);
     }
@@ -229,7 +229,7 @@ impl Words {
         (0..position).rev().find(|&at| is_boundary(self.cells[at])).unwrap_or(0)
     }
 
-    /// Whether the pair stands at a position now.
+    /// Whether the pair is at a position now.
     #[inline]
     pub fn has(&self, position: u32, left: u32, right: u32, left_cells: usize) -> bool {
         self.cells[position as usize] == left && self.cells[position as usize + left_cells] == right
@@ -261,7 +261,7 @@ impl Words {
         Ok(())
     }
 
-    /// By token, how often it stands in the text now.
+    /// How often each token occurs in the text now.
     pub fn token_counts(&self, n_tokens: usize, cells_of: impl Fn(u32) -> usize) -> Vec<u64> {
         let mut counts = vec![0; n_tokens];
         let (mut at, mut count) = (0, 0);
@@ -278,7 +278,7 @@ impl Words {
         counts
     }
 
-    /// The pre-tokens as they are now: the ids of their tokens, one after another, where each ends, and its count.
+    /// The present pre-tokens: the ids of their tokens, one after another; the end of each pre-token; and its count.
     pub fn lists(&self, cells_of: impl Fn(u32) -> usize) -> (Vec<u32>, Vec<i64>, Vec<u64>) {
         let (mut ids, mut ends, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = 0;
@@ -303,12 +303,12 @@ impl Words {
 }
 
 impl WordRange<'_> {
-    /// Where the part's cells end among all.
+    /// The end of this part among all cells.
     pub fn end(&self) -> usize {
         self.offset + self.cells.len()
     }
 
-    /// Merges the pair wherever it still stands among `positions` (ascending), from left to right.
+    /// Merges the pair at those of the `positions` (ascending) where it still is, from left to right.
     pub fn merge(
         &mut self,
         positions: &[u32],
@@ -318,7 +318,7 @@ impl WordRange<'_> {
         found: &mut Found,
     ) -> Result<()> {
         for side in [&mut found.before, &mut found.after] {
-            side.reserve_exact(positions.len()); // growing would hold what is there twice
+            side.reserve_exact(positions.len()); // growing would hold the content twice
         }
         for (i, &position) in positions.iter().enumerate() {
             if i % 4096 == 4095 {
@@ -357,7 +357,7 @@ impl WordRange<'_> {
         found.count += count;
     }
 
-    /// The count of the pre-token in which a token begins.
+    /// The count of the pre-token that contains the token at `cell`.
     #[inline]
     fn count_at(&self, cell: usize, position: u32, cells_of: impl Fn(u32) -> usize) -> u64 {
         if self.long.first().is_some_and(|&first| first < position) {

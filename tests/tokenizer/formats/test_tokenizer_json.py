@@ -118,7 +118,7 @@ IN_TOKENIZERS = {
     ),
     "Split with 'Removed'": split(type="Split", pattern={"Regex": r"\s"}, behavior="Removed", invert=False),
     "invert True": split(type="Split", pattern={"Regex": r"\s"}, behavior="Contiguous", invert=True),
-    "otherwise than Oniguruma": split(**ISOLATED, pattern={"Regex": r"\p{N}{1,3}+|\s+$"}),
+    "differently from Oniguruma": split(**ISOLATED, pattern={"Regex": r"\p{N}{1,3}+|\s+$"}),
     "normalizer is ByteLevel": changed("normalizer", to={"type": "ByteLevel"}),
     "Punctuation": split(type="Punctuation", behavior="Isolated"),
     "decoder is null": changed("decoder", to=None),

@@ -1,1 +1,1 @@
-"""The files of a tokenizer, read with distrust."""
+"""The file formats of a tokenizer. The readers treat every file as untrusted."""

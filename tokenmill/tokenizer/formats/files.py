@@ -1,4 +1,4 @@
-"""The file of a tokenizer, and what lies beside it."""
+"""Reads the file of a tokenizer, and checks the files beside it."""
 
 import difflib
 import os
@@ -8,19 +8,19 @@ from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.strict_json import parse
 
 FILE_BYTES_MAX = 2**29
-"""Real ones have up to 40 MB."""
+"""Real tokenizer files have up to 40 MB."""
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
 
 
 def file_of(path: Path) -> Path:
-    """The file of a tokenizer that is named by it, or by its directory."""
-    return path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for what is no path
+    """The file of a tokenizer, given its own path or the path of its directory."""
+    return path / "tokenizer.json" if os.path.isdir(path) else path  # noqa: PTH112 — False for an invalid path
 
 
 def read_tokenizer_file(file: Path) -> bytes:
-    """Its bytes. Raises TokenizerError for no file, one too large, and one that has code beside it to run instead."""
+    """The bytes of the file. Raises TokenizerError if the file is missing or too large, or if code lies beside it."""
     try:
         if file.exists() and not file.is_file():
             raise TokenizerError(f"{file.absolute()}: expected a file; found something else.")
@@ -40,14 +40,14 @@ def read_tokenizer_file(file: Path) -> bytes:
         raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
     except OSError as error:
         raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
-    except ValueError as error:  # a NUL, or a lone surrogate
-        raise TokenizerError(f"{str(file)!r:.200}: no path of a file: {error}.") from None
+    except ValueError as error:  # the path has a NUL or a lone surrogate
+        raise TokenizerError(f"{str(file)!r:.200}: not a valid path: {error}.") from None
     _check_beside(file)
     return content
 
 
 def _check_beside(file: Path) -> None:
-    """Code beside a tokenizer decides its ids where that code is run; the file alone may then say something else."""
+    """Raises TokenizerError for code beside a tokenizer. A library that runs the code may give other ids than the file alone."""
     hint = f"tokenmill runs no code of a tokenizer. If {file.name} alone is what you want, copy it into a folder of its own."
     for pattern in _CODE:
         for code in sorted(file.parent.glob(pattern)):

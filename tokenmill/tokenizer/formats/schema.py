@@ -1,8 +1,8 @@
-"""Whether a tokenizer.json is well formed: every field of its type, every token and id once, every merge in the vocabulary.
+"""Checks that a tokenizer.json is well formed: field types, no duplicate tokens or ids, and merges within the vocabulary.
 
-Models of pydantic in place of the shapes here and of `strict_json.check` were tried: 156 lines for 110, as each small object of the
-format is a class and pydantic's errors have to be put into words. Loading a tokenizer, which imports no pydantic, took 0.18 s
-longer: 1.18 times as long for gpt-2 (0.99 s before), 1.09 times for qwen3 (2.1 s).
+pydantic models were tried in place of the shapes here and `strict_json.check`. They took 156 lines instead of 110, because each
+small object of the format needs a class and pydantic's errors need rewording. Importing pydantic, which loading a tokenizer
+does not do otherwise, took 0.18 s: 1.18 times the loading time for gpt-2 (0.99 s before), 1.09 times for qwen3 (2.1 s).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tokenmill.tokenizer.formats.strict_json import Each, check, parse, wrong
 from tokenmill.tokenizer.model import bytes_of, check_id, is_text
 
 ID_GAP_MAX = 2**24
-"""An id may be larger than the number of tokens by so much."""
+"""The largest amount by which an id may exceed the number of tokens."""
 
 _FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
 _ADDED = {"id", "content", *_FLAGS}
@@ -61,8 +61,8 @@ _BPE = {
 
 
 def read_document(content: bytes, place: str) -> dict[str, Any]:
-    """The JSON object of a tokenizer.json whose parts are well formed; merges are lists of two, whichever way the file has
-    them. Raises TokenizerError, which names file and field."""
+    """The JSON object of a well-formed tokenizer.json. Merges are lists of two, in whichever form the file has them. Raises
+    TokenizerError, which names the file and the field."""
     document = parse(content, place, unchecked=("model.vocab", "model.merges"))
     if "auto_map" in document:
         raise TokenizerError(f"{place}: auto_map: names code to run; tokenmill runs none. Remove the entry.")
@@ -93,7 +93,9 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
 def _check_sections(document: dict[str, Any], place: str) -> None:
     check(document, {"version?": "1.0"}, place)
     if unknown := sorted(document.keys() - _SECTIONS):
-        raise TokenizerError(f"{place}{unknown[0]:.60}: an unknown field, as to the tokenizers library. Remove it.")
+        raise TokenizerError(
+            f"{place}{unknown[0]:.60}: an unknown field, which the tokenizers library refuses too. Remove it."
+        )
     for name, shape in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if document.get(name) is not None:
             check(document[name], shape, f"{place}{name}.")
@@ -103,7 +105,7 @@ def _check_sections(document: dict[str, Any], place: str) -> None:
 
 
 def unread_fields(document: dict[str, Any]) -> list[str]:
-    """Fields of a well-formed document that neither `tokenizers` nor the core looks at, such as one with a letter wrong.
+    """Fields of a well-formed document that neither `tokenizers` nor the core reads, such as a misspelt one.
 
     >>> unread_fields({"added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": [], "ignore_merge": True}})
     ['model.ignore_merge']
@@ -126,7 +128,7 @@ def unread_fields(document: dict[str, Any]) -> list[str]:
 
 
 def _check_part(part: Any, section: str, where: str) -> None:
-    """Of a normalizer, pre_tokenizer, post_processor or decoder; what has no shape here is left to `tokenizers` to judge."""
+    """Checks a normalizer, pre_tokenizer, post_processor or decoder. Types without a shape here are left to `tokenizers`."""
     if not isinstance(part, dict):
         wrong(where, "an object or null", part)
     kind = part.get("type")
@@ -145,7 +147,7 @@ def _check_part(part: Any, section: str, where: str) -> None:
             if not isinstance(part.get(field), str):
                 check(part.get(field), Each([_PIECE]), f"{where}.{field}")
         check(part.get("special_tokens"), Each([_TEMPLATE_TOKEN]), f"{where}.special_tokens.")
-    if section != "normalizer":  # whose ByteLevel has no fields
+    if section != "normalizer":  # a normalizer's ByteLevel has no fields
         check(part, _SHAPES.get(kind, {}), f"{where}.")
 
 
@@ -161,7 +163,7 @@ def _check_vocab(vocab: dict[str, Any], place: str) -> None:
 
 
 def _check_scored(vocab: list[Any], place: str) -> None:
-    """Of Unigram: tokens with their scores, whose ids are their places."""
+    """Checks the vocabulary of a Unigram model: tokens with scores, whose ids are their positions."""
     seen: set[str] = set()
     for i, one in enumerate(vocab):
         if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is str and type(one[1]) in (int, float)):
@@ -172,7 +174,7 @@ def _check_scored(vocab: list[Any], place: str) -> None:
 
 
 def _check_added(added: list[Any], vocab: dict[str, int], place: str) -> None:
-    """Contents and ids are well formed, each once, and the ids are those that `tokenizers` gives."""
+    """Checks that texts and ids are well formed, that each occurs once, and that `tokenizers` would give the same ids."""
     by_id: dict[int, str] = {id: token for token, id in vocab.items()}
     texts: set[str] = set()
     last = -1
@@ -199,7 +201,7 @@ def _check_added(added: list[Any], vocab: dict[str, int], place: str) -> None:
 
 
 def check_range(ids: Mapping[Any, int], place: str) -> None:
-    """Raises TokenizerError for an id far beyond the number of tokens."""
+    """Raises TokenizerError if an id exceeds the number of tokens by more than ID_GAP_MAX."""
     token, id = max(ids.items(), key=lambda item: item[1], default=("", 0))
     if id > len(ids) + ID_GAP_MAX:
         raise TokenizerError(
@@ -212,7 +214,7 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
     check(model, _BPE, f"{place}: model.")
     if model.get("dropout"):
         raise TokenizerError(
-            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would be another each time. Set it to null."
+            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would differ each time. Set it to null."
         )
     vocab, merges = model["vocab"], model.get("merges")
     if not isinstance(vocab, dict):

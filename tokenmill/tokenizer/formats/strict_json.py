@@ -1,4 +1,4 @@
-"""JSON that says one thing only: no key twice, no NaN, no depth without end; and whether its values have expected shapes."""
+"""Parses unambiguous JSON only (no duplicate keys, no NaN, limited depth), and checks values against expected shapes."""
 
 import json
 import re
@@ -12,8 +12,7 @@ _DEPTH_MAX = 64
 def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[str, Any]:
     """The JSON object in a file. Raises TokenizerError, which names `place` and the field.
 
-    The depth below the fields `unchecked` (as "model.vocab") is not looked at, because they are long and have checks of
-    their own.
+    The depth below the fields `unchecked` (such as "model.vocab") is not checked: they are long and have checks of their own.
     """
     try:
         document = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
@@ -30,7 +29,7 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
 
 
 class _Twice(dict[str, Any]):
-    """An object with a key that is there twice."""
+    """An object with a duplicate key."""
 
     key = ""
 
@@ -61,7 +60,7 @@ def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...
         if isinstance(value, _Twice):
             raise TokenizerError(f"{where}: the key {value.key!r:.60} is there twice; expected every key once.")
         if depth > _DEPTH_MAX:
-            first = re.split(r"[.[]", path)[0]  # the whole path is as long as it is deep
+            first = re.split(r"[.[]", path)[0]  # the whole path would be too long to print
             raise TokenizerError(f"{place}: {first:.60}: nested too deep; at most {_DEPTH_MAX} levels.")
         if path in unchecked:
             continue
@@ -72,15 +71,15 @@ def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...
 
 
 class Each(tuple[Any, ...]):
-    """The shape of a list or an object whose values all have one of these shapes."""
+    """The shape of a list or an object whose values all have the same shape."""
 
 
 def check(value: Any, shape: Any, place: str) -> None:
     """Raises TokenizerError, naming the field, unless the value has the shape.
 
-    Shapes: bool, int, str; None for null; a text or an integer that the value must be; a tuple of such, any of which will do;
-    an object of shapes by key, a key that ends with ? may be missing; a list of shapes, one each; Each(shape) for lists and
-    objects of any length.
+    A shape is one of: bool, int or str; None for null; a text or an integer that the value must equal; a tuple of shapes, any
+    of which will do; a dict of shapes by key, where a key that ends with ? may be missing; a list of shapes, one per element;
+    Each(shape) for lists and objects of any length.
 
     >>> check({"a": [1]}, {"a": Each([int]), "b?": bool}, "x.json: ")
     >>> check({"a": ["1"]}, {"a": Each([int])}, "x.json: ")
@@ -114,7 +113,7 @@ def _check(value: Any, shape: Any, place: str, path: str) -> None:
 
 
 def _may_fit(value: Any, one: Any) -> bool:
-    """Whether a list or an object is to be looked into; of several shapes of an object, the one whose first key is there."""
+    """Whether to check the value's elements against this shape. Of several dict shapes, one that shares a key will do."""
     if isinstance(one, Each):
         return isinstance(value, dict | list)
     if isinstance(one, list):

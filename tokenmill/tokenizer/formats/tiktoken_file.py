@@ -1,4 +1,4 @@
-"""tiktoken's file of a vocabulary: a line a token, its bytes in base64, a space, its rank, which is its id."""
+"""tiktoken's vocabulary file. Each line has a token's bytes in base64, a space, and its rank, which is also its id."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from tokenmill.tokenizer.model import AddedToken, Merge, Model, bytes_of, check_
 
 
 def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
-    """The id of each token. Raises TokenizerError naming the line that is wrong.
+    """The id of each token. Raises TokenizerError, which names the wrong line.
 
     >>> read_ranks(b"YQ== 0\\nIHRoZQ== 7\\n", "tiny.tiktoken")
     {b'a': 0, b' the': 7}
@@ -42,7 +42,7 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
 
 
 def write_ranks(model: Model) -> bytes:
-    """The file of a model's tokens in the order of their ids, special tokens left out."""
+    """The tokens of a model as a tiktoken file, in the order of their ids, without special tokens."""
     tokens = model.tokens | {one.id: one.text.encode() for one in model.added if not one.special}
     return b"".join(b"%s %d\n" % (base64.b64encode(token), id) for id, token in sorted(tokens.items()))
 
@@ -50,9 +50,9 @@ def write_ranks(model: Model) -> bytes:
 def model_of(
     ranks: Mapping[bytes, int], steps: tuple[str, ...], special_tokens: Mapping[str, int], place: str
 ) -> Model:
-    """tiktoken's own reading: any two tokens whose joined bytes are a token may merge, the lowest of those ids first.
+    """The model as tiktoken reads the file: two tokens may merge if their joined bytes are a token, and the lowest id goes first.
 
-    Raises TokenizerError for special tokens that clash, and for what a tokenizer.json of the model would be refused for.
+    Raises TokenizerError for special tokens that clash, and for ids that a tokenizer.json may not have either.
     """
     if not isinstance(special_tokens, Mapping):
         raise TokenizerError(
@@ -84,10 +84,11 @@ def model_of(
 
 
 def with_own_ranks(model: Model) -> Model:
-    """The model with one merge a token, the one that its own bytes come to, where merges share a rank; else unchanged.
+    """The model with one merge per token, the last one when the token's own bytes are merged. Unchanged if no rank is shared.
 
-    tokenizer.json has a rank for each merge and cannot say that two are equal. No id changes: while a token comes about no merge
-    crosses its edge, so in any text it is made as from its own bytes, and merges that are last of no token are never made.
+    tokenizer.json ranks its merges by position and cannot express equal ranks. No id changes: while a token is being built, no
+    merge crosses its edge, so it is built the same way in any text as from its own bytes alone. A merge that completes no token
+    this way is never used.
     """
     if len({merge.rank for merge in model.merges}) == len(model.merges):
         return model
@@ -99,7 +100,7 @@ def with_own_ranks(model: Model) -> Model:
 
 
 def last_merge(token: bytes, rules: Mapping[tuple[int, int], Merge], ids: Mapping[bytes, int]) -> Merge | None:
-    """The merge that completes a token; None for a byte, and for a token that merges do not lead to."""
+    """The merge that completes a token; None for a single byte, and for a token that the merges cannot build."""
     try:
         symbols = [ids[token[i : i + 1]] for i in range(len(token))]
     except KeyError:

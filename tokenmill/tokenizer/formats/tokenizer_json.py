@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer.json: into the core's terms and out of them."""
+"""Converts Hugging Face's tokenizer.json to the core's model and back."""
 
 from typing import Any
 
@@ -9,17 +9,17 @@ from tokenmill.tokenizer.model import AddedToken, Merge, Model, bytes_of, charac
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 _PLAIN_BPE = ("continuing_subword_prefix", "end_of_word_suffix")
 _UNREACHED = {"unk_token": None, "fuse_unk": False, "byte_fallback": False}
-"""Settings for a character that is not in the vocabulary; of no effect where all 256 bytes are."""
+"""Settings for characters that are not in the vocabulary. They have no effect if all 256 bytes are."""
 _NOT_APPLIED = ("truncation", "padding", "post_processor")
 _N_BYTES = 256
 
 
 def model_of(document: dict[str, Any]) -> Model:
-    """What the core can run of a document that was read, exactly as `tokenizers` runs it, but that text never becomes a
+    """The core's model of a document that was read. It gives exactly the ids of `tokenizers`, except that text never becomes a
     special token.
 
-    `truncation`, `padding` and the special tokens of `post_processor` do not matter: encoding applies none of them. Raises
-    BeyondCore for what the core cannot.
+    `truncation`, `padding` and the special tokens of `post_processor` do not matter, because encoding applies none of them.
+    Raises BeyondCore for a document that the core cannot run.
     """
     model = document["model"]
     if model["type"] != "BPE":
@@ -56,7 +56,7 @@ def model_of(document: dict[str, Any]) -> Model:
 
 
 def document_of(model: Model) -> dict[str, Any]:
-    """The tokenizer.json of a model whose merges all have ranks of their own."""
+    """The tokenizer.json of a model in which no two merges share a rank."""
     text = {id: characters_of(token) for id, token in model.tokens.items()}
     text |= {one.id: one.text for one in model.added}
     listed = [*model.tokens, *(one.id for one in model.added if one.in_vocab)]
@@ -135,13 +135,13 @@ def _merges(merges: list[list[str]], vocab: dict[str, int]) -> list[Merge]:
     found: dict[tuple[int, int], Merge] = {}
     for rank, (first, second) in enumerate(merges):
         left, right = vocab[first], vocab[second]
-        # As in tokenizers, the last of equal ones counts.
+        # As in tokenizers, the last of equal merges counts.
         found[left, right] = Merge(left, right, rank, vocab[first + second])
     return list(found.values())
 
 
 def _check_post_processor(found: Any) -> None:
-    """Nothing but special tokens, which encoding leaves out, and offsets may come of it."""
+    """Raises BeyondCore unless the post_processor only adds special tokens, which encoding leaves out, or changes offsets."""
     for part in parts_of(found, "processors"):
         single = part.get("single")
         if isinstance(single, list) and sum("Sequence" in piece for piece in single) == 1:

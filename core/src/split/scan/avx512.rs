@@ -1,8 +1,8 @@
 //! Windows by AVX-512, for processors that have it (AMD since Zen 4, Intel's Xeons since Ice Lake).
 //!
-//! A question about 64 bytes is one or two instructions, and one more lays out the places of all the bits that are set, which
-//! otherwise takes a loop and a branch that is often guessed wrong. Encoding english text with gpt2 was 1.2 times as fast
-//! with it, which is why unsafe code is allowed here; its calls take no pointers.
+//! A question about 64 bytes takes one or two instructions. One more lists the positions of all set bits, which otherwise takes a
+//! loop with an often mispredicted branch. Encoding English text with gpt2 was 1.2 times as fast, which is why unsafe code is
+//! allowed here. The intrinsics used take no pointers.
 
 use super::block::Block;
 use super::window::{ASCII_MIN, Extent, Places, Rule, SEEN_BYTES, found, read_wide};
@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm512_set1_epi64, _mm512_sub_epi8, _mm512_test_epi8_mask,
 };
 
-/// Proof that the processor has what is needed.
+/// Proof that the processor has the required features.
 #[derive(Clone, Copy)]
 pub struct Vectors(());
 
@@ -31,12 +31,12 @@ impl Vectors {
         has_all.then_some(Self(()))
     }
 
-    /// Appends the ends of pieces to the `n` that are there, until they are enough, or a window tells nothing, or the text's
-    /// last bytes have come; their number, and where the last of them ends, or `at`.
+    /// Appends the ends of pieces to the `n` present ones, until there are enough, a window decides nothing, or the text is about
+    /// to end. Returns their new number, and where the last of them ends, or `at`.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub fn fill<R: Rule>(self, bytes: &[u8], at: usize, ends: &mut [usize; PIECES_MAX], n: usize) -> (usize, usize) {
-        // SAFETY: the processor has been asked.
+        // SAFETY: `Vectors` exist only if the processor was found to have the features.
         unsafe { fill::<R>(bytes, at, ends, n) }
     }
 }
@@ -47,13 +47,13 @@ struct Bytes(__m512i);
 impl Block for Bytes {
     #[inline(always)]
     fn equal(&self, byte: u8) -> u64 {
-        // SAFETY: there is one only where `Vectors` are.
+        // SAFETY: `Bytes` are made only after the processor was found to have these features.
         unsafe { _mm512_cmpeq_epi8_mask(self.0, _mm512_set1_epi8(byte as i8)) }
     }
 
     #[inline(always)]
     fn between(&self, low: u8, high: u8) -> u64 {
-        // SAFETY: there is one only where `Vectors` are.
+        // SAFETY: `Bytes` are made only after the processor was found to have these features.
         unsafe {
             let above = _mm512_sub_epi8(self.0, _mm512_set1_epi8(low as i8));
             _mm512_cmple_epu8_mask(above, _mm512_set1_epi8((high - low) as i8))
@@ -62,13 +62,13 @@ impl Block for Bytes {
 
     #[inline(always)]
     fn letters(&self) -> u64 {
-        // SAFETY: there is one only where `Vectors` are.
+        // SAFETY: `Bytes` are made only after the processor was found to have these features.
         Self(unsafe { _mm512_or_si512(self.0, _mm512_set1_epi8(0x20)) }).between(b'a', b'z')
     }
 
     #[inline(always)]
     fn bit(&self, k: u32) -> u64 {
-        // SAFETY: there is one only where `Vectors` are.
+        // SAFETY: `Bytes` are made only after the processor was found to have these features.
         unsafe { _mm512_test_epi8_mask(self.0, _mm512_set1_epi8((1_u8 << k) as i8)) }
     }
 }
@@ -114,7 +114,7 @@ fn fill<R: Rule>(bytes: &[u8], mut at: usize, ends: &mut [usize; PIECES_MAX], mu
         let n_found = starts.count_ones() as usize;
         let mut packed = _mm512_maskz_compress_epi8(starts, must_cast(from));
         let before = _mm512_set1_epi64(at as i64);
-        // Of eight places the last ones may be rubbish, which is written over.
+        // The last positions of a group of eight may be garbage, which is overwritten later.
         for eight in ends[n..].chunks_exact_mut(8).take(n_found.div_ceil(8)) {
             let sums = _mm512_add_epi64(before, _mm512_cvtepu8_epi64(_mm512_castsi512_si128(packed)));
             let sums: [usize; 8] = must_cast(sums);
@@ -145,7 +145,7 @@ mod tests {
         }
         for shift in (0..=255_u8).filter(|_| Vectors::of_processor().is_some()) {
             let bytes = std::array::from_fn(|i| (i as u8).wrapping_mul(5).wrapping_add(shift));
-            // SAFETY: the processor has been asked.
+            // SAFETY: the loop runs only if the processor has the features.
             #[allow(unsafe_code)]
             unsafe {
                 ask(bytes);

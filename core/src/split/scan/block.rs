@@ -1,26 +1,26 @@
-//! 64 bytes at once, each question about them answered by 64 bits.
+//! 64 bytes at once: the answer to a question about them is 64 bits.
 //!
-//! Invariant: bit i of an answer is about byte i. Two forms that tests compare: SSE2, which every x86-64 has, and words of
-//! eight bytes. Cost: about sixteen instructions a question with SSE2, seventy with words. SSE2 made all of scanning 1.5
-//! times as fast (english, gpt2: 700 to 1050 MB/s), which is why unsafe code is allowed here; its calls take no pointers.
+//! Invariant: bit i of an answer is about byte i. There are two forms, which tests compare: SSE2, which every x86-64 has, and
+//! words of eight bytes. Cost: about sixteen instructions a question with SSE2, seventy with words. SSE2 made all of scanning 1.5
+//! times as fast (English, gpt2: 700 to 1050 MB/s), which is why unsafe code is allowed here. The intrinsics take no pointers.
 
 #[cfg(target_arch = "x86_64")]
 pub use sse2::Bytes;
 #[cfg(not(target_arch = "x86_64"))]
 pub use words::Bytes;
 
-/// 64 bytes about which can be asked.
+/// 64 bytes that can be asked questions.
 pub trait Block {
-    /// Which bytes are `byte`.
+    /// The bytes that equal `byte`.
     fn equal(&self, byte: u8) -> u64;
 
-    /// Which bytes are in `low..=high`.
+    /// The bytes within `low..=high`.
     fn between(&self, low: u8, high: u8) -> u64;
 
-    /// Which bytes are ASCII letters.
+    /// The bytes that are ASCII letters.
     fn letters(&self) -> u64;
 
-    /// In which bytes bit `k` is set.
+    /// The bytes in which bit `k` is set.
     fn bit(&self, k: u32) -> u64;
 }
 
@@ -136,7 +136,7 @@ mod words {
             Self([0, 1, 2, 3, 4, 5, 6, 7].map(|i| u64::from_le_bytes(parts[i])))
         }
 
-        /// `question` answers in the high bit of each byte; the product gathers the eight bits in its top byte.
+        /// `question` answers in the high bit of each byte. The multiplication gathers the eight bits into the top byte.
         #[inline(always)]
         fn ask(&self, question: impl Fn(u64) -> u64) -> u64 {
             self.0.iter().rev().fold(0, |answer, word| {
@@ -154,7 +154,8 @@ mod words {
         #[inline(always)]
         fn between(&self, low: u8, high: u8) -> u64 {
             debug_assert!(low <= high && high < 128);
-            // On seven bits a sum cannot carry into the next byte: it reaches the high bit from `low` on, and past `high`.
+            // Sums of seven bits cannot carry into the next byte. They reach the high bit for `low` and above, or for more than
+            // `high`.
             self.ask(|word| {
                 let seven = word & !HIGH;
                 let from_low = seven + ONES * u64::from(128 - low);

@@ -1,33 +1,33 @@
-//! cl100k, llama3 and qwen2; what they say of white space, numbers and other characters serves o200k too.
+//! The scanner for cl100k, llama3 and qwen2. Its rules for white space, numbers and other characters also serve o200k.
 //!
-//! A run of letters takes one character before it that is no letter, number or line end; numbers come up to three (or one)
-//! at a time; other characters take a blank before and the line ends after them; white space is cut behind its last line
-//! end, and the rest of it leaves its last character to what follows.
+//! A run of letters takes one preceding character that is not a letter, number or line end. Numbers come in groups of up to three
+//! (or one). Other characters take a preceding blank and following line ends. White space is cut after its last line end, and the
+//! rest of it leaves its last character to the next piece.
 
 use super::block::Block;
 use super::window::{Classes, Extent, Rule, contraction, is_blank, is_line, is_quote, is_slash};
 use crate::split::unicode::{LETTER, MARK, NUMBER, SPACE, Table};
 
-/// NUMBERS: how many numbers make a piece. WHOLE_END: white space that ends the text is one piece, line ends and all.
+/// NUMBERS: the most digits in a piece. WHOLE_END: white space at the end of the text is one piece, including line ends.
 pub struct Cl100k<const NUMBERS: u32, const WHOLE_END: bool>;
 
-/// What a window shows of all but contractions and the case of letters.
+/// What a window shows about everything except contractions and the case of letters.
 pub struct Common {
     pub starts: u64,
     pub sure: u32,
-    /// Line ends taken by the characters before them.
+    /// Line ends that belong to the characters before them.
     pub taken: u64,
-    /// Where words begin that take no blank before them.
+    /// The starts of runs of other characters that take no preceding blank.
     pub other_starts: u64,
 }
 
-/// `letter`: what the letter runs of the pattern consist of.
+/// `letter`: the characters of which the pattern's letter runs consist.
 #[inline(always)]
 pub fn common<const NUMBERS: u32, const WHOLE_END: bool>(classes: &Classes, letter: u64, extent: Extent) -> Common {
     let Classes { number, space, blank, line, .. } = *classes;
     let first = |run: u64| run & !(run << 1);
     let other = extent.valid() & !(letter | number | space);
-    // A sum carries through a run from its first bit to the bit after its last.
+    // Addition carries through a run of ones, from its first bit to the bit after its last.
     let taken = line & !line.wrapping_add(line & other << 1);
     let space = space & !taken;
     let (line, flat) = (line & space, space & !line);
@@ -36,7 +36,7 @@ pub fn common<const NUMBERS: u32, const WHOLE_END: bool>(classes: &Classes, lett
     let letter_starts = first(letter) & !((flat | single) << 1);
     let mut starts = letter_starts | other_starts | first(space) | flat & (letter | number | other) >> 1;
     starts |= number_starts::<NUMBERS>(number);
-    // The rest of a run of white space behind its last line end; not between line ends, and that is rare.
+    // White space after the last line end of its run starts a piece. White space between line ends does not, which is rare.
     let rests = flat & line << 1;
     starts |= rests;
     let mut inner = flat.wrapping_add(rests) & !flat & line;
@@ -122,7 +122,7 @@ impl<const NUMBERS: u32, const WHOLE_END: bool> Rule for Cl100k<NUMBERS, WHOLE_E
     }
 }
 
-/// Where the piece ends that is no word. `slashes`: they follow other characters as line ends do.
+/// The end of a piece that is not a word. `slashes`: slashes may follow other characters, as line ends may.
 pub fn end_without_letters<const NUMBERS: u32, const WHOLE_END: bool>(
     bytes: &[u8],
     at: usize,

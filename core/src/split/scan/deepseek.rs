@@ -1,14 +1,14 @@
-//! deepseek: six steps, one upon the other, that come down to what two neighbours are, and to how a run of white space ends.
+//! The scanner for deepseek: its six steps reduce to comparing neighbouring characters, and to how a run of white space ends.
 //!
-//! A piece begins and ends with a run of cased letters or of punctuation (ASCII letters are both); either takes one white
-//! space before it. White space that then ends a piece is cut off. Runs of ideographs are cut out of what is left, which
-//! may be a space too (U+3000, also punctuation) or a letter; line ends and numbers stand alone.
+//! A piece begins and ends with each run of cased letters or of punctuation (ASCII letters are both). Such a run takes one
+//! preceding white-space character. White space that then ends a piece is cut off. Runs of ideographs are cut out of the rest; an
+//! ideograph may also be a space (U+3000, which is punctuation too) or a letter. Line ends and numbers are pieces of their own.
 
 use super::block::Block;
 use super::window::{Extent, Rule};
 use crate::split::unicode::{DEEPSEEK, Table};
 
-/// Flags of the table, as build.rs sets them; SPACE is without line ends.
+/// Flags of the table, as build.rs sets them. SPACE excludes line ends.
 const LETTER: u8 = 1;
 const PUNCTUATION: u8 = 2;
 const IDEOGRAPH: u8 = 4;
@@ -63,7 +63,7 @@ impl Rule for Deepseek {
         let first = |run: u64| run & !(run << 1);
         let behind = |run: u64| !run & run << 1;
         let taking = |starts: u64, before: u64| starts & !(before << 1) | starts >> 1 & before;
-        // The cuts of the first three steps. What the second step cut off cannot take a space any more.
+        // The cuts of the first three steps. What the second step has cut off can no longer take a space.
         let letters = taking(first(letter), space) | behind(letter);
         let marks = taking(first(punctuation) & !letters, space & !punctuation) | behind(punctuation);
         let outer = line | behind(line) | letters | marks;
@@ -72,7 +72,7 @@ impl Rule for Deepseek {
         if let Some(start) = extent.open_run(space) {
             sure = sure.min(start.saturating_sub(1));
         }
-        // White space that nothing has cut off yet is, when the piece ends in it or with it.
+        // White space that is not cut off yet is cut off if the piece ends inside it or together with it.
         let mut spaces = first(space) & !starts;
         let ends = outer | !extent.valid();
         while spaces != 0 {
@@ -80,7 +80,7 @@ impl Rule for Deepseek {
             let above = u64::MAX << i << 1;
             let run_end = (!space & above).trailing_zeros();
             let cut = (ends & above).trailing_zeros();
-            // In a full window without text behind it, the end of the text is bit 64.
+            // In a full window without text after it, the end of the text is bit 64.
             if cut <= run_end {
                 starts |= 1 << i;
             }
@@ -98,7 +98,7 @@ impl Rule for Deepseek {
             let is = |class: u8| flags & class != 0;
             let begins = |class: u8| is(class) && before & class == 0;
             let ends = |class: u8| !is(class) && before & class != 0;
-            // A space that is punctuation goes with letters first.
+            // A space that is also punctuation goes to letters first.
             let goes = is(SPACE) && is(PUNCTUATION) && table.at(bytes, end + length).0 & LETTER != 0;
             let takes = begins(LETTER) && before & SPACE != 0
                 || begins(PUNCTUATION) && before & (SPACE | PUNCTUATION) == SPACE && !goes;
@@ -119,7 +119,7 @@ impl Rule for Deepseek {
     }
 }
 
-/// Whether a piece ends in, or with, the white space that begins at `at`, behind something else.
+/// Whether the white space that begins at `at`, after another character, ends a piece (inside it or together with it).
 fn cuts_off(bytes: &[u8], at: usize) -> bool {
     let (mut plain, mut punctuation) = (false, false);
     let mut end = at;

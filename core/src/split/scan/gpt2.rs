@@ -1,13 +1,13 @@
-//! gpt2 and, with numbers cut out one by one before, starcoder.
+//! The scanner for gpt2, and for starcoder, which first cuts out each number.
 //!
-//! Runs of letters, of numbers and of what is neither, each with a blank before it; a run of white space leaves its last
-//! character to what follows; a contraction is cut off behind its apostrophe.
+//! Pieces are runs of letters, of numbers, and of characters that are neither, each with a preceding blank. A run of white space
+//! leaves its last character to the next piece. A contraction is a piece of its own, from its apostrophe on.
 
 use super::block::Block;
 use super::window::{Classes, Extent, Rule, contraction, is_blank, is_quote};
 use crate::split::unicode::{LETTER, NUMBER, SPACE, Table};
 
-/// ALONE: each number is a piece, and what precedes it ends as a text ends.
+/// ALONE: each number is a piece, and the text before a number is split as if the whole text ended there.
 pub struct Gpt2<const ALONE: bool>;
 
 impl<const ALONE: bool> Rule for Gpt2<ALONE> {

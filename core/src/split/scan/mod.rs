@@ -1,9 +1,10 @@
-//! Finding pre-tokens without a regex engine: a scanner for each named pattern, chosen by the text of its steps.
+//! Finds pre-tokens without a regex engine. Each named pattern has a scanner, which is chosen by the text of its steps.
 //!
-//! A window of up to 64 characters that begins with a piece becomes one word of bits for each class of character; what the
-//! pattern says about neighbours is then algebra on those words, which gives all the places in the window where a piece
-//! begins. What a window cannot tell (a piece longer than it, a rare case) is found character by character, by `end`.
-//! Invariant: the pieces are those of the regexes, as crate::split::pattern composes them; both ways agree (tests compare them).
+//! A window is up to 64 characters, and begins with a piece. For each class of characters it becomes a 64-bit word with one bit
+//! per character. The pattern's rules about neighbours are then bit operations on those words, which give all places in the
+//! window where a piece begins. What a window cannot decide (a piece longer than it, a rare case) is found one character at a
+//! time, by `end`.
+//! Invariant: the pieces are those of the regexes as crate::split::pattern runs them; tests compare both ways with the regexes.
 //! Cost: O(n); about 100 cycles for a window of ASCII, 400 with other characters.
 
 #[cfg(target_arch = "x86_64")]
@@ -30,7 +31,7 @@ use gpt2::Gpt2;
 use o200k::O200k;
 use window::{Places, Rule, Seen, Window, window};
 
-/// How many pieces are found one by one where a window told nothing: rare cases come together.
+/// The number of pieces found one by one after a window that decided nothing, because rare cases cluster.
 const SINGLY: usize = 4;
 
 /// A scanner for one of the named patterns.
@@ -61,7 +62,7 @@ impl Scanner {
         }
     }
 
-    /// Has `sink` take the pieces of `text`.
+    /// Passes the pieces of `text` to `sink`, in order.
     #[inline]
     pub fn split(self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
         self.split_with(Vectors::of_processor(), text, stop, sink)
@@ -154,7 +155,7 @@ impl Scanner {
         }
     }
 
-    /// Where the piece that begins at `at` ends.
+    /// The end of the piece that begins at `at`.
     fn end(self, bytes: &[u8], at: usize) -> usize {
         match self {
             Self::Gpt2 => Gpt2::<false>::end(bytes, at),

@@ -1,4 +1,4 @@
-//! In the place of `avx512` on other processors.
+//! Replaces `avx512` on other processors.
 
 use super::window::Rule;
 use crate::split::sink::PIECES_MAX;

@@ -1,8 +1,8 @@
-//! o200k: words are cut where case changes from lower to upper, and keep their contraction.
+//! The scanner for o200k: words are cut where lower case changes to upper case, and keep their contraction.
 //!
-//! A word is upper-case letters, then lower-case ones; letters without case and marks count as either, and a mark may also
-//! stand before a word or among other characters. Those rare meetings (a mark that follows no letter, an upper-case letter
-//! behind one without case, a slash behind a line end that was taken) end what is sure of a window.
+//! A word is upper-case letters, then lower-case letters. Letters without case and marks count as either; a mark may also precede
+//! a word or be among other characters. A window is not trusted beyond these rare combinations: a mark that follows no letter, an
+//! upper-case letter after one without case, and a slash after a line end that belongs to the previous piece.
 
 use super::block::Block;
 use super::cl100k::{Common, common, end_without_letters};
@@ -17,7 +17,7 @@ impl Rule for O200k {
 
     #[inline(always)]
     fn of_ascii(block: &impl Block) -> Classes {
-        // What `letter` is, spelled out: here its parts are needed too.
+        // The same as `letter`, but from its parts, which are needed here anyway.
         let mut classes = Classes::of_ascii(block);
         classes.letter = classes.upper | classes.lower;
         classes
@@ -43,11 +43,11 @@ impl Rule for O200k {
         while quotes != 0 {
             let i = quotes.trailing_zeros();
             let (n, _) = contraction(bytes, place(i), true);
-            // An apostrophe right behind a contraction begins a word.
+            // An apostrophe directly after a contraction begins a word.
             if n > 0 && (behind == 0 || behind != i) {
                 behind = i + n;
                 let next = 1_u64.checked_shl(behind).unwrap_or(0);
-                // U+017F may be the s, and upper case may follow within a contraction: no piece begins in it.
+                // A contraction may contain U+017F as its s, or upper case; no piece begins inside it.
                 starts = starts & !(u64::MAX << i & !(u64::MAX.checked_shl(behind).unwrap_or(0))) | next;
                 if next & classes.mark != 0 {
                     sure = sure.min(behind);
@@ -70,7 +70,7 @@ impl Rule for O200k {
     }
 }
 
-/// Letters that end in at least one that is lower case or without case.
+/// The end of letters of which the last is lower case or without case; None if there are none.
 fn cased(bytes: &[u8], from: usize) -> Option<usize> {
     let table = O200k::TABLE;
     let mut end = from;
@@ -87,7 +87,7 @@ fn cased(bytes: &[u8], from: usize) -> Option<usize> {
     if lower > end { Some(lower) } else { behind_either }
 }
 
-/// Upper-case letters alone, when `cased` found nothing.
+/// The end of upper-case letters. It is asked only if `cased` found nothing.
 fn uncased(bytes: &[u8], from: usize) -> Option<usize> {
     Some(O200k::TABLE.run(bytes, from, UPPER)).filter(|end| *end > from)
 }

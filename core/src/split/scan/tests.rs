@@ -1,4 +1,4 @@
-//! Every scanner against its regexes as fancy-regex runs them, and its ways against each other.
+//! Compares every scanner with its regexes, run by fancy-regex, and the scanner's ways with each other.
 
 use super::{Scanner, Vectors};
 use crate::parallel::interrupt::Stop;
@@ -19,9 +19,9 @@ impl Judged {
         Self { name: name.to_string(), scanner: Scanner::of(steps).unwrap(), steps: compiled }
     }
 
-    /// The ends of the pieces, by the window.
+    /// The ends of the pieces, found by windows.
     fn found(&self, text: &str) -> Vec<usize> {
-        // AVX-512 is for windows behind which there is more text.
+        // AVX-512 is used only for windows that more text follows.
         let longer = format!("{text}{}", " and so on é中".repeat(20));
         let expected = self.found_with(None, &longer);
         self.compare(&self.found_with(Vectors::of_processor(), &longer), &expected, &longer, ", with AVX-512");
@@ -53,7 +53,7 @@ impl Judged {
         self.compare(&singly.collect::<Vec<_>>(), &expected, text, ", one by one");
     }
 
-    /// Fails with the first piece that differs, and what stands around it.
+    /// Fails with the first piece that differs, and the text around it.
     fn compare(&self, found: &[usize], expected: &[usize], text: &str, way: &str) {
         if let Some(i) = (0..expected.len().max(found.len())).find(|i| found.get(*i) != expected.get(*i)) {
             let start = i.checked_sub(1).map_or(0, |before| expected[before]);
@@ -102,7 +102,7 @@ fn each_text(alphabet: &[char], n_max: u32, mut check: impl FnMut(&str)) {
     }
 }
 
-/// A generator of numbers (xorshift): the same ones in each run.
+/// A random number generator (xorshift) that gives the same numbers in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -119,7 +119,7 @@ impl Numbers {
 }
 
 const ASCII: &[char] = &[' ', '\n', '\t', 'a', 'A', 's', '1', '\'', '.'];
-/// One of each kind that a pattern tells apart, and more of those that meet in odd ways.
+/// One character of each kind that a pattern distinguishes, and more of those with unusual combinations.
 const KINDS: &[char] = &[
     ' ', '\n', '\r', '\t', 'a', 'A', '\'', 's', 'T', 'l', '1', '.', '/', 'é', 'É', 'ǅ', 'ʰ', 'ء', '中', '한',
     '\u{301}', '\u{fe0f}', '²', '٣', '५', '\u{a0}', '\u{85}', '\u{2028}', '\u{3000}', '\u{200d}', '‘', '，', '。',
@@ -226,7 +226,7 @@ fn what_is_found_does_not_depend_on_where_a_window_ends() {
     }
 }
 
-/// The classes that the texts of the patterns name.
+/// The classes that the patterns name.
 fn classes() -> [String; 12] {
     let [_, letters, punctuation, _, ideographs, _] = crate::split::named::DEEPSEEK;
     let spelled = |step: &str| step.trim_start_matches(r"\s?").trim_end_matches('+').to_string();
@@ -246,7 +246,7 @@ fn classes() -> [String; 12] {
     ]
 }
 
-/// The classes of each code point, by the regex engine; u16::MAX for surrogates.
+/// The classes of each code point according to the regex engine; u16::MAX for surrogates.
 fn signatures() -> Vec<u16> {
     let classes = classes().map(|class| regex_automata::meta::Regex::new(&format!("^{class}$")).unwrap());
     let mut buffer = [0; 4];
@@ -259,7 +259,7 @@ fn signatures() -> Vec<u16> {
         .collect()
 }
 
-/// A character between letters, spaces, numbers, line ends and other characters: in brief, and with more of each.
+/// A character between letters, spaces, numbers, line ends and other characters. `at_length` has more of each.
 fn brief(c: char) -> String {
     [c, 'a', c, ' ', c, '1', c, '\n', c, '.', c].iter().collect()
 }
@@ -270,8 +270,9 @@ fn at_length(c: char) -> String {
     )
 }
 
-/// The regexes see a character by its classes alone, or as one of a few literals. So each code point must be cut as the first
-/// one of its classes, and that one, the literals and both ends of every range of a class as the regexes say (alone too).
+/// The regexes distinguish characters only by their classes, or as one of a few literals. So each code point must be split like
+/// the first one with the same classes. That one, the literals, and both ends of every range of a class are compared with the
+/// regexes.
 #[test]
 fn every_code_point_is_cut_as_the_pattern_says() {
     let signatures = signatures();
@@ -288,7 +289,7 @@ fn every_code_point_is_cut_as_the_pattern_says() {
         assert_eq!(named, (signature >> 8 & 7) as u8 | rest, "{character:?}");
         assert_eq!(general & 7 != 0, signature >> 11 == 1, "{character:?}");
     }
-    // What a window reads of a character is the same code for each table.
+    // The code that reads a character in a window is the same for all patterns with the same table.
     let tables = ["gpt2", "o200k", "deepseek"];
     named().for_each(|judged| each_code_point(&judged, &signatures, tables.contains(&&*judged.name)));
 }
@@ -306,7 +307,7 @@ fn each_code_point(judged: &Judged, signatures: &[u16], all: bool) {
         }
         let text = brief(character);
         let mut ends = judged.found(&text);
-        // In characters, so that characters of other lengths compare: every second one is this one.
+        // Converted to characters, so that characters of other lengths compare: every second one is this character.
         let longer = character.len_utf8() - 1;
         ends.iter_mut().for_each(|end| *end -= (*end + 1 + longer) / (longer + 2) * longer);
         let first = &mut known[usize::from(*signature)];
@@ -324,7 +325,7 @@ fn a_megabyte_of_one_kind_is_cut_as_the_pattern_says() {
             let found = judged.found(&text);
             let short = unit.repeat(200);
             judged.check(&short);
-            // What is far from both ends repeats: as many pieces to a unit as in the short text, give or take the ends.
+            // Far from both ends the pieces repeat, so there are as many per unit as in the short text, except near the ends.
             let (n, n_short) = (found.len(), judged.found(&short).len());
             assert!(n <= n_short * 200, "{} {unit:?}: {n} of {n_short}", judged.name);
         }

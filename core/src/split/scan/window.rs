@@ -1,13 +1,13 @@
 //! A window of text as words of bits, and the places in it where a rule says that pieces begin.
 //!
-//! Invariant: a window begins with a piece, so what stands before it does not matter. ASCII is taken as it stands, a bit a
-//! byte. With other characters a bit is a character, and `Places` says where each begins: the same algebra serves both.
+//! Invariant: a window begins with a piece, so the text before it does not matter. In an ASCII window a bit is a byte. With other
+//! characters a bit is a character, and `Places` says where each begins, so the same bit operations serve both.
 //! Cost: one pass over the window.
 
 use super::block::{Block, Bytes};
 use crate::split::unicode::{BLANK_OR_SLASH, GENERAL, LINE_OR_QUOTE, Table};
 
-/// What one pattern says.
+/// The rules of one pattern.
 pub trait Rule {
     const TABLE: &'static Table;
     type Classes;
@@ -15,17 +15,17 @@ pub trait Rule {
     /// The classes of 64 ASCII characters.
     fn of_ascii(block: &impl Block) -> Self::Classes;
 
-    /// The classes of 64 characters by their flags in the table.
+    /// The classes of 64 characters, from their flags in the table.
     fn of_flags(block: &impl Block) -> Self::Classes;
 
-    /// The characters at which pieces begin, and the last one for which that is sure. `place`: bit → byte.
+    /// The characters at which pieces begin, and the last character for which this is certain. `place`: the byte of a bit.
     fn starts(classes: &Self::Classes, extent: Extent, bytes: &[u8], place: impl Fn(u32) -> usize) -> (u64, u32);
 
-    /// Where the piece that begins at `at` ends, for at < bytes.len().
+    /// The end of the piece that begins at `at`, for at < bytes.len().
     fn end(bytes: &[u8], at: usize) -> usize;
 }
 
-/// How much of the text a window shows.
+/// The part of the text that a window shows.
 #[derive(Clone, Copy)]
 pub struct Extent {
     /// Characters, 1 to 64.
@@ -35,19 +35,19 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The bits of the characters.
+    /// The bits of the characters in the window.
     #[inline(always)]
     pub fn valid(self) -> u64 {
         u64::MAX >> (64 - self.n)
     }
 
-    /// The last character for which it is known what follows.
+    /// The last character whose next character is known.
     #[inline(always)]
     pub fn known(self) -> u32 {
         if self.more { self.n.saturating_sub(2) } else { self.n - 1 }
     }
 
-    /// The first character of the run of `class` that goes on past the window, if one does.
+    /// The first character of a run of `class` that continues beyond the window, if there is one.
     #[inline(always)]
     pub fn open_run(self, class: u64) -> Option<u32> {
         let others = !class & self.valid();
@@ -56,17 +56,17 @@ impl Extent {
     }
 }
 
-/// What was found in a window.
+/// The result of a window.
 pub struct Window {
-    /// The characters at which pieces begin after the first.
+    /// The characters at which pieces begin, without the first.
     pub starts: u64,
-    /// Whether a bit is a character (`Places`), not a byte.
+    /// Whether a bit stands for a character (see `Places`) instead of a byte.
     pub wide: bool,
-    /// Whether the last of these pieces ends the text.
+    /// Whether the last of these pieces ends with the text.
     pub last: bool,
 }
 
-/// Where in the window each character begins.
+/// The offset in the window of each character.
 pub struct Places(pub [u8; 64]);
 
 impl Default for Places {
@@ -82,12 +82,12 @@ impl Places {
     }
 }
 
-/// 64 characters of up to four bytes, and what may be read behind the first byte of the last; zeros behind the text's end.
+/// Up to 64 characters of four bytes, plus the bytes read after the first byte of the last one. Zeros follow the text's end.
 pub type Seen = [u8; SEEN_BYTES];
 pub const SEEN_BYTES: usize = SEEN_BEGIN + 4;
 const SEEN_BEGIN: usize = 64 * 4;
 
-/// So many ASCII characters before the first other one make a window of their own.
+/// With this many ASCII characters before the first other character, they make a window of their own.
 pub const ASCII_MIN: u32 = 24;
 
 #[inline(always)]
@@ -122,14 +122,14 @@ pub fn found<R: Rule>(
     Window { starts: starts & !1 & u64::MAX >> (63 - sure), wide, last: !extent.more && sure == extent.n - 1 }
 }
 
-/// The flags of up to 64 characters, and zeros behind them.
+/// The flags of up to 64 characters, followed by zeros.
 #[inline(always)]
 pub fn read_wide(table: &Table, seen: &Seen, n_rest: usize, places: &mut Places) -> ([u8; 64], Extent) {
     let length = n_rest.min(SEEN_BEGIN);
     let mut flags = [0; 64];
     let (mut n, mut at) = (0, 0);
-    // Dropped: eight ASCII characters at once where there are (0.9 times as fast on multilingual text); from first byte to
-    // first byte by a mask, without a branch on the length (0.8 times).
+    // Tried and dropped: taking eight ASCII characters at once (0.9 times as fast on multilingual text); finding first bytes by a
+    // mask, without a branch on the length (0.8 times).
     while n < 64 && at < length {
         places.0[n] = at as u8;
         let byte = seen[at & 255];
@@ -147,7 +147,7 @@ pub fn read_wide(table: &Table, seen: &Seen, n_rest: usize, places: &mut Places)
     (flags, Extent { n: n as u32, more: at < n_rest })
 }
 
-/// The classes that all patterns but deepseek tell apart.
+/// The character classes that all patterns except deepseek distinguish.
 pub struct Classes {
     pub upper: u64,
     pub lower: u64,
@@ -162,7 +162,7 @@ pub struct Classes {
     pub line: u64,
     pub quote: u64,
     pub slash: u64,
-    /// In ASCII, upper and lower at once, cheaper than each.
+    /// In ASCII this is upper and lower together, which is cheaper to compute than each.
     pub letter: u64,
 }
 
@@ -207,7 +207,7 @@ impl Classes {
     }
 }
 
-/// Whether flags of the general table are those of U+0020, of CR and LF, of an apostrophe.
+/// Whether the flags of the general table are those of U+0020. The next functions ask for CR or LF, an apostrophe, and a slash.
 pub fn is_blank(flags: u8) -> bool {
     flags == crate::split::unicode::SPACE | BLANK_OR_SLASH
 }
@@ -224,8 +224,8 @@ pub fn is_slash(flags: u8) -> bool {
     flags == BLANK_OR_SLASH
 }
 
-/// The contraction that begins with an apostrophe at `at`: its length in characters and in bytes; (0, 0) if there is none.
-/// With `any_case`, s may be S and U+017F, which the regex engine folds to it.
+/// The length in characters and bytes of the contraction that begins with an apostrophe at `at`; (0, 0) if there is none. With
+/// `any_case`, s also matches S and U+017F, as the regex engine's case folding does.
 #[inline(always)]
 pub fn contraction(bytes: &[u8], at: usize, any_case: bool) -> (u32, usize) {
     let fold = |byte: Option<&u8>| byte.map_or(0, |byte| if any_case { byte | 0x20 } else { *byte });

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import State, task
 from prefect.states import Completed
 
-from tokenmill.console import StageSummary
+from tokenmill.console import StageSummary, size
 from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
@@ -22,8 +22,8 @@ def _train(build: Build) -> StageSummary:
     @task(name="train-vocab", task_run_name=f"train-vocab {n_tokens:,} tokens", **STAGE_TASK)
     def learn() -> State[Any]:
         done = recipe.train_vocab(build)
-        n_tokens, text_mb, seconds = done.n_tokens or 0, done.text_mb or 0, done.seconds or 0
-        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text_mb:,.1f} MB, {seconds:.1f} s", data=done)
+        n_tokens, text, seconds = done.n_tokens or 0, size((done.text_mb or 0) * 1e6), done.seconds or 0
+        return Completed(message=f"train-vocab: {n_tokens:,} tokens of {text} of text, {seconds:.1f} s", data=done)
 
     summary: StageSummary = learn().result()  # a task that is called gives its state back
     return summary

@@ -1,0 +1,294 @@
+"""The documentation is true: its commands and its Python run in page order, and print what the pages show."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import DOCUMENTS, REPOSITORY, Project
+from tests.registry import cli, run
+from tokenmill.cli.main import _parser
+from tokenmill.config.params import load_params
+
+README = REPOSITORY / "README.md"
+PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+FILE_OF_A_PROJECT = re.compile(r"# (tasks|flows)/")  # tests/orchestration/test_own_steps.py runs these
+
+NOT_RUN = {
+    r"pip install": "it wants a package registry",
+    r"prefect |export PREFECT_API_URL": "it wants a server that stays; tests/orchestration starts one",
+    r"python -c .*SlackWebhook": "it wants a server that stays",
+    r"tokenmill pin": "it wants a project that takes a tokenizer; tests/versioning/test_use.py makes one",
+    r"tokenmill serve": "it runs until Ctrl-C; tests/orchestration/test_refresh.py runs it",
+    r"tokenmill (publish|fetch) .*--(sign|verify)": "it wants a key; tests/versioning/test_signing.py makes one",
+    r"dvc remote add -d store s3:": "it wants a server of S3; tests/corpus/test_s3.py starts one",
+}
+"""Commands that are only parsed, where they are tokenmill's, and why."""
+
+FOUND = {"tokenmill status": {1, 2}, "tokenmill diff": {1}, "tokenmill doctor": {1}}
+"""Exit codes beside 0 that are no failure: they say what was found."""
+
+FROM_NOTHING = ("docs/index.md", "docs/tutorial.md")
+"""Pages whose reader has no project yet; all others start in one that was built and committed."""
+
+NOT_SHOWN = re.compile(r"^starting Prefect.*\n", flags=re.MULTILINE)
+"""What the shown builds print and those of this test do not: their run.engine is inline."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    language: str
+    text: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    name = page.relative_to(REPOSITORY).as_posix()
+    return [Block(name, language, text) for language, text in FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def commands_of(block: Block) -> list[tuple[str, str | None]]:
+    """Each command with what it prints; None where the page does not show it."""
+    if block.language == "sh":
+        return [(line, None) for line in block.text.splitlines() if line.strip()]
+    if block.language == "console":
+        shown = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, flags=re.MULTILINE)
+        assert shown, f"{block.page}: no line starts with $"
+        return shown
+    return []
+
+
+BLOCKS = {page.relative_to(REPOSITORY).as_posix(): blocks_of(page) for page in PAGES}
+COMMANDS = [command for blocks in BLOCKS.values() for block in blocks for command, _ in commands_of(block)]
+RUN = [
+    page
+    for page, blocks in BLOCKS.items()
+    if any(
+        block.language in ("sh", "console", "python") and not FILE_OF_A_PROJECT.match(block.text) for block in blocks
+    )
+]
+
+
+def reason_not_to_run(command: str) -> str | None:
+    return next((reason for words, reason in NOT_RUN.items() if re.match(words, command)), None)
+
+
+@dataclass
+class Session:
+    """A shell that remembers its folder."""
+
+    folder: Path
+    words: dict[str, str]
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Runs a line as it is shown, but for names such as URL, which get a value; returns exit code and output."""
+        for word, value in self.words.items():
+            command = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", value, command)
+        if command.startswith("tokenmill ") and "&&" not in command:  # in this process, which takes half the time
+            said = cli(Project(self.folder), *shlex.split(command, comments=True)[1:])
+            return said.returncode, said.stderr + said.stdout
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        done = subprocess.run(
+            ["bash", "-c", f'trap "pwd > {self.words["folder file"]}" EXIT\n{command}'],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.folder = Path(Path(self.words["folder file"]).read_text(encoding="utf-8").strip())
+        if command.startswith("tokenmill init"):
+            inline(Project(next(self.folder.glob("**/params.yaml")).parent))
+        return done.returncode, done.stdout
+
+
+def inline(project: Project) -> None:
+    path = project.root / "params.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("engine: threads", "engine: inline", 1), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def git_settings() -> Iterator[None]:
+    """A name for commits, and the branch that the pages call main."""
+    settings = {"user.name": "Team", "user.email": "team@example.org", "init.defaultBranch": "main"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+        for i, (key, value) in enumerate(settings.items()):
+            patch.setenv(f"GIT_CONFIG_KEY_{i}", key)
+            patch.setenv(f"GIT_CONFIG_VALUE_{i}", value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, git_settings: None) -> Project:
+    """A new project with six short documents, built and committed."""
+    folder = tmp_path_factory.mktemp("docs")
+    assert cli(Project(folder), "init", "my-tokens").returncode == 0
+    project = Project(folder / "my-tokens")
+    inline(project)
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8").replace("vocab_size: 16384", "vocab_size: 272", 1)
+    params.write_text(text, encoding="utf-8")
+    for shard, documents in DOCUMENTS.items():
+        project.write(shard, documents)
+    assert cli(project, "build").returncode == 0
+    run(project.root, "git", "add", "-A")
+    run(project.root, "git", "commit", "-q", "-m", "First build")
+    return project
+
+
+def prepare_dvc(project: Project, bare: Path) -> None:
+    """The reader of the page on DVC has changed a parameter, and has a git repository to push to."""
+    run(project.root, "git", "remote", "add", "origin", str(bare))
+    run(project.root, "git", "push", "-q", "-u", "origin", "main")
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8").replace("vocab_size: 272", "vocab_size: 270", 1)
+    params.write_text(text, encoding="utf-8")
+
+
+def prepare_tokenizer(project: Project, bare: Path) -> None:
+    """The reader of the page on other tokenizers has one."""
+    shutil.copy(project.root / "data/tokenizer/tokenizer.json", project.root)
+
+
+PREPARE: dict[str, Callable[[Project, Path], None]] = {
+    "docs/guides/dvc.md": prepare_dvc,
+    "docs/guides/other-tokenizers.md": prepare_tokenizer,
+}
+
+
+def normal(text: str) -> str:
+    """The text with numbers, digests, versions and widths of columns left out."""
+    text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", NOT_SHOWN.sub("", text))
+    text = re.sub(r"[─╌═]+", "─", re.sub(r"\d[\d,.]*", "N", text))
+    return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
+
+
+def assert_prints(page: str, command: str, shown: str, printed: str) -> None:
+    """Compares them; `…` stands for anything."""
+    wanted = re.escape(normal(shown)).replace("…", ".*")
+    assert re.fullmatch(wanted, normal(printed), flags=re.DOTALL), f"{page}: {command}\nprints:\n{printed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN)
+def test_a_page_runs_and_prints_what_it_shows(page: str, built: Project, tmp_path: Path) -> None:
+    bare = tmp_path / "team.git"
+    run(tmp_path, "git", "init", "-q", "--bare", str(bare))
+    words = {
+        "FILES": f"{built.root}/data/raw/*.jsonl",
+        "URL": str(bare),
+        "git@example.org:team/tokens.git": str(bare),
+        "/mnt/team/store": str(tmp_path / "store"),
+        "OLD": "HEAD~1",
+        "folder file": str(tmp_path / "folder"),
+    }
+    session = Session(tmp_path, words)
+    if page not in FROM_NOTHING:
+        session.folder = shutil.copytree(built.root, tmp_path / "my-tokens", symlinks=True)
+        PREPARE.get(page, lambda project, bare: None)(Project(session.folder), bare)
+    for block in BLOCKS[page]:
+        if block.language == "python" and not FILE_OF_A_PROJECT.match(block.text):
+            done = Project(session.folder).run(sys.executable, "-c", block.text)
+            assert done.returncode == 0, f"{page}:\n{block.text}\n{done.stderr}"
+        for command, shown in commands_of(block):
+            if reason_not_to_run(command) or (page == "README.md" and shown is not None):
+                continue
+            code, printed = session.run(command)
+            found = FOUND.get(" ".join(command.split()[:2]), set())
+            assert code in {0} | found, f"{page}: {command}\n{printed}"
+            if shown is not None:
+                assert_prints(page, command, shown, printed)
+
+
+def test_a_command_that_is_not_run_is_one_of_the_command_line() -> None:
+    unrun = [command for command in COMMANDS if reason_not_to_run(command) and command.startswith("tokenmill ")]
+    assert unrun
+    for command in unrun:
+        _parser().parse_args(shlex.split(command, comments=True)[1:])  # SystemExit where it is none
+
+
+@pytest.mark.parametrize("words", NOT_RUN)
+def test_a_reason_not_to_run_is_in_use(words: str) -> None:
+    assert [command for command in COMMANDS if re.match(words, command)]
+
+
+def test_a_shown_output_that_differs_in_more_than_numbers_is_noticed() -> None:
+    assert_prints("page", "command", "count  2  0.6 run\n…\nend", "count 1,284 15.5   run\nx\ny\nend\n")
+    with pytest.raises(AssertionError, match="prints"):
+        assert_prints("page", "command", "count  2  run", "count  2  up to date")
+
+
+SETTINGS = [
+    pytest.param(block.text, id=f"{page}-{i}")
+    for page, blocks in BLOCKS.items()
+    for i, block in enumerate(block for block in blocks if block.language == "yaml" and block.text[0] != " ")
+]
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_settings_that_are_shown_are_allowed(text: str, tmp_path: Path) -> None:
+    yaml = YAML(typ="safe", pure=True)
+    params: dict[str, Any] = yaml.load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    for section, values in yaml.load(text.replace("SHA256", "a" * 64)).items():
+        params[section] = values if section == "tokenizer" else params[section] | values
+    (tmp_path / "params.yaml").write_text(json.dumps(params), encoding="utf-8")
+    load_params(tmp_path / "params.yaml")
+
+
+def test_the_readme_shows_what_the_tutorial_shows() -> None:
+    """So its commands and outputs are held by the run of the tutorial."""
+    readme, tutorial = (
+        [(command.split("  #")[0].strip(), shown) for block in BLOCKS[page] for command, shown in commands_of(block)]
+        for page in ("README.md", "docs/tutorial.md")
+    )
+    outputs = [pair for pair in readme if pair[1] is not None]
+    assert len(outputs) == 3
+    assert [pair for pair in outputs if pair not in tutorial] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_bytes()) <= 8_000
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8"))
+    assert len(links) > 10
+    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+
+
+def test_every_params_key_is_explained_in_a_guide() -> None:
+    keys = re.findall(r"^  (\w+):", (REPOSITORY / "params.yaml").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    guides = " ".join(page.read_text(encoding="utf-8") for page in (REPOSITORY / "docs/guides").glob("*.md"))
+    assert keys
+    assert [key for key in keys if not re.search(rf"`(\w+\.)?{key}\b", guides)] == []
+
+
+def test_the_page_of_layers_names_every_folder() -> None:
+    text = (REPOSITORY / "docs/design/layers.md").read_text(encoding="utf-8")
+    folders, rooms = (
+        set(re.findall(r"^\| `(\w+)/` \|", text.split("## Layers")[i], flags=re.MULTILINE)) for i in (0, 1)
+    )
+    assert len(folders) == 7
+    assert [folder for folder in folders if not (REPOSITORY / folder).is_dir()] == []
+    assert rooms == {path.parent.name for path in (REPOSITORY / "tokenmill").glob("*/__init__.py")}

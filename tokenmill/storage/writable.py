@@ -1,0 +1,23 @@
+"""Whether a build may write into its folders, asked before the work."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenmill.errors import TokenmillError
+
+
+def check_writable(folders: Iterable[Path]) -> None:
+    """Raises TokenmillError that names the first folder that can be neither written into nor made."""
+    for folder in folders:
+        there = next(one for one in (folder, *folder.parents) if one.exists())
+        to_write = "there" if there == folder else f"into {folder}"
+        if not there.is_dir():
+            raise TokenmillError(
+                f"{there}: expected a folder, found a file. A build writes {to_write}: move the file away."
+            )
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise TokenmillError(
+                f"{there}: this user may not write into the folder. A build writes {to_write}: change the folder's owner or "
+                "permissions (`ls -ld` shows them), or see whether its disk is mounted read-only."
+            )
