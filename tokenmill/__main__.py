@@ -15,7 +15,7 @@ def program() -> int:
         from tokenmill.cli.main import main
 
         code = main()
-    except SystemExit as ended:  # of argparse: --help, or what it does not know
+    except SystemExit as ended:  # of argparse: --help, --version
         code = int(ended.code or 0)
     except KeyboardInterrupt:  # while modules are imported; later main() itself says so
         print("tokenmill: interrupted.", file=sys.stderr)

@@ -162,6 +162,13 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "than text. The message lists the columns that the file has.",
             "Set source.text_column or source.id_column in params.yaml to one of these columns, or convert the file.",
         ),
+        "TM210": ErrorCode(
+            "several documents or files are bad",
+            "A stage read all the documents that it could, and found more than one that it cannot use. The message has the "
+            "first of them, each with its file, its line or row, and the reason.",
+            "Mend or delete them. To build without them, set source.on_bad_document or source.on_bad_shard in params.yaml to "
+            "quarantine.",
+        ),
         "TM301": ErrorCode(
             "a tokenizer is refused",
             "A tokenizer file cannot be read, or asks for something that tokenmill cannot do exactly. Ids, or lists of them, "

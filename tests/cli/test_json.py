@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import tokenmill
 from tests.conftest import REPOSITORY, Project
 from tests.registry import Said, cli
 from tokenmill import console
@@ -20,7 +21,7 @@ from tokenmill.cli.answer import SCHEMA, Answer, as_json
 from tokenmill.errors import CODES, CorpusError, ParamsError, VersionsError
 
 
-def result(done: Any, command: str, code: int = 0) -> Any:
+def result(done: Any, command: str | None, code: int = 0) -> Any:
     """What the one object on standard output has as its result."""
     assert done.returncode == code, done.stderr
     found = json.loads(done.stdout)
@@ -60,6 +61,7 @@ def test_what_commands_do_and_find_is_in_the_result(project: Project) -> None:
 
 def test_a_new_project_a_pin_and_help_are_results_too(tmp_path: Path) -> None:
     here = Project(tmp_path)
+    assert result(cli(here, "--version", "--json"), None) == {"version": tokenmill.__version__}
     made = result(cli(here, "init", "new", "--json"), "init")
     assert "params.yaml" in made["files"]
     assert made["can_publish"] is True
@@ -184,6 +186,8 @@ def test_serve_prints_the_object_of_each_refresh_in_a_line(project: Project) -> 
         ("/a b/params.yaml: run.workers: found 0; allowed: 1 or more.", "/a b/params.yaml: run.workers", None, None),
         ("text 3: the special token '<s>' stands at byte 1. Remove it.", None, None, "Remove it."),
         ("--only: found 'x'; allowed: a, b. Did you mean a?", "--only", "found 'x'; allowed: a, b.", "Did you mean a?"),
+        ("a: they drift. Nothing was published.", "a", "they drift. Nothing was published.", None),
+        ("a: they drift. Nothing was published. Mend it.", "a", "they drift. Nothing was published.", "Mend it."),
         ("it has 1,284 rows.", None, "it has 1,284 rows.", None),
         ("two\nlines: of it. And more.", None, "two\nlines: of it. And more.", None),
     ],

@@ -179,7 +179,7 @@ def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Pr
     project.set(source__unit_bytes_min=100_000)  # one unit
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
-    head, *shown, last = done.stderr.split("tokenmill: error: ")[1].splitlines()
+    head, *shown, last = done.stderr.split("tokenmill: error[TM210]: ")[1].splitlines()
     assert head == "6 documents or files are bad:"
     assert [line.strip().split(": ")[0] for line in shown] == [
         *(f"data/raw/a.jsonl, line {line}" for line in (1, 4, 7)),
@@ -189,7 +189,7 @@ def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Pr
     assert "source.on_bad_document" in last
     project.set(source__on_bad_document="quarantine")
     done = project.run("tokenmill", "build")
-    assert "tokenmill: error: data/raw/c.parquet: expected a whole .parquet file" in done.stderr
+    assert "tokenmill: error[TM202]: data/raw/c.parquet: expected a whole .parquet file" in done.stderr
     project.set(source__on_bad_document="fail", source__on_bad_shard="quarantine")
     done = project.run("tokenmill", "build")
     assert "5 documents or files are bad:" in done.stderr

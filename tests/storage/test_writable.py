@@ -25,7 +25,7 @@ def test_a_folder_that_may_not_be_written_into_is_named_before_the_work(project:
     path.chmod(0o755)
     assert done.returncode == 2, done.stderr
     [line] = done.stderr.splitlines()  # not even "count: started"
-    assert line.startswith(f"tokenmill: error: {path}: this user may not write into the folder. A build writes ")
+    assert line.startswith(f"tokenmill: error[TM602]: {path}: this user may not write into the folder. A build writes ")
     assert project.outputs() == {}
     project.build()
 
@@ -36,4 +36,4 @@ def test_a_file_in_the_place_of_a_folder_is_named_before_the_work(project: Proje
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert line.startswith(f"tokenmill: error: {path}: expected a folder, found a file.")
+    assert line.startswith(f"tokenmill: error[TM602]: {path}: expected a folder, found a file.")

@@ -18,7 +18,7 @@ STREAMS = ("serve",)
 """Commands that print an object a line, as they go on."""
 
 _PLACE = re.compile(r"(?P<place>(?:[^\s:]*[/.][^:\n]*|[^\s:]+|--[a-z][^:\n]*|[^:\n]+, (?:row|line) \d+)): ")
-_SENTENCE_END = re.compile(r"(?<=[.?!]) (?=[A-Z`])")
+_ADVICE = re.compile(r"(?<=[.?!]) (?!(?:A|An|Expected|It|No|Nothing|The|They|Versions) )(?=[A-Z`])")  # it stands last
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def text(result: Any, words: str, code: int = EXIT_DONE, is_asked_for: bool = Tr
     return Answer(result, lambda: print(words), code, is_asked_for)
 
 
-def print_result(command: str, result: Any) -> None:
+def print_result(command: str | None, result: Any) -> None:
     """Prints what a command found or did as JSON."""
     _print({"schema": SCHEMA, "command": command, "ok": True, "result": result})
 
@@ -65,7 +65,7 @@ def as_json(error: BaseException) -> dict[str, str | None]:
     while found := _PLACE.match(rest):
         places.append(found["place"])
         rest = rest[found.end() :]
-    what, *advice = (rest, "") if "\n" in rest else _SENTENCE_END.split(rest, maxsplit=1)
+    what, *advice = (rest, "") if "\n" in rest else _ADVICE.split(rest, maxsplit=1)
     return {
         "code": code,
         "title": CODES[code].title,

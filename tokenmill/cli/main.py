@@ -56,19 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     command, is_json = command_of(given), "--json" in given
     try:
+        if is_json and "--version" in given:
+            print_result(command, {"version": tokenmill.__version__})
+            return EXIT_DONE
         asked = _parser().parse_args(given)
         _set_up(asked)
-        with stdout_kept() if is_json and command not in STREAMS else nullcontext():
-            answer = asked.run(asked)
-            if answer.is_asked_for < is_json:  # a report is for who watches, too
-                _show_report(answer)
-        if is_json:
-            print_result(asked.command, answer.result)
-        elif answer.is_asked_for:
-            answer.show()
-        else:
-            _show_report(answer)
-        return int(answer.code)
+        return _answer(asked, command, is_json)
     except Exception as error:  # noqa: BLE001 — what is not expected is a defect, and told with its traceback
         if not _signals:
             if isinstance(error, BrokenPipeError) and _is_unread():
@@ -104,9 +97,18 @@ def _set_up(asked: argparse.Namespace) -> None:
     quiet_environment()
 
 
-def _show_report(answer: Answer) -> None:
-    if console.level >= 0:
+def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> int:
+    """Runs the command and prints what it answers; its exit code."""
+    with stdout_kept() if is_json and command not in STREAMS else nullcontext():
+        answer: Answer = asked.run(asked)
+        # With --json a report goes to standard error, for who watches.
+        if is_json and not answer.is_asked_for and console.level >= 0:
+            answer.show()
+    if is_json:
+        print_result(command, answer.result)
+    elif answer.is_asked_for or console.level >= 0:
         answer.show()
+    return answer.code
 
 
 def _tell(error: Exception, command: str | None, given: Sequence[str]) -> int:

@@ -72,7 +72,7 @@ def _refresh_inline(path: Path) -> dict[str, Any]:
     from tokenmill.config.params import load_params
     from tokenmill.pipeline.build import alone, start
     from tokenmill.stages.recipe import run_inline
-    from tokenmill.stages.refresh import refresh
+    from tokenmill.stages.refresh import refresh, skipped
 
     notified = load_params(path).refresh.notify
     try:
@@ -80,7 +80,7 @@ def _refresh_inline(path: Path) -> dict[str, Any]:
             done = refresh(start(path, None, False, False), run_inline)
     except BusyError as busy:
         say(f"refresh: skipped: {busy.holder}")
-        return {"did": f"skipped: {busy.holder}"}
+        return skipped(busy.holder)
     except TokenmillError as error:
         _notify(notified, "tokenmill refresh failed", str(error))
         raise

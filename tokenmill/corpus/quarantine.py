@@ -57,6 +57,8 @@ class BadInputError(CorpusError):
     """Several bad documents and files. `n`: how many were found; `first`: what is wrong with the first of them; `is_all`: false
     where there may be more."""
 
+    code = "TM210"
+
     def __init__(self, n: int, first: Sequence[str], is_all: bool) -> None:
         self.n = n
         self.first = first

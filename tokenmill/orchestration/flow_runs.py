@@ -25,7 +25,7 @@ from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.executor import n_workers
-from tokenmill.stages.refresh import refresh
+from tokenmill.stages.refresh import refresh, skipped
 
 Stages = Callable[[Build], None]
 """Runs a project's stages in order. Each brings its outputs up to date."""
@@ -95,7 +95,7 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
                 done = refresh(build, lambda build: _run_and_note(stages, build))
         except BusyError as busy:
             say(f"refresh: skipped: {busy.holder}")
-            return Completed(name="Skipped", message=busy.holder, data={"did": f"skipped: {busy.holder}"})
+            return Completed(name="Skipped", message=busy.holder, data=skipped(busy.holder))
         if done.past:
             notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
         say(f"refresh: {done}")

@@ -51,7 +51,14 @@ class Refreshed:
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for a program."""
-        return {"did": str(self), **asdict(self)}
+        stages = [asdict(one) for one in self.summaries]
+        drift, past, published = asdict(self.drift), self.past, self.published
+        return {"did": str(self), "stages": stages, "drift": drift, "past": past, "published": published}
+
+
+def skipped(holder: str) -> dict[str, Any]:
+    """The same of a refresh that did nothing, since another build is at work."""
+    return {"did": f"skipped: {holder}", "stages": [], "drift": None, "past": [], "published": None}
 
 
 def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> Refreshed:

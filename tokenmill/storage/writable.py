@@ -14,10 +14,12 @@ def check_writable(folders: Iterable[Path]) -> None:
         to_write = "there" if there == folder else f"into {folder}"
         if not there.is_dir():
             raise TokenmillError(
-                f"{there}: expected a folder, found a file. A build writes {to_write}: move the file away."
+                f"{there}: expected a folder, found a file. A build writes {to_write}: move the file away.",
+                code="TM602",
             )
         if not os.access(there, os.W_OK | os.X_OK):
             raise TokenmillError(
                 f"{there}: this user may not write into the folder. A build writes {to_write}: change the folder's owner or "
-                "permissions (`ls -ld` shows them), or see whether its disk is mounted read-only."
+                "permissions (`ls -ld` shows them), or see whether its disk is mounted read-only.",
+                code="TM602",
             )
