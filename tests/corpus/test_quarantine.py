@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.registry import build, cli
+from tokenmill.corpus.quarantine import listed
 
 BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']
 
@@ -203,8 +204,18 @@ def test_of_many_bad_lines_the_first_twenty_are_named_and_the_others_counted(pro
     assert done.returncode == 2
     assert "count: 3 of 5 units failed" in done.stderr
     named = [line.strip().split(": ")[0] for line in done.stderr.splitlines() if ", line " in line]
-    assert named == [f"data/raw/{name}.jsonl, line {i + 1}" for name, n in (("c", 15), ("d", 5)) for i in range(n)]
-    assert done.stderr.endswith("  and at least 1,003 more\n")
+    assert named == [
+        f"data/raw/{name}.jsonl, line {i + 1}" for name, n in (("c", 7), ("d", 7), ("e", 6)) for i in range(n)
+    ]
+    assert done.stderr.endswith("  and at least 1,003 more\n")  # the third file was not read to its end
+
+
+def test_every_bad_file_is_named_before_the_second_document_of_any() -> None:
+    found = {f"{i:02}": [f"{i:02} first", f"{i:02} second"] for i in range(18)}
+    names = [one for some in listed(found).values() for one in some]
+    assert len(names) == 20
+    assert [one for one in names if "first" in one] == [f"{i:02} first" for i in range(18)]
+    assert [one for one in names if "second" in one] == ["00 second", "01 second"]
 
 
 def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(project: Project) -> None:

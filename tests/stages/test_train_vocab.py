@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
+from tests.conftest import Project
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.errors import CountsError, ParamsError, PatternError
 from tokenmill.tokenizer.model import characters_of
@@ -346,3 +347,15 @@ def test_the_key_of_a_checkpoint_is_that_of_the_merges_however_kept(tmp_path: Pa
     read = Tokenizer.load(tmp_path)
     assert key_of(counts, learned._model.merges) == key_of(counts, read._model.merges)
     assert key_of(counts, learned._model.merges) != key_of(counts, read._model.merges[1:])
+
+
+def test_the_progress_ends_at_the_tokens_that_the_table_has(project: Project) -> None:
+    script = """
+from tokenmill import console
+from tokenmill.cli.main import main
+assert main(["build"]) == 0
+[now] = [one for one in console.shown if one.stage == "train-vocab"]
+print("told:", now)
+"""
+    done = project.run(sys.executable, "-c", script)
+    assert "told: train-vocab: 100%, 272 of 272 tokens, in 0:0" in done.stdout, done.stderr

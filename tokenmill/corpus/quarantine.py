@@ -1,7 +1,7 @@
 """Quarantine: bad documents and damaged shards, left out of a unit and kept with shard, row and reason."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,8 +35,7 @@ QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
-N_LISTED_MAX = 20
-"""Bad documents and files that an error names."""
+_N_LISTED_MAX = 20  # bad documents and files that an error names
 _N_FOUND_MAX = 1000  # in one file, which is read no further then
 
 
@@ -54,26 +53,39 @@ class PieceDamagedError(DamagedError):
 
 
 class BadInputError(CorpusError):
-    """Several bad documents and files. `n`: how many were found; `first`: what is wrong with the first of them; `is_all`: false
-    where there may be more."""
+    """Several bad documents and files. `n`: how many were found; `first`: what is wrong with the first of each file, by its name;
+    `is_all`: false where there may be more."""
 
     code = "TM210"
 
-    def __init__(self, n: int, first: Sequence[str], is_all: bool) -> None:
+    def __init__(self, n: int, first: Mapping[str, Sequence[str]], is_all: bool) -> None:
         self.n = n
-        self.first = first
+        self.first = listed(first)
         self.is_all = is_all
-        lines = [f"{'' if is_all else 'at least '}{n:,} documents or files are bad:", *(f"  {one}" for one in first)]
-        if n > len(first):
-            lines.append(f"  and {'' if is_all else 'at least '}{n - len(first):,} more")
+        at_least = "" if is_all else "at least "
+        lines = [f"  {one}" for some in self.first.values() for one in some]
+        more = [f"  and {at_least}{n - len(lines):,} more"] if n > len(lines) else []
         super().__init__(
             "\n".join(
                 [
+                    f"{at_least}{n:,} documents or files are bad:",
                     *lines,
+                    *more,
                     "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out.",
                 ]
             )
         )
+
+
+def listed(found: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Those to name: of as many files as can be, the first of each file before the second of any.
+
+    >>> listed({"a": ["a 1", "a 2"], "b": ["b 1"]})
+    {'a': ['a 1', 'a 2'], 'b': ['b 1']}
+    """
+    ranked = sorted((rank, i) for i, some in enumerate(found.values()) for rank in range(len(some)))[:_N_LISTED_MAX]
+    n_of_file = Counter(i for _, i in ranked)
+    return {name: some[: n_of_file[i]] for i, (name, some) in enumerate(found.items()) if n_of_file[i]}
 
 
 class Documents:
@@ -120,21 +132,21 @@ class Documents:
         source = self._source
         columns = (source.text_column, source.id_column, source.text_separator)
         n = 0
-        shown: list[str] = []
+        shown: dict[str, list[str]] = {}
         is_all = True
 
-        def add(words: str) -> None:
+        def add(name: str, words: str) -> None:
             nonlocal n
             n += 1
-            if len(shown) < N_LISTED_MAX:
-                shown.append(words)
+            if len(shown) < _N_LISTED_MAX and len(some := shown.setdefault(name, [])) < _N_LISTED_MAX:
+                some.append(words)
 
         for piece in self._unit.pieces[first:]:
             n_before = n
 
             def on_bad(bad: BadDocument, piece: Piece = piece, n_before: int = n_before) -> None:
                 if source.on_bad_document == "fail":
-                    add(f"{piece.shard.name}, {_place(bad)}: {bad.reason}")
+                    add(piece.shard.name, f"{piece.shard.name}, {_place(bad)}: {bad.reason}")
                 if n - n_before >= _N_FOUND_MAX:
                     raise _Enough
 
@@ -150,7 +162,7 @@ class Documents:
                 is_all = False
             except CorpusError as other:
                 if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":
-                    add(str(other))
+                    add(piece.shard.name, str(other))
         return error if n < 2 else BadInputError(n, shown, is_all)
 
     def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
-from tokenmill.corpus.quarantine import N_LISTED_MAX, BadInputError
+from tokenmill.corpus.quarantine import BadInputError, listed
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.storage.retries import with_retries
@@ -82,18 +82,23 @@ def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[A
 
 
 def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]]) -> str:
-    lines: list[str] = []
-    n_shown = n_more = 0
+    found: dict[str, list[str]] = {}
+    n = 0
     is_all = True
     for unit, error in failed:
-        found = (error.first, error.n, error.is_all) if isinstance(error, BadInputError) else ([str(error)], 1, True)
-        first, n, is_all_of_unit = found
-        shown = first[: N_LISTED_MAX - n_shown]
-        lines += [f"  {unit.name}"] * bool(shown) + [f"    {one}" for one in shown]
-        n_shown, n_more = n_shown + len(shown), n_more + n - len(shown)
-        is_all = is_all and is_all_of_unit
-    if n_more:
-        lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
+        if isinstance(error, BadInputError):
+            for name, some in error.first.items():
+                found.setdefault(name, []).extend(some)
+            n, is_all = n + error.n, is_all and error.is_all
+        else:
+            found.setdefault(unit.name, []).append(str(error))
+            n += 1
     kept = n_units - len(failed)
     head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
-    return "\n".join([head, *lines])
+    lines = [head]
+    for name, some in listed(found).items():
+        lines += [f"  {name}", *(f"    {one}" for one in some)]
+        n -= len(some)
+    if n:
+        lines.append(f"  and {'' if is_all else 'at least '}{n:,} more")
+    return "\n".join(lines)

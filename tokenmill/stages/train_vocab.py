@@ -12,7 +12,7 @@ from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.config.lockfile import pinned
-from tokenmill.config.params import Extend, TokenizerSource, TrainVocab
+from tokenmill.config.params import N_BYTES, Extend, TokenizerSource, TrainVocab
 from tokenmill.console import StageSummary, progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -61,6 +61,7 @@ def train_vocab(
     checkpoint = Checkpoint(root / CHECKPOINT_DIRECTORY, checkpoint_every) if checkpoint_every else None
     n_done = 0
     with progress("train-vocab", params.vocab_size, "tokens") as now:
+        now.skip(base.vocab_size if base else N_BYTES + len(params.special_tokens))
 
         def show(n_tokens: int, _n_merges: int) -> None:
             nonlocal n_done

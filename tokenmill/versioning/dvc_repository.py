@@ -83,7 +83,8 @@ def cache_directory(root: Path) -> Path:
     from dvc.config import Config, ConfigError
 
     try:
-        chosen = Config(str(root / ".dvc")).get("cache", {}).get("dir")
+        with naming(root / ".dvc"):
+            chosen = Config(str(root / ".dvc")).get("cache", {}).get("dir")
     except ConfigError as error:
         raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
     return Path(root, chosen or ".dvc/cache")
