@@ -57,7 +57,7 @@ def _speed(cell: dict[str, Any], own: dict[str, Any], kind: str) -> str:
     times = ""
     if not cell["tool"].startswith("tokenmill") and record.speeds(own, kind):
         times = f";&nbsp;{median(record.speeds(own, kind)) / median(runs):.2f}&nbsp;×"
-    spread = f"{_number(min(runs))}–{_number(max(runs))}" if len(runs) > 1 else "one&nbsp;run"
+    spread = f"{_number(min(runs))}–&#8288;{_number(max(runs))}" if len(runs) > 1 else "one&nbsp;run"
     return f"{_number(median(runs))} ({spread}{times})"
 
 
