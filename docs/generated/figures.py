@@ -77,12 +77,12 @@ def threads(section: dict[str, Any]) -> str:
 def training(section: dict[str, Any]) -> str:
     """Counting and merging, by tool."""
     parts = []
-    for text in dict.fromkeys(cell["text"] for cell in section["cells"]):
-        cells = [cell for cell in section["cells"] if cell["text"] == text]
+    for text, vocab_size in dict.fromkeys((cell["text"], cell["vocab_size"]) for cell in section["cells"]):
+        cells = [cell for cell in section["cells"] if (cell["text"], cell["vocab_size"]) == (text, vocab_size)]
         one = cells[0]
         size = f", {one['text_bytes'] / 1e6:.1f} MB" if one["text_bytes"] else ""
         cores = _CORES[one["cores"]]
-        parts.append(f"### {_TEXTS.get(text, text)}{size}, {one['vocab_size']:,} tokens, {cores}\n")
+        parts.append(f"### {_TEXTS.get(text, text)}{size}, {vocab_size:,} tokens, {cores}\n")
         own = next(cell["runs_cpu_s"] for cell in cells if cell["tool"] == "tokenmill")
         rows = [
             [cell["tool"], cell["failed"], "", "", "", ""]
