@@ -29,7 +29,7 @@ def _newest() -> dict[str, Any]:
 
 
 def encoding(section: dict[str, Any]) -> str:
-    """Speeds by tool and text, of fresh text and of text met before, on one core and on two."""
+    """Speeds by tool and text, of fresh text and of text met before."""
     return "\n".join(_encoding_tables(section))
 
 
@@ -190,6 +190,7 @@ def _number(value: float) -> str:
 
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "encode": encoding,
+    "encode_2": encoding,
     "threads": threads,
     "train": training,
     "build": building,
