@@ -58,7 +58,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not ENGLISH.is_dir():
         sys.exit(f"{SHARED}: expected the corpus and the tokenizers that the project is measured with.")
-    section = record.begin("encode", PACKAGES, asked)
+    sections = {threads: record.begin(section_of(threads), PACKAGES, asked) for threads in asked.threads}
     turns = record.begin("threads", (), asked)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -72,12 +72,18 @@ def main() -> None:
                 for threads in asked.threads:
                     print(f"\n{text}, {tokenizer}: {n_bytes / 1e6:.1f} MB, {threads} of {os.cpu_count()} cores")
                     found = _measure_all(asked.tools, folder, threads, asked.runs, n_bytes)
-                    section["cells"] += [named | {"cores": threads} | cell for cell in found]
+                    sections[threads]["cells"] += [named | {"cores": threads} | cell for cell in found]
                 for threads in set(asked.threads) - {1} if "tokenmill" in asked.tools and asked.turns else ():
                     turns["cells"].append(named | {"cores": threads} | _measure_turns(folder, threads, asked.turns))
-    record.keep(section, asked.record)
+    for section in sections.values():
+        record.keep(section, asked.record)
     if turns["cells"]:
         record.keep(turns, asked.record)
+
+
+def section_of(threads: int) -> str:
+    """The section of a record for so many threads: on one core, which other work disturbs less, one may measure more often."""
+    return "encode" if threads == 1 else f"encode_{threads}"
 
 
 def _documents(text: str, n_bytes_max: int) -> list[str]:

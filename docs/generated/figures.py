@@ -29,7 +29,7 @@ def _newest() -> dict[str, Any]:
 
 
 def encoding(section: dict[str, Any]) -> str:
-    """Speeds by tool and text, of fresh text and of text met before, on one core and on two."""
+    """Speeds by tool and text, of fresh text and of text met before."""
     return "\n".join(_encoding_tables(section))
 
 
@@ -57,7 +57,7 @@ def _speed(cell: dict[str, Any], own: dict[str, Any], kind: str) -> str:
     times = ""
     if not cell["tool"].startswith("tokenmill") and record.speeds(own, kind):
         times = f";&nbsp;{median(record.speeds(own, kind)) / median(runs):.2f}&nbsp;×"
-    spread = f"{_number(min(runs))}–{_number(max(runs))}" if len(runs) > 1 else "one&nbsp;run"
+    spread = f"{_number(min(runs))}–&#8288;{_number(max(runs))}" if len(runs) > 1 else "one&nbsp;run"
     return f"{_number(median(runs))} ({spread}{times})"
 
 
@@ -77,12 +77,12 @@ def threads(section: dict[str, Any]) -> str:
 def training(section: dict[str, Any]) -> str:
     """Counting and merging, by tool."""
     parts = []
-    for text in dict.fromkeys(cell["text"] for cell in section["cells"]):
-        cells = [cell for cell in section["cells"] if cell["text"] == text]
+    for text, vocab_size in dict.fromkeys((cell["text"], cell["vocab_size"]) for cell in section["cells"]):
+        cells = [cell for cell in section["cells"] if (cell["text"], cell["vocab_size"]) == (text, vocab_size)]
         one = cells[0]
         size = f", {one['text_bytes'] / 1e6:.1f} MB" if one["text_bytes"] else ""
         cores = _CORES[one["cores"]]
-        parts.append(f"### {_TEXTS.get(text, text)}{size}, {one['vocab_size']:,} tokens, {cores}\n")
+        parts.append(f"### {_TEXTS.get(text, text)}{size}, {vocab_size:,} tokens, {cores}\n")
         own = next(cell["runs_cpu_s"] for cell in cells if cell["tool"] == "tokenmill")
         rows = [
             [cell["tool"], cell["failed"], "", "", "", ""]
@@ -190,6 +190,7 @@ def _number(value: float) -> str:
 
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "encode": encoding,
+    "encode_2": encoding,
     "threads": threads,
     "train": training,
     "build": building,
