@@ -60,7 +60,7 @@ class BadInputError(CorpusError):
 
     def __init__(self, n: int, first: Mapping[str, Sequence[str]], is_all: bool) -> None:
         self.n = n
-        self.first = listed(first)
+        self.first: dict[str, Sequence[str]] = listed(first)
         self.is_all = is_all
         at_least = "" if is_all else "at least "
         lines = [f"  {one}" for some in self.first.values() for one in some]
