@@ -28,7 +28,8 @@ from benchmarks.corpus import documents
 from tokenmill import _core, train_vocab
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.counts.counter import Counter
-from tokenmill.dataset.tokens import id_type, read_tokens, rows, schema, write_tokens
+from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
+from tokenmill.dataset.tokens import id_type, rows, schema
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.training.bpe import train_vocab
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["Counter", "Tokenizer", "__version__", "train_vocab"]
 

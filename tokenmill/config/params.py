@@ -191,7 +191,7 @@ class Refresh(_Section):
 class Encode(_Section):
     """What the token dataset looks like."""
 
-    formats: list[Literal["parquet"]] = Field(min_length=1)
+    formats: list[Literal["parquet"]] = Field(min_length=1, max_length=1)
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
 

@@ -22,8 +22,9 @@ from tokenmill.corpus.quarantine import (
 )
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
+from tokenmill.dataset.formats import FORMATS
 from tokenmill.dataset.manifest import InputShard, Manifest, Origin, engine_version, write_manifest
-from tokenmill.dataset.tokens import id_type, rows, schema, write_tokens
+from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard, take_over
 from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
@@ -68,6 +69,7 @@ def encode(
             tokenizer=tokenizer,
             end_id=end_id,
             special=params.special_tokens_in_text,
+            format=params.formats[0],
             limits=runner.memory.limits,
             advance=now.add,
         )
@@ -154,6 +156,7 @@ def encode_unit(
     tokenizer: Tokenizer,
     end_id: int | None,
     special: SpecialTokensInText,
+    format: str,
     limits: Limits,
     advance: Advance,
 ) -> EncodeFacts:
@@ -163,7 +166,7 @@ def encode_unit(
     piece_documents = [0] * len(unit.pieces)
     n_tokens = text_bytes = 0
     documents = Documents(unit, source, limits, advance)
-    with write_tokens(directory / TOKENS_FILE, shape) as write:
+    with FORMATS[format](directory / TOKENS_FILE, shape) as write:
         for piece, batch in documents:
             try:
                 input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)

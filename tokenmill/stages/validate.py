@@ -21,8 +21,9 @@ from tokenmill.corpus.reader import Shard, read_batches
 from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.counts.table import read_counts
 from tokenmill.dataset.checks import aligned, check_against, check_span
+from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest
-from tokenmill.dataset.tokens import id_type, read_tokens
+from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import DamagedError, ValidationError
 from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
