@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.registry import build, cli
-from tokenmill.corpus.quarantine import listed
+from tokenmill.corpus.bad_documents import listed
 
 BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']
 

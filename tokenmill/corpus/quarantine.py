@@ -1,7 +1,7 @@
 """Quarantine: bad documents and damaged shards, left out of a unit and kept with shard, row and reason."""
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.bad_documents import N_LISTED_MAX, BadDocument, BadInputError, PieceDamagedError
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
@@ -35,57 +35,11 @@ QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
-_N_LISTED_MAX = 20  # bad documents and files that an error names
 _N_FOUND_MAX = 1000  # in one file, which is read no further then
 
 
 class _Enough(Exception):
     """Of one file, enough bad documents are known."""
-
-
-class PieceDamagedError(DamagedError):
-    """A piece turned out damaged after documents of it were given out. `rest`: the unit without that piece, which the work is
-    to be done of again from the start."""
-
-    def __init__(self, message: str, rest: Unit) -> None:
-        self.rest = rest
-        super().__init__(message)
-
-
-class BadInputError(CorpusError):
-    """Several bad documents and files. `n`: how many were found; `first`: what is wrong with the first of each file, by its name;
-    `is_all`: false where there may be more."""
-
-    code = "TM210"
-
-    def __init__(self, n: int, first: Mapping[str, Sequence[str]], is_all: bool) -> None:
-        self.n = n
-        self.first: dict[str, Sequence[str]] = listed(first)
-        self.is_all = is_all
-        at_least = "" if is_all else "at least "
-        lines = [f"  {one}" for some in self.first.values() for one in some]
-        more = [f"  and {at_least}{n - len(lines):,} more"] if n > len(lines) else []
-        super().__init__(
-            "\n".join(
-                [
-                    f"{at_least}{n:,} documents or files are bad:",
-                    *lines,
-                    *more,
-                    "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out.",
-                ]
-            )
-        )
-
-
-def listed(found: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Those to name: of as many files as can be, the first of each file before the second of any.
-
-    >>> listed({"a": ["a 1", "a 2"], "b": ["b 1"]})
-    {'a': ['a 1', 'a 2'], 'b': ['b 1']}
-    """
-    ranked = sorted((rank, i) for i, some in enumerate(found.values()) for rank in range(len(some)))[:_N_LISTED_MAX]
-    n_of_file = Counter(i for _, i in ranked)
-    return {name: some[: n_of_file[i]] for i, (name, some) in enumerate(found.items()) if n_of_file[i]}
 
 
 class Documents:
@@ -138,7 +92,7 @@ class Documents:
         def add(name: str, words: str) -> None:
             nonlocal n
             n += 1
-            if len(shown) < _N_LISTED_MAX and len(some := shown.setdefault(name, [])) < _N_LISTED_MAX:
+            if len(shown) < N_LISTED_MAX and len(some := shown.setdefault(name, [])) < N_LISTED_MAX:
                 some.append(words)
 
         for piece in self._unit.pieces[first:]:

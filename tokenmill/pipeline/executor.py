@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
-from tokenmill.corpus.quarantine import BadInputError, listed
+from tokenmill.corpus.bad_documents import BadInputError, listed
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.storage.retries import with_retries

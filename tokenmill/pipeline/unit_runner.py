@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill import _core
 from tokenmill.config.params import Source
 from tokenmill.console import say, say_more
-from tokenmill.corpus.quarantine import PieceDamagedError
+from tokenmill.corpus.bad_documents import PieceDamagedError
 from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
 from tokenmill.errors import UnitTimeoutError
