@@ -50,7 +50,7 @@ def test_what_commands_do_and_find_is_in_the_result(project: Project) -> None:
     assert {one["stage"]: one["action"] for one in built["stages"]} == dict.fromkeys(
         ("count", "train-vocab", "encode", "validate"), "run"
     )
-    assert "count: started" in done.stderr and "peak MB" in done.stderr
+    assert "count: started" in done.stderr and "peak memory" in done.stderr
     assert result(cli(project, "build", "--json"), "build")["up_to_date"] is True
     standing = result(cli(project, "--json", "status"), "status")
     assert [one["would_run"] for one in standing["stages"]] == [False] * 4

@@ -194,7 +194,7 @@ def test_the_server_of_a_killed_build_ends_and_the_next_records_every_unit_and_g
     assert flow.outputs() == inline.outputs()
     assert (flow.root / "dvc.lock").read_bytes() == (inline.root / "dvc.lock").read_bytes()
     stages = ("count", "train-vocab", "encode", "validate")
-    assert [line for line in done.stderr.splitlines() if "started" in line] == [f"{stage}: started" for stage in stages]
+    assert [line.split(":")[0] for line in done.stderr.splitlines() if ": started" in line] == list(stages)
     assert (f"build {flow.root.name}", "COMPLETED") in runs(home, "flow_run")
     units = {f"{stage} data/raw/{shard}.jsonl" for stage in ("count", "encode", "validate") for shard in "ab"}
     assert set(runs(home, "task_run")[n_known:]) == {(unit, "COMPLETED") for unit in units | {"train-vocab 272 tokens"}}
