@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Literal
+from typing import Literal
 
 Advance = Callable[[int, int], None]
 """Called, from any thread, with the bytes of files, and the tokens made of them, that were done since the last call."""
@@ -110,7 +110,7 @@ class Progress:
 shown: list[Progress] = []
 """Every stage that showed its progress in this process, in order: for a thread that tells others of it."""
 
-_live: list[Any] = []  # the console of the line that is kept up to date, while there is one
+_live: list[Callable[[str], None]] = []  # prints a line above the one that is kept up to date, while there is one
 
 
 @contextmanager
@@ -145,10 +145,12 @@ def say(line: str) -> None:
     """One line for the person who watches (standard error)."""
     if level < 0:
         return
-    if _live:
-        _live[0].print(line, markup=False, highlight=False, soft_wrap=True)
-    else:
-        print(line, file=sys.stderr, flush=True)
+    for show in _live[:1] or [_print_plain]:  # another thread may end the line that is kept up to date
+        show(line)
+
+
+def _print_plain(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def say_more(line: str) -> None:
@@ -175,7 +177,7 @@ def table(summaries: Sequence[StageSummary]) -> None:
     # DVC's colorama removes colours from what goes through sys.stdout into a pipe. Under --json, stdout is stderr.
     is_coloured = os.environ.get("FORCE_COLOR") and sys.stdout is not sys.stderr
     console = Console(highlight=False, file=sys.__stdout__ if is_coloured else sys.stdout)
-    lines = table_lines(summaries, console.width if console.is_terminal else None)
+    lines = table_lines(summaries, console.width if console.file.isatty() else None)
     for i, line in enumerate(lines):
         console.print(line, style=None if i else "bold", markup=False, soft_wrap=True)
 
@@ -265,6 +267,9 @@ def _terminal(now: Progress) -> Iterator[None]:
         head, bar, tail = line_of(now, console.width)
         return Text.assemble(head, (bar, "green"), tail, no_wrap=True, overflow="crop")
 
+    def above(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     with Live(
         get_renderable=line,
         console=console,
@@ -272,11 +277,11 @@ def _terminal(now: Progress) -> Iterator[None]:
         redirect_stdout=False,
         redirect_stderr=False,
     ):
-        _live.insert(0, console)
+        _live.insert(0, above)
         try:
             yield
         finally:
-            _live.remove(console)
+            _live.remove(above)
 
 
 @contextmanager
@@ -287,11 +292,17 @@ def _notebook(now: Progress) -> Iterator[None]:
         line = "".join(line_of(now, _NOTEBOOK_WIDTH))
         print(f"\r{line.ljust(_NOTEBOOK_WIDTH)}", end="", file=sys.stderr, flush=True)
 
+    def above(line: str) -> None:
+        print(f"\r{line.ljust(_NOTEBOOK_WIDTH)}", file=sys.stderr, flush=True)
+        write_over()
+
     write_over()
     now.tell = _at_most_every(1 / _REFRESH_PER_S, write_over)
+    _live.insert(0, above)
     try:
         yield
     finally:
+        _live.remove(above)
         write_over()
         print(file=sys.stderr, flush=True)
 

@@ -192,7 +192,7 @@ def unreadable(place: str, error: OSError) -> CorpusError:
     """The error for an input file that the system did not let be read; `error.errno` is set."""
     kind = PassingError if error.errno in _PASSING else CorpusError
     why = error.strerror if error.errno == errno.EINVAL else os.strerror(error.errno or 0)
-    return kind(f"{place} cannot be read: {why}. Check the path, its permissions and its disk.")
+    return kind(f"{place}: cannot be read: {why}. Check the path, its permissions and its disk.")
 
 
 def of_the_machine(error: OSError) -> str:

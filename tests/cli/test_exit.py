@@ -1,5 +1,6 @@
 """How the process of a command ends: with its code, and without a traceback."""
 
+import json
 import os
 import subprocess
 import sys
@@ -34,6 +35,12 @@ def test_a_closed_output_is_no_traceback(tmp_path: Path) -> None:
     done = ended(tmp_path, "check", "nowhere", stdout=None, preexec_fn=lambda: os.close(1))
     assert done.returncode == 2
     assert b"Exception" not in done.stderr
+
+
+def test_with_standard_error_closed_json_stands_alone(tmp_path: Path) -> None:
+    done = ended(tmp_path, "check", "nowhere", "--json", stdout=subprocess.PIPE, preexec_fn=lambda: os.close(2))
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["ok"] is False
 
 
 @pytest.mark.parametrize(

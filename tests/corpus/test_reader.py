@@ -283,5 +283,5 @@ def test_a_directory_a_vanished_file_and_one_without_permission_are_named_with_t
 
 def test_an_error_while_reading_is_named_with_the_reason() -> None:
     broken = Shard(Path("/proc/self/mem"), "broken.txt", 0)  # opens, but its first page cannot be read
-    with pytest.raises(CorpusError, match=r"broken\.txt: /proc/self/mem cannot be read: Input/output error"):
+    with pytest.raises(CorpusError, match=r"broken\.txt: /proc/self/mem: cannot be read: Input/output error"):
         list(read_batches(broken, "text", None, SEPARATOR))

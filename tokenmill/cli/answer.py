@@ -49,6 +49,8 @@ def print_error(command: str | None, error: BaseException) -> None:
 
 def message_of(error: BaseException) -> str:
     """The whole message of an error, in the words for people."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted by Ctrl-C; what is finished is kept for the next build"
     return of_the_machine(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 

@@ -74,11 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ended = signalled
     is_interrupted = isinstance(ended, KeyboardInterrupt)
     # What was remembered of files may not have been forgotten yet.
-    again = "build --rehash" if "--rehash" in given else "build"
-    print(
-        f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}. Run `tokenmill {again}` to go on.",
-        file=sys.stderr,
-    )
+    again = "build --rehash" if "--rehash" in given else "refresh" if command == "refresh" else "build"
+    advice = "" if command == "serve" else f" Run `tokenmill {again}` to go on."
+    print(f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}.{advice}", file=sys.stderr)
     if is_json:
         print_error(command, ended)
     return EXIT_INTERRUPTED if is_interrupted else EXIT_TERMINATED

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tokenmill.cli.answer import Answer
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
-from tokenmill.errors import BusyError, ParamsError, TokenmillError
+from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
@@ -112,10 +113,17 @@ def _serve(asked: argparse.Namespace) -> Answer:
         say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
         time.sleep(wait_s)
         command = [sys.executable, "-m", "tokenmill", "refresh", *options]
-        done = subprocess.run(command, cwd=root, check=False, stdout=subprocess.PIPE if is_json else None)
-        if is_json and done.stdout:
-            print(json.dumps(json.loads(done.stdout)), flush=True)
-        say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if done.returncode == 0 else 'failed'}")
+        with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE if is_json else None) as run:
+            try:
+                printed, _ = run.communicate()
+            except (KeyboardInterrupt, Terminated):
+                run.terminate()  # it ends in order; subprocess.run would kill it
+                run.wait()
+                raise
+        if printed:
+            with suppress(json.JSONDecodeError):  # the refresh was killed while it printed
+                print(json.dumps(json.loads(printed)), flush=True)
+        say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if run.returncode == 0 else 'failed'}")
     return Answer({"did": "the schedule has come to its end"}, lambda: None, is_asked_for=False)
 
 

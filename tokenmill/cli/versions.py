@@ -201,6 +201,6 @@ def find_params() -> Path:
         if (folder / ".git").exists():  # what is above belongs to others
             break
     raise ParamsError(
-        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or name one with --params.",
+        f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or make one with `tokenmill init DIR`.",
         code="TM105",
     )

@@ -315,6 +315,7 @@ _ALLOWED = {  # by pydantic's type of error
     "model_type": "a section with keys",
     "dict_type": "a section with keys",
     "list_type": "a list, like [a, b]",
+    "too_long": "a list of at most {max_length}",
     "string_type": "a text (in quotes where YAML reads another type)",
     "int_type": "a whole number",
     "int_from_float": "a whole number, written with digits alone",

@@ -16,7 +16,7 @@ from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
-from tokenmill.errors import CorpusError, DamagedError, PassingError
+from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
 from tokenmill.storage.atomic import naming, read, write_atomic
 
 SCHEMA = pa.schema(
@@ -110,9 +110,7 @@ class Documents:
                         read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits),
                         maxlen=0,
                     )
-            except _Enough:
-                is_all = False
-            except PassingError:
+            except (_Enough, PassingError, UnitTimeoutError):  # the error at hand is told, not the time limit
                 is_all = False
             except CorpusError as other:
                 if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":

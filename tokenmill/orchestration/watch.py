@@ -86,7 +86,7 @@ def _cancelled() -> State[None]:
 def _watch(
     server: Server, run: UUID, ended: threading.Event, cancelled: threading.Event, deciding: threading.Lock
 ) -> None:
-    told: dict[int, tuple[UUID, float]] = {}
+    told: dict[int, tuple[UUID, float, bool]] = {}
     first = len(console.shown)
     is_last = False
     with suppress(*FAILURES), get_client(sync_client=True) as client:  # entering it already sends a request
@@ -121,15 +121,18 @@ def _does(error: Exception) -> str:
     return f"does not answer ({type(error).__name__})"
 
 
-def _tell(client: SyncPrefectClient, run: UUID, shown: Sequence[Progress], told: dict[int, tuple[UUID, float]]) -> None:
+def _tell(
+    client: SyncPrefectClient, run: UUID, shown: Sequence[Progress], told: dict[int, tuple[UUID, float, bool]]
+) -> None:
     """Creates or updates the artifact of each stage that has progressed since the last call."""
     for i, stage in enumerate(shown):
+        has_ended = stage.end_s is not None
         percent = round(100 * stage.done / stage.total, 1) if stage.total else 100.0
         if i not in told:
             artifact = ArtifactCreate(
                 key=f"tokenmill-{stage.stage}", type="progress", description=str(stage), data=percent, flow_run_id=run
             )
-            told[i] = (client.create_artifact(artifact).id, percent)
-        elif told[i][1] != percent:
-            told[i] = (told[i][0], percent)
+            told[i] = (client.create_artifact(artifact).id, percent, has_ended)
+        elif told[i][1:] != (percent, has_ended):
+            told[i] = (told[i][0], percent, has_ended)
             client.update_artifact(told[i][0], ArtifactUpdate(data=percent, description=str(stage)))
