@@ -12,7 +12,7 @@ demo: setup ## sample input, then the whole build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
 test: setup ## every test
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
 	@$(BIN)/python -m tests.faults $(MODES)
