@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import DOCUMENTS, REPOSITORY, Project
 from tests.registry import cli, run
-from tokenmill.cli.main import _parser
+from tokenmill.cli.main import make_parser
 from tokenmill.config.params import load_params
 
 README = REPOSITORY / "README.md"
@@ -228,7 +228,7 @@ def test_a_command_that_is_not_run_is_one_of_the_command_line() -> None:
     unrun = [command for command in COMMANDS if reason_not_to_run(command) and command.startswith("tokenmill ")]
     assert unrun
     for command in unrun:
-        _parser().parse_args(shlex.split(command, comments=True)[1:])  # SystemExit where it is none
+        make_parser().parse_args(shlex.split(command, comments=True)[1:])  # SystemExit where it is none
 
 
 @pytest.mark.parametrize("words", NOT_RUN)

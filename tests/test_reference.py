@@ -14,7 +14,7 @@ from docs.generated import commands, errors, figures, parameters
 from docs.generated.doctests import fenced
 from docs.generated.tables import table
 from tests.conftest import REPOSITORY, Project
-from tokenmill.cli.main import _parser
+from tokenmill.cli.main import make_parser
 from tokenmill.config.lockfile import Lock, Pin
 from tokenmill.errors import CODES
 
@@ -23,7 +23,7 @@ RECORDS = sorted(record.DIRECTORY.glob("*.json"))
 
 def test_the_page_of_the_command_line_has_every_command_and_option() -> None:
     page = commands.page()
-    for name, parser in commands.commands_of(_parser()).items():
+    for name, parser in commands.commands_of(make_parser()).items():
         assert f"## tokenmill {name} {{ #{name} }}" in page
         for action in parser._actions:
             shown = action.option_strings or [str(action.metavar or action.dest)]

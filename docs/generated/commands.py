@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator
 
 from docs.generated.tables import code, table
-from tokenmill.cli.main import _parser
+from tokenmill.cli.main import make_parser
 
 
 def page(parser: argparse.ArgumentParser | None = None) -> str:
     """A table of the commands, then a section for each; what every command takes stands once, at the end."""
-    parser = parser or _parser()
+    parser = parser or make_parser()
     found = commands_of(parser)
     shared = _shared(list(found.values()))
     some = next(iter(found.values()))

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import REPOSITORY, Project
 from tests.registry import cli
 from tokenmill.cli.help import SHELLS
-from tokenmill.cli.main import _parser
+from tokenmill.cli.main import make_parser
 from tokenmill.cli.parser import GROUPS
 from tokenmill.errors import EXIT_CODES
 
@@ -19,7 +19,7 @@ HEAVY = ("dvc", "numpy", "pandas", "polars", "prefect", "pyarrow", "pydantic", "
 
 def options() -> dict[str, set[str]]:
     """By command, its options, as argparse itself knows them."""
-    parser = _parser()
+    parser = make_parser()
     [commands] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
     return {
         name: {option for action in one._actions for option in action.option_strings}
@@ -55,7 +55,7 @@ def test_every_command_shows_an_example_that_the_parser_takes(tmp_path: Path) ->
             text=True,
             check=True,
         ).stdout.splitlines()
-        assert _parser().parse_args(words).command == name
+        assert make_parser().parse_args(words).command == name
 
 
 def test_no_command_prints_the_help_and_is_an_error(tmp_path: Path) -> None:

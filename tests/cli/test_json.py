@@ -112,7 +112,7 @@ def run(asked):
     subprocess.run(["echo", "by a child"])
     os.write(1, b"by the core")
     return text({"did": 1}, "as text")
-cli._status = run
+cli.build._status = run
 sys.exit(cli.main(["status", *sys.argv[1:]]))
 """
     done = project.run(sys.executable, "-c", script, "--json")
@@ -139,7 +139,7 @@ from tokenmill.cli import main as cli
 def run(asked):
     os.kill(os.getpid(), signal.{number})
     time.sleep(60)
-cli._status = run
+cli.build._status = run
 sys.exit(cli.main(["status", "--json"]))
 """
     done = Project(tmp_path).run(sys.executable, "-c", script)
@@ -152,7 +152,7 @@ def test_a_defect_is_told_with_its_traceback_and_an_exit_code_of_its_own(
     def broken(_asked: Any) -> Answer:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(cli_main, "_status", broken)
+    monkeypatch.setattr(cli_main.build, "_status", broken)
     done = cli(Project(tmp_path), "status", "--json")
     assert error(done, "status", 70)["code"] == "TM901"
     assert "Traceback" in done.stderr

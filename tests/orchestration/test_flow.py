@@ -246,7 +246,7 @@ def build(_):
     server = Server.start()
     assert server.run(work) == "done"
     raise TokenmillError("no room")
-cli._build = build
+cli.build._build = build
 sys.argv = ["tokenmill", "build"]
 sys.exit(program())
 """

@@ -1,8 +1,6 @@
-"""The command line: how a command is run and ends; and the commands build, status, check."""
+"""Runs one command, and ends it with its exit code."""
 
 import argparse
-import dataclasses
-import json
 import os
 import select
 import signal
@@ -11,24 +9,19 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
-from pathlib import Path
 from threading import Timer
 from types import FrameType
 
 import tokenmill
 from tokenmill import console
-from tokenmill.cli import help, project, refresh, versions
-from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_kept, text
+from tokenmill.cli import build, help, project, refresh, versions
+from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_kept
 from tokenmill.cli.parser import Commands, Parser, command_of
-from tokenmill.cli.versions import find_params
-from tokenmill.console import StageSummary, say, table
 from tokenmill.errors import (
     EXIT_DEFECT,
     EXIT_DONE,
     EXIT_ERROR,
     EXIT_INTERRUPTED,
-    EXIT_NO,
     EXIT_TERMINATED,
     EXIT_UNREAD,
     Terminated,
@@ -36,8 +29,6 @@ from tokenmill.errors import (
     UsageError,
     code_of,
 )
-from tokenmill.layout import LAST_BUILD_FILE
-from tokenmill.storage.atomic import write_atomic
 
 _AGAIN_S = 0.05
 
@@ -59,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if is_json and "--version" in given:
             print_result(command, {"version": tokenmill.__version__})
             return EXIT_DONE
-        asked = _parser().parse_args(given)
+        asked = make_parser().parse_args(given)
         _set_up(asked)
         return _answer(asked, command, is_json)
     except Exception as error:  # noqa: BLE001 — what is not expected is a defect, and told with its traceback
@@ -121,7 +112,7 @@ def _tell(error: Exception, command: str | None, given: Sequence[str]) -> int:
         words = f"a defect of tokenmill: {type(error).__name__}: {words}"
     code = code_of(error)
     print(f"tokenmill: error[{code}]: {words}", file=sys.stderr)
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr.isatty():
         print(f"`tokenmill explain {code}` says more.", file=sys.stderr)
     if "--json" in given:
         print_error(command, error)
@@ -131,33 +122,6 @@ def _tell(error: Exception, command: str | None, given: Sequence[str]) -> int:
 def _pass_over_halves() -> None:
     """An object of a library that a signal cut while it was made cannot close itself; Python would print that as an error."""
     sys.unraisablehook = lambda _: None
-
-
-def _check(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.inspect import as_text, check_tokenizer
-
-    found = check_tokenizer(asked.tokenizer, asked.pattern)
-    return text(found, as_text(found, str(asked.tokenizer)))
-
-
-def _status(asked: argparse.Namespace) -> Answer:
-    from tokenmill.config.params import load_params
-    from tokenmill.pipeline.status import as_text, standing_of
-
-    path = asked.params or find_params()
-    root = path.absolute().parent
-    params = load_params(path)  # which refuses what a build would
-    if params.tokenizer is not None:
-        from tokenmill.config.lockfile import read_pin
-        from tokenmill.versioning.import_tokenizer import refuse_changed
-
-        pin = read_pin(root)
-        if pin is not None and pin.asked == params.tokenizer:
-            refuse_changed(root, pin)
-    found = standing_of(root)
-    would_run = any(one.would_run for one in found)
-    stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
-    return text({"would_run": would_run, "stages": stages}, as_text(found), EXIT_NO if would_run else EXIT_DONE)
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
@@ -203,77 +167,14 @@ def _send_again(ignored: "sys.UnraisableHookArgs") -> None:
         again.start()
 
 
-def _build(asked: argparse.Namespace) -> Answer:
-    from tokenmill.pipeline.build import alone, root_of, start, under_dvc
-    from tokenmill.stages.recipe import run_inline
-
-    path = asked.params or find_params()
-    with alone(root_of(path), asked.wait, asked.force, asked.rehash):
-        build = start(path, asked.only, asked.force, asked.rehash)
-        if under_dvc() or build.params.run.engine == "inline":
-            summaries = run_inline(build)
-        else:
-            from tokenmill.orchestration.session import run_in_flow
-
-            summaries = run_in_flow(build)
-        if is_new := any(summary.action != "up to date" for summary in summaries):
-            _keep(summaries, build.root / LAST_BUILD_FILE)
-    if not is_new:
-        say("Nothing to do: every stage is up to date.")
-    stages = [dataclasses.asdict(one) for one in summaries]
-    return Answer({"up_to_date": not is_new, "stages": stages}, partial(table, summaries), is_asked_for=False)
-
-
-def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
-    """The table as JSON, for programs that watch what builds cost; outside DVC, since times differ from run to run."""
-    with write_atomic(path) as file:
-        words = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
-        file.write_text(words + "\n", encoding="utf-8")
-
-
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """The parser of the whole command line."""
     parser = Parser(prog="tokenmill", description="Builds a tokenizer and a token dataset from documents.")
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
     commands = Commands(parser)
-    build = commands.add_parser(
-        "build",
-        help="run the stages that are not up to date",
-        description="Runs count, train-vocab, encode and validate, as far as they are not up to date, and records them with DVC.",
-        epilog="example: tokenmill build --only encode",
-    )
-    build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
-    build.add_argument(
-        "--force",
-        action="store_true",
-        help="do what is up to date or finished again, too, and have DVC read inputs and outputs again",
-    )
-    build.add_argument(
-        "--rehash", action="store_true", help="read files that seem unchanged, too, instead of trusting their times"
-    )
-    build.add_argument("--wait", action="store_true", help="when another build of the project runs, wait until it ends")
-    build.add_argument(
-        "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
-    )
-    build.set_defaults(run=_build)
-    status = commands.add_parser(
-        "status",
-        help="say what a build would do now, and why",
-        description="Runs nothing. Exit code 0: every stage is up to date, 1: a build would do something.",
-        epilog="example: tokenmill status --json",
-    )
-    status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
-    status.set_defaults(run=_status)
+    build.add_commands(commands)
     project.add_commands(commands)
     versions.add_commands(commands)
     refresh.add_commands(commands)
-    check = commands.add_parser(
-        "check",
-        help="say what a tokenizer file is, what is odd about it, and which engine would run it",
-        description="Loads a tokenizer as a build would, without a project. One that a build would refuse is an error.",
-        epilog="example: tokenmill check tokenizer.json",
-    )
-    check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
-    check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
-    check.set_defaults(run=_check)
     help.add_commands(commands)
     return parser

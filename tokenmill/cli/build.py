@@ -1,0 +1,115 @@
+"""The commands that build a project, or say how it or a tokenizer stands: build, status, check."""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenmill.cli.answer import Answer, text
+from tokenmill.cli.versions import find_params
+from tokenmill.console import StageSummary, say, table
+from tokenmill.errors import EXIT_DONE, EXIT_NO
+from tokenmill.layout import LAST_BUILD_FILE
+from tokenmill.storage.atomic import write_atomic
+
+if TYPE_CHECKING:
+    from tokenmill.cli.parser import Commands
+
+
+def add_commands(commands: "Commands") -> None:
+    """Adds the commands to the parser's."""
+    build = commands.add_parser(
+        "build",
+        help="run the stages that are not up to date",
+        description="Runs count, train-vocab, encode and validate, as far as they are not up to date, and records them with DVC.",
+        epilog="example: tokenmill build --only encode",
+    )
+    build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
+    build.add_argument(
+        "--force",
+        action="store_true",
+        help="do what is up to date or finished again, too, and have DVC read inputs and outputs again",
+    )
+    build.add_argument(
+        "--rehash", action="store_true", help="read files that seem unchanged, too, instead of trusting their times"
+    )
+    build.add_argument("--wait", action="store_true", help="when another build of the project runs, wait until it ends")
+    build.add_argument(
+        "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
+    )
+    build.set_defaults(run=_build)
+    status = commands.add_parser(
+        "status",
+        help="say what a build would do now, and why",
+        description="Runs nothing. Exit code 0: every stage is up to date, 1: a build would do something.",
+        epilog="example: tokenmill status --json",
+    )
+    status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
+    status.set_defaults(run=_status)
+    check = commands.add_parser(
+        "check",
+        help="say what a tokenizer file is, what is odd about it, and which engine would run it",
+        description="Loads a tokenizer as a build would, without a project. One that a build would refuse is an error.",
+        epilog="example: tokenmill check tokenizer.json",
+    )
+    check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
+    check.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
+    check.set_defaults(run=_check)
+
+
+def _build(asked: argparse.Namespace) -> Answer:
+    from tokenmill.pipeline.build import alone, root_of, start, under_dvc
+    from tokenmill.stages.recipe import run_inline
+
+    path = asked.params or find_params()
+    with alone(root_of(path), asked.wait, asked.force, asked.rehash):
+        build = start(path, asked.only, asked.force, asked.rehash)
+        if under_dvc() or build.params.run.engine == "inline":
+            summaries = run_inline(build)
+        else:
+            from tokenmill.orchestration.session import run_in_flow
+
+            summaries = run_in_flow(build)
+        if is_new := any(summary.action != "up to date" for summary in summaries):
+            _keep(summaries, build.root / LAST_BUILD_FILE)
+    if not is_new:
+        say("Nothing to do: every stage is up to date.")
+    stages = [dataclasses.asdict(one) for one in summaries]
+    return Answer({"up_to_date": not is_new, "stages": stages}, partial(table, summaries), is_asked_for=False)
+
+
+def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
+    """The table as JSON, for programs that watch what builds cost; outside DVC, since times differ from run to run."""
+    with write_atomic(path) as file:
+        words = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
+        file.write_text(words + "\n", encoding="utf-8")
+
+
+def _status(asked: argparse.Namespace) -> Answer:
+    from tokenmill.config.params import load_params
+    from tokenmill.pipeline.status import as_text, standing_of
+
+    path = asked.params or find_params()
+    root = path.absolute().parent
+    params = load_params(path)  # which refuses what a build would
+    if params.tokenizer is not None:
+        from tokenmill.config.lockfile import read_pin
+        from tokenmill.versioning.import_tokenizer import refuse_changed
+
+        pin = read_pin(root)
+        if pin is not None and pin.asked == params.tokenizer:
+            refuse_changed(root, pin)
+    found = standing_of(root)
+    would_run = any(one.would_run for one in found)
+    stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
+    return text({"would_run": would_run, "stages": stages}, as_text(found), EXIT_NO if would_run else EXIT_DONE)
+
+
+def _check(asked: argparse.Namespace) -> Answer:
+    from tokenmill.analysis.inspect import as_text, check_tokenizer
+
+    found = check_tokenizer(asked.tokenizer, asked.pattern)
+    return text(found, as_text(found, str(asked.tokenizer)))
