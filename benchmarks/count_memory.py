@@ -138,7 +138,7 @@ def count(path: Path, to: Path, memory_mb_max: int, threads: int) -> None:
     n_runs = counter.n_runs
     counter.finish_to(to)
     status = Path("/proc/self/status").read_text(encoding="utf-8")
-    peak_mb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+    peak_mb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
     seconds = {"counting_s": counted_s - start_s, "merging_s": time.perf_counter() - counted_s}
     print(json.dumps({**seconds, "runs": n_runs, "peak_mb": peak_mb}))
 
@@ -169,7 +169,7 @@ def main() -> None:
             f"{text_mb:,.0f} MB, {corpus.n_occurrences:,} words, {corpus.n_words:,} distinct, {asked.threads} thread(s)"
         )
         print(
-            f"{'memory_mb_max':>14} {'peak MiB':>9} {'runs':>5} {'counting s':>11} {'merging s':>10} {'MB/s':>6}  counts"
+            f"{'memory_mb_max':>14} {' peak MB':>9} {'runs':>5} {'counting s':>11} {'merging s':>10} {'MB/s':>6}  counts"
         )
         for memory_mb_max in asked.memory_mb_max:
             to = Path(directory) / "counts.parquet"

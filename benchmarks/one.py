@@ -43,7 +43,7 @@ def answer_of(answer: Any) -> str:
 def peak_mb() -> float:
     """The process's own peak: what getrusage says begins with that of the process that started it."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
 Prepared = tuple[Callable[[], Any], Callable[[Any], Any]]

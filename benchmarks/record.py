@@ -19,7 +19,7 @@ were made, in lists whose names end in the unit:
     runs_s         seconds
     runs_cpu_s     seconds of processor time, of all threads; other work on the machine changes it less
     runs_mb_per_s  10^6 bytes of text a second
-    runs_peak_mb   2^20 bytes, the most that the process held
+    runs_peak_mb   10^6 bytes, the most that the process held
 
 Times of one kind among several have it in their name: runs_first_s, runs_later_s. `answer` says whether the tool's answer was
 checked before its time counted: "same" (as that of the tokenizers library), "not compared", or "other", and then there are no

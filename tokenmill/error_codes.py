@@ -122,13 +122,13 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "no file matches",
             "A glob, like source.glob in params.yaml, matches no file. Paths are seen from the project's folder, and files "
             "whose names begin with a dot are left out.",
-            "Put documents where the glob looks, or change the glob. `**` stands for folders at any depth. For documents that "
-            "are with DVC, run `dvc pull` first.",
+            "Put documents where the glob looks, or change the glob. `**` stands for folders at any depth. If DVC "
+            "tracks the documents, run `dvc pull` first.",
         ),
         "TM204": ErrorCode(
-            "a file cannot be read just now",
+            "a file could not be read after several tries",
             "The disk or the network failed while a file was read. The read was tried again several times.",
-            "See whether the disk or the network share is well, and build again. Finished units are kept.",
+            "Check the disk or the network share, then build again. Finished units are kept.",
         ),
         "TM205": ErrorCode(
             "a special token stands in a text",
@@ -139,8 +139,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM206": ErrorCode(
             "a document is too large for the memory",
-            "A document, or a block of a file that can only be read at once, is larger than the share of run.memory_mb_max "
-            "that one worker has. The build stopped before it held it.",
+            "A document, or a Parquet page or Arrow record batch, which has to be loaded whole, is larger than one worker's "
+            "share of run.memory_mb_max. The build stopped before loading it.",
             "Raise run.memory_mb_max, or lower run.workers so that each has a larger share. Otherwise cut the document.",
         ),
         "TM207": ErrorCode(
@@ -249,7 +249,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM702": ErrorCode(
             "several units failed",
-            "More than one unit of a stage failed. The message has the error of each; the other units are kept.",
+            "More than one unit of a stage failed. The message has the first twenty errors and the number of the "
+            "others. Units that did not fail are kept.",
             "Mend the first error and build again: those that follow often have the same reason.",
         ),
         "TM703": ErrorCode(

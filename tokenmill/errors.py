@@ -149,7 +149,7 @@ class UnitTimeoutError(TokenmillError):
 
 
 class UnitsError(TokenmillError):
-    """Several units of a stage failed; the message has a line for each."""
+    """Several units of a stage failed; the message has the first twenty errors, and the number of the others."""
 
     code = "TM702"
 

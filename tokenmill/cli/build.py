@@ -31,10 +31,10 @@ def add_commands(commands: "Commands") -> None:
     build.add_argument(
         "--force",
         action="store_true",
-        help="do what is up to date or finished again, too, and have DVC read inputs and outputs again",
+        help="run again what is finished or up to date; DVC hashes inputs and outputs again",
     )
     build.add_argument(
-        "--rehash", action="store_true", help="read files that seem unchanged, too, instead of trusting their times"
+        "--rehash", action="store_true", help="read every file again, also those whose length and times are unchanged"
     )
     build.add_argument("--wait", action="store_true", help="when another build of the project runs, wait until it ends")
     build.add_argument(

@@ -33,7 +33,7 @@ class Limits:
         """Raises CorpusError if a block, which the format forces a reader to load at once, is too large."""
         if self.block_bytes_max is not None and n_bytes > self.block_bytes_max:
             raise CorpusError(
-                f"{where} has {n_bytes:,} bytes, which can only be read at once; run.memory_mb_max leaves {self.block_bytes_max:,} "
+                f"{where} has {n_bytes:,} bytes and has to be loaded whole; run.memory_mb_max leaves {self.block_bytes_max:,} "
                 f"bytes to a worker for that. Raise run.memory_mb_max, lower run.workers, or {remedy}.",
                 code="TM206",
             )

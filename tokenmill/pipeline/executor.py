@@ -30,7 +30,7 @@ class RunUnits(Protocol):
     """Runs `do(unit)` for every unit, and gives the results in the order of `units`. `finished`: units that need no work.
 
     A unit that raises PassingError is tried again (see tokenmill.storage.retries). A unit that fails does not stop the others.
-    At the end its error is raised; if several failed, UnitsError lists their errors.
+    At the end its error is raised; if several failed, UnitsError names the first twenty errors.
     """
 
     def __call__(
