@@ -103,6 +103,24 @@ print(json.dumps(getattr(ids, "ids", ids)))
         assert json.loads(done.stdout.splitlines()[-1]) == vector["ids"]
 
 
+def test_documents_that_dvc_has_not_recorded_are_not_left_behind(team: Team) -> None:
+    project = team.project
+    assert (project.root / "data/raw.dvc").is_file()
+    project.write("c.jsonl", ["one more"])
+    project.build()
+    commit(project)
+    done = cli(project, "publish", "dataset@v1.0.0")
+    assert done.returncode == 2
+    assert "data/raw.dvc: data/raw has changed since DVC recorded it" in done.stderr
+    assert "Run `dvc add data/raw`" in done.stderr
+    project.run("dvc", "add", "-q", "data/raw")
+    commit(project)
+    assert cli(project, "publish", "dataset@v1.0.0").returncode == 0
+    other = team.clone("other")
+    other.run("dvc", "pull")
+    assert (other.root / "data/raw/c.jsonl").read_bytes() == (project.root / "data/raw/c.jsonl").read_bytes()
+
+
 def test_a_branch_that_was_not_pushed_is_told_with_the_command_that_does(team: Team) -> None:
     root = team.project.root
     assert "the branch" not in publish(team.project, "tokenizer@v0.9.0")

@@ -66,10 +66,25 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
                 raise VersionsError(
                     f"stage {name} is {state}. Run `tokenmill build`, commit dvc.lock, and publish again."
                 )
+    _refuse_unrecorded_documents(root)
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
     check_golden(root / TOKENIZER_DIRECTORY, tokenizer)
     _refuse_unvalidated(root, tokenizer.digest)
     return Publication(root, reference.name, reference.version, path, commit, remote, stage, is_tagged)
+
+
+def _refuse_unrecorded_documents(root: Path) -> None:
+    """Raises VersionsError if files that a .dvc file tracks have changed since: the push would not bring them."""
+    with dvc_repository.repository(root) as repo, repo.lock:
+        for stage in repo.index.stages:
+            changed = [str(out) for out in stage.outs if stage.is_data_source and "modified" in out.status().values()]
+            if changed:
+                record = f"dvc commit -f {stage.relpath}" if stage.is_import else f"dvc add {changed[0]}"
+                raise VersionsError(
+                    f"{stage.relpath}: {changed[0]} has changed since DVC recorded it, so DVC's remote would not get these "
+                    f"documents. Run `{record}`, commit {stage.relpath}, and publish again.",
+                    code="TM404",
+                )
 
 
 def push(publication: Publication, dvc_remote: str | None) -> int:
