@@ -30,7 +30,8 @@ PARTS: dict[str, Callable[[], str]] = {
     },
     "measured-earlier": figures.earlier,
 }
-_MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", flags=re.MULTILINE)
+_MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$(?:\n.+$)*", flags=re.MULTILINE)
+"""A mark, and the lines right below it: they are for readers of the file, and give way to what is generated."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -80,7 +80,7 @@ def test_a_table_is_no_wider_than_the_terminal_and_keeps_what_matters_most(width
     lines = table_lines(SUMMARIES, width)
     assert max(map(len, lines)) <= width
     assert [line.split("  ")[0].rstrip() for line in lines] == ["stage", "count", "train-vocab", "validate"]
-    for name in ("files", "tokens"):
+    for name in ("read", "tokens"):
         assert name in lines[0]
     assert lines[-1].endswith("not needed")
     assert ("peak memory" in lines[0]) == (width >= 97)

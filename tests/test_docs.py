@@ -203,7 +203,9 @@ def test_a_page_runs_and_prints_what_it_shows(page: str, built: Project, tmp_pat
         "git@example.org:team/tokens.git": str(bare),
         "/mnt/team/store": str(tmp_path / "store"),
         "OLD": "HEAD~1",
+        "NEW.jsonl": str(tmp_path / "new.jsonl"),
     }
+    (tmp_path / "new.jsonl").write_text('{"id": "new", "text": "one more document"}\n', encoding="utf-8")
     session = Session(tmp_path, tmp_path / "folder", words)
     if page not in FROM_NOTHING:
         session.folder = shutil.copytree(built.root, tmp_path / "my-tokens", symlinks=True)

@@ -25,14 +25,14 @@ _REFRESH_PER_S = 4
 _BAR_MIN, _BAR_MAX = 4, 60  # characters
 _NOTEBOOK_WIDTH = 100
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_COLUMNS = ("stage", "units", "documents", "files", "text", "tokens", "seconds", "files/s", "peak memory", "")
+_COLUMNS = ("stage", "units", "documents", "read", "text", "tokens", "seconds", "read/s", "peak memory", "")
 _DROPPED = (
     "peak memory",
     "units",
     "text",
     "documents",
     "seconds",
-    "files/s",
+    "read/s",
 )  # from a table that is too wide, in this order
 
 
@@ -205,11 +205,11 @@ def _cells(summary: StageSummary) -> dict[str, str]:
         "stage": summary.stage,
         "units": _number(summary.n_units),
         "documents": _number(summary.n_documents),
-        "files": _size_of_mb(summary.file_mb),
+        "read": _size_of_mb(summary.file_mb),
         "text": _size_of_mb(summary.text_mb),
         "tokens": _number(summary.n_tokens),
         "seconds": _number(summary.seconds, 1),
-        "files/s": _size_of_mb(rate),
+        "read/s": _size_of_mb(rate),
         "peak memory": _size_of_mb(summary.peak_mb),
     }
 

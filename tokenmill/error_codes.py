@@ -160,7 +160,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "a column is missing or of the wrong kind",
             "A file of documents lacks the column that holds the text or the ids, has it twice, or has something else in it "
             "than text. The message lists the columns that the file has.",
-            "Set source.text_column or source.id_column in params.yaml to one of these columns, or convert the file.",
+            "Set source.text_column or source.id_column in params.yaml to one of these columns. The setting holds for all "
+            "files: if others have other names, rename the column in this file.",
         ),
         "TM210": ErrorCode(
             "several documents or files are bad",

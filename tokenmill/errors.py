@@ -222,17 +222,22 @@ def code_of(error: BaseException) -> str:
             return "TM901"
 
 
+def nearest(found: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name that the found one begins, or that is nearest to it; None where none is near."""
+    names = list(allowed)
+    begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
+    return close[0] if close else None
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
-    """A sentence for the end of a message, with the allowed name that it begins, or that is nearest; nothing where none is
-    near.
+    """A sentence for the end of a message that suggests the nearest allowed name; nothing where none is near.
 
     >>> did_you_mean("biuld", ["build", "status"]), did_you_mean("stat", ["build", "status"]), did_you_mean("x", ["build"])
     (' Did you mean build?', ' Did you mean status?', '')
     """
-    names = list(allowed)
-    begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+    near = nearest(found, allowed)
+    return f" Did you mean {near}?" if near else ""
 
 
 def first_finding(error: "ModelError") -> str:

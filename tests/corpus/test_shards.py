@@ -89,6 +89,13 @@ def test_a_glob_that_names_a_folder_is_told_how_to_name_its_files(tmp_path: Path
     assert names(tmp_path, expected) == ["data/raw/deep/a.txt"]
 
 
+def test_documents_that_are_still_with_dvc_are_to_be_pulled(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/raw.dvc").touch()
+    with pytest.raises(CorpusError, match=r"data/raw is with DVC and not here\. Run `dvc pull`\.$"):
+        find_shards(tmp_path, "data/raw/**/*")
+
+
 def test_every_glob_of_a_list_must_match(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt")
     assert "'*.jsonl'" in error_of(tmp_path, ["*.txt", "*.jsonl"])

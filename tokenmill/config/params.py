@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from tokenmill.counts.weights import weight_of
-from tokenmill.errors import ParamsError, did_you_mean
+from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
 
 N_BYTES = 256  # tokens every vocabulary starts from, one a byte
@@ -246,8 +246,10 @@ def load_params(path: Path) -> Params:
         found = _read_yaml(path)
         return Params.model_validate(found, context={"special_tokens": _special_tokens(found)})
     except ValidationError as error:
-        # A misspelled key comes before the key that is missing because of it.
+        # A misspelled key comes first, and stands for the key that is missing because of it.
         details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+        meant = [_meant(detail) for detail in details if detail["type"] == "extra_forbidden"]
+        details = [detail for detail in details if detail["type"] != "missing" or detail["loc"] not in meant]
         code = _CODES.get(details[0]["type"], "TM102")
         raise ParamsError("\n".join(f"{path}: {_explain(detail)}" for detail in details), code=code) from None
 
@@ -286,6 +288,13 @@ def _parsed(text: str) -> Any:
     from ruamel.yaml import YAML
 
     return YAML(typ="safe", pure=True).load(text)
+
+
+def _meant(unknown: Any) -> tuple[Any, ...] | None:
+    """The place of the key that an unknown one is probably meant for, if there is one."""
+    *section, key = unknown["loc"]
+    near = nearest(str(key), _keys(_section_of(unknown["loc"])))
+    return (*section, near) if near else None
 
 
 def _explain(detail: Any) -> str:

@@ -219,7 +219,8 @@ def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column:
             problem = "is missing" if name not in schema.names else "is there more than once"
             raise CorpusError(
                 f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(schema.names) or '(none)'}. "
-                f"Set source.{param} in params.yaml to one of them{' or to null' if param == 'id_column' else ''}.",
+                f"Set source.{param} in params.yaml, which holds for all files, to one of them"
+                f"{' or to null' if param == 'id_column' else ''}.",
                 code="TM209",
             )
         found = schema.field(name).type

@@ -103,7 +103,7 @@ def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str
             or_null = " or to null" if param == "id_column" else ""
             return (
                 f"the key {name!r} is missing; found the keys {', '.join(found) or '(none)'}. "
-                f"Set source.{param} in params.yaml to one of them{or_null}, or correct the line."
+                f"Set source.{param} in params.yaml, which holds for all files, to one of them{or_null}, or correct the line."
             )
         value = found[name]
         is_fine = isinstance(value, str) or (param == "id_column" and type(value) is int)

@@ -155,6 +155,8 @@ def _nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | No
             f"{asked}: expected files that match {glob!r}; found the folder {matched_folder}. "
             f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
         )
+    if missing and folder.with_name(f"{folder.name}.dvc").is_file():
+        return f"{asked}: expected files that match {glob!r}; {folder} is with DVC and not here. Run `dvc pull`."
     return (
         f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
         f"{exists} holds {_listing(exists)}. "

@@ -195,8 +195,8 @@ def _refuse_uncommitted(root: Path) -> None:
     if changed := git.changed_files(root):
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise VersionsError(
-            f"{root}: not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them, or list them in "
-            ".gitignore, and publish again.",
+            f"{root}: not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them (a file that "
+            "does not belong to the project goes into .gitignore), and publish again.",
             code="TM404",
         )
 
