@@ -74,7 +74,7 @@ def test_a_user_error_is_one_line(tmp_path: Path, tokenizer: str, capsys: pytest
     (tmp_path / "a.jsonl").write_text('{"other": "a"}\n', encoding="utf-8")
     (tmp_path / "empty.txt").touch()
     for arguments, said in (
-        ([tokenizer, str(tmp_path / "a.jsonl")], "Set --text-column to one of them"),
+        ([tokenizer, str(tmp_path / "a.jsonl")], "Set --text-column, which holds for all files, to one of them"),
         ([str(tmp_path), "x.txt"], "tokenizer.json"),
         ([tokenizer, str(tmp_path / "empty.txt")], "empty.txt: no documents"),
         ([tokenizer, "none.txt"], "FILES: expected files that match 'none.txt'"),

@@ -72,7 +72,8 @@ def test_a_terminal_gets_no_colors_with_no_color(project: Project, no_color: str
 
 def on_a_terminal(folder: Path, *arguments: str, **env: str) -> str:
     """What a terminal is sent by a command that runs on it."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm-256color", **env}
+    known = {name: value for name, value in os.environ.items() if name not in ("CI", "FORCE_COLOR")}
+    environment = {**known, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm-256color", **env}
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
