@@ -149,11 +149,13 @@ class Encoder:
     def warm(self, pretokens: Any) -> None:
         """Warms the cache with pre-tokens (a binary array, chunked or not, the most frequent first)."""
     def encode(self, text: str) -> list[int]: ...
-    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
-        """A large_list<uint32> array with one list per text. Each list ends with `end_id` if that is given.
+    def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
+        """A large_list<uint32> array with one list per text. Each list begins with `begin_id` and ends with `end_id`, if given.
 
         `texts`: a list of str or of bytes, or a string array, chunked (pyarrow's) or not. They are read in place."""
-    def encode_batch_with_starts(self, texts: Any, threads: int, end_id: int | None = None) -> tuple[Any, Any]:
+    def encode_batch_with_starts(
+        self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None
+    ) -> tuple[Any, Any]:
         """The same, and a large_list<uint64> array: the byte at which each token begins in its text."""
     def count_tokens(self, texts: Any, threads: int) -> Any:
         """A uint64 array: the number of ids of each text."""

@@ -173,8 +173,8 @@ EXIT_TERMINATED = 143
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         EXIT_DONE: "done, or nothing to do",
-        EXIT_NO: "the answer is no: status (a build would do something), diff (other ids), doctor (something is wrong)",
-        EXIT_ERROR: "an error that you can mend; `tokenmill explain CODE` says more about it",
+        EXIT_NO: "the answer is no: status (a build would do something), verify and doctor (something is wrong), diff (other ids)",
+        EXIT_ERROR: "an error that you can mend (`tokenmill explain CODE` says more), or verify could not check something",
         EXIT_DEFECT: "a defect of tokenmill",
         EXIT_INTERRUPTED: "interrupted by Ctrl-C",
         EXIT_UNREAD: "nobody reads what is printed, as when `head` has seen enough",

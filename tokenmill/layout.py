@@ -14,11 +14,12 @@ TOKENIZER_DIRECTORY = "data/tokenizer"
 TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"
 QUARANTINE_DIRECTORY = "data/quarantine"
+TABLES_DIRECTORY = "data/tables"
 REPORT_FILE = "data/report/report.json"
 OUTPUT_DIRECTORIES = {
     "count": ("data/counts",),
     "train-vocab": (TOKENIZER_DIRECTORY,),
-    "encode": (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY),
+    "encode": (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY),
     "validate": ("data/report",),
 }
 SCRATCH_DIRECTORY = ".tokenmill"

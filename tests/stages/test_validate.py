@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pydantic
 import pytest
 
 from tests.conftest import Project, make_project
-from tokenmill.dataset.manifest import parse_manifest
+from tokenmill.dataset.manifest import Manifest, parse_manifest, write_manifest
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import sha256_file
 
@@ -51,7 +52,10 @@ def edit_manifest(project: Project, change: Callable[[dict[str, Any]], object]) 
     manifest = json.loads(path.read_text(encoding="utf-8"))
     change(manifest)
     path.unlink()
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+    try:
+        write_manifest(Manifest.model_validate(manifest), path.parent)
+    except pydantic.ValidationError:
+        path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def complaint(project: Project) -> str:
@@ -70,14 +74,17 @@ FORGERIES: dict[str, tuple[Callable[[Rows], object], list[str]]] = {
     ),
     "a special id inside": (lambda rows: rows[1]["input_ids"].insert(0, 0), ["row 1: special token id 0 inside"]),
     "no end": (lambda rows: rows[0]["input_ids"].pop(), ["row 0: last id"]),
-    "no ids at all": (lambda rows: rows[2]["input_ids"].clear(), ["row 2: expected the end-of-document id 0"]),
+    "no ids at all": (
+        lambda rows: rows[2]["input_ids"].clear(),
+        ["row 2: expected the end-of-document id 0; found no ids"],
+    ),
     "a row too few": (lambda rows: rows.pop(), ["row 2: the document is not in the dataset"]),
     "a row too many": (lambda rows: rows.append(rows[0]), ["row 3: the dataset holds 1 rows more"]),
     "two rows swapped": (lambda rows: rows.insert(0, rows.pop(1)), ["row 0: id"]),
     "another length": (lambda rows: rows[1].update(n_bytes=5), ["row 1: n_bytes"]),
     "another split of the same bytes": (
         lambda rows: rows[0].update(input_ids=[*[1 + b"".join(ORDER).index(c) for c in b"the cat sat on the mat"], 0]),
-        ["row 0: ids differ from those of the tokenizers library"],
+        ["row 0: ids differ from those of tokenizers from token 0 on"],
     ),
 }
 ORDER = [bytes([b]) for b in (*range(33, 127), *range(161, 173), *range(174, 256), *range(33), *range(127, 161), 173)]
@@ -106,9 +113,12 @@ def test_a_position_that_is_wrong_is_named(project: Project) -> None:
         (lambda manifest: manifest.update(tokenizer_digest="0" * 64), "was made with the tokenizer 0000"),
         (lambda manifest: manifest.update(id_type="uint32"), "id_type"),
         (lambda manifest: manifest.update(end_of_document_id=5), "5 is no special token"),
-        (lambda manifest: manifest["shards"].pop(), "names 1 files"),
+        (lambda manifest: manifest["shards"].pop(), "data/tokens/b.jsonl.parquet: not named by manifest.json"),
         (lambda manifest: manifest["shards"][0].update(sha256="0" * 64), "not the file that the manifest names"),
         (lambda manifest: manifest.pop("engine"), "engine"),
+        (lambda manifest: manifest.update(begin_of_document_id=5), "begin_of_document_id: 5 is no special token"),
+        (lambda manifest: manifest["inputs"].pop(), "in a file but not among the inputs"),
+        (lambda manifest: manifest["tables"].pop(), "data/tables/tokens_per_id_by_source.parquet: not named"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
@@ -118,17 +128,38 @@ def test_a_manifest_that_does_not_fit_is_refused(
     assert expected in complaint(built)
 
 
+def test_a_manifest_that_was_changed_and_still_agrees_with_itself_is_refused(built: Project) -> None:
+    path = built.root / "data/tokens/manifest.json"
+    text = path.read_text(encoding="utf-8")
+    path.unlink()
+    path.write_text(text.replace("tokenmill 0", "tokenmill 9"), encoding="utf-8")
+    assert "manifest.json: digest: found" in complaint(built)
+
+
+def test_a_table_that_the_tokens_do_not_give_is_named(built: Project) -> None:
+    path = built.root / "data/tables/tokens_per_id.parquet"
+    before = path.read_bytes()
+    table = pq.read_table(path)
+    path.unlink()
+    pq.write_table(
+        table.set_column(2, table.schema.field(2), pa.array([7, *table["count"].to_pylist()[1:]], pa.uint64())), path
+    )
+    edit_manifest(built, lambda manifest: manifest["tables"][2].update(sha256=sha256_file(path)))
+    assert "data/tables/tokens_per_id.parquet: row 0: count: found 7, expected 6" in complaint(built)
+    path.write_bytes(before)
+
+
 def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None:
     directory = built.root / "data/tokens"
     (directory / "more.parquet").write_bytes((directory / "a.jsonl.parquet").read_bytes())
-    assert "holds 3" in complaint(built)
+    assert "data/tokens/more.parquet: not named by manifest.json" in complaint(built)
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 3: an older tokenmill"),
-        (b'{"format_version": 4}', "format_version: found 4, expected 3: a newer tokenmill"),
+        (b'{"format_version": 1, "documents": 2}', "format_version: found 1, expected 3 or 4: an older tokenmill"),
+        (b'{"format_version": 5}', "format_version: found 5, expected 3 or 4: a newer tokenmill"),
         (b'{"n_documents": 2}', "format_version: Field required"),
         (b"PAR1", "Invalid JSON"),
     ],

@@ -74,7 +74,8 @@ def measure(card: Card, tokens: Path, manifest: Manifest, added: Set[str], texts
     """
     sums = [_sums(tokens, shard, added) for shard in manifest.shards]
     n_documents, n_tokens, text_bytes = (sum(some) for some in zip(*sums, strict=True)) if sums else (0, 0, 0)
-    n_tokens -= 0 if manifest.end_of_document_id is None else n_documents
+    around = (manifest.begin_of_document_id, manifest.end_of_document_id)
+    n_tokens -= sum(id is not None for id in around) * n_documents
     n_bad = sum(
         1 if rows.n_bad is None else rows.n_bad
         for shard in manifest.shards

@@ -14,7 +14,7 @@ from types import FrameType
 
 import tokenmill
 from tokenmill import console
-from tokenmill.cli import build, help, project, refresh, versions
+from tokenmill.cli import build, dataset, help, project, refresh, versions
 from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_kept
 from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.errors import (
@@ -173,6 +173,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"tokenmill {tokenmill.__version__}")
     commands = Commands(parser)
     build.add_commands(commands)
+    dataset.add_commands(commands)
     project.add_commands(commands)
     versions.add_commands(commands)
     refresh.add_commands(commands)

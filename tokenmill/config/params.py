@@ -192,16 +192,22 @@ class Encode(_Section):
     """What the token dataset looks like."""
 
     formats: list[Literal["parquet"]] = Field(min_length=1, max_length=1)
+    begin_of_document: str | None
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
 
-    @field_validator("end_of_document")
+    @property
+    def framing(self) -> tuple[str | None, str | None]:
+        """The special tokens that begin and end every document."""
+        return self.begin_of_document, self.end_of_document
+
+    @field_validator("begin_of_document", "end_of_document")
     @classmethod
-    def _is_special(cls, end: str | None, info: ValidationInfo) -> str | None:
+    def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
         special = (info.context or {}).get("special_tokens")
-        if end is not None and special is not None and end not in special:
-            raise ValueError(f"found {end!r}; allowed: one of train_vocab.special_tokens {special}, or null")
-        return end
+        if token is not None and special is not None and token not in special:
+            raise ValueError(f"found {token!r}; allowed: one of train_vocab.special_tokens {special}, or null")
+        return token
 
 
 class Validate(_Section):

@@ -52,7 +52,7 @@ class Documents:
 
     def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance) -> None:
         self.left: list[BadDocument] = []
-        self._unit = unit
+        self.unit = unit
         self._source = source
         self._limits = limits
         self._advance = advance
@@ -60,7 +60,7 @@ class Documents:
     def __iter__(self) -> Iterator[tuple[int, Batch]]:
         source = self._source
         columns = (source.text_column, source.id_column, source.text_separator)
-        for i, piece in enumerate(self._unit.pieces):
+        for i, piece in enumerate(self.unit.pieces):
             if piece.damage is not None:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
                 continue
@@ -75,7 +75,7 @@ class Documents:
                 if not isinstance(error, DamagedError) or source.on_bad_shard == "fail":
                     raise self._with_all_that_is_bad(i, error) from None
                 reason = str(error).removeprefix(f"{piece.shard.name}: ")
-                raise PieceDamagedError(str(error), self._unit.without({i: reason})) from None
+                raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
 
     def _with_all_that_is_bad(self, first: int, error: CorpusError) -> CorpusError:
         """`error`, which is of the piece `first`, or where more is bad from there on, an error that says all of it.
@@ -95,7 +95,7 @@ class Documents:
             if len(shown) < N_LISTED_MAX and len(some := shown.setdefault(name, [])) < N_LISTED_MAX:
                 some.append(words)
 
-        for piece in self._unit.pieces[first:]:
+        for piece in self.unit.pieces[first:]:
             n_before = n
 
             def on_bad(bad: BadDocument, piece: Piece = piece, n_before: int = n_before) -> None:

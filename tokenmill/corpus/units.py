@@ -276,7 +276,7 @@ def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]
     for piece in small:
         cost = piece.n_bytes + _SHARD_COST_BYTES
         name = piece.shard.name
-        if group and (_top(name) != _top(group[0].shard.name) or group_bytes + cost > unit_bytes_max):
+        if group and (source_folder(name) != source_folder(group[0].shard.name) or group_bytes + cost > unit_bytes_max):
             yield group
             group, group_bytes = [], 0
         group.append(piece)
@@ -293,7 +293,8 @@ def _ends_unit(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
     return checksum * unit_bytes_max < n_bytes << 35
 
 
-def _top(name: str) -> str:
+def source_folder(name: str) -> str:
+    """The source of a shard: the first folder in data/raw above it, or "" if it is in data/raw itself."""
     return "/".join(PurePosixPath(name.removeprefix(_RAW_PREFIX)).parts[:-1][:1])
 
 

@@ -1,17 +1,51 @@
 """Checks that the rows of a token dataset match their documents."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import TokenizerError, ValidationError
+from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _COMPARED_BYTES_MAX = 1 << 20  # tokenizers needs 200 bytes of memory and more per byte of a document
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What the rows are checked against.
+
+    `begin_id`, `end_id`: the ids that must begin and end every document. `special_in_text`: ids of special tokens may also occur
+    inside documents. `has_source`: the documents come from the input files, not from the tokens. `engines`: other engines of
+    the same tokenizer, by name; `sample_documents` of each file are compared with each, drawn with `seed`.
+    """
+
+    tokenizer: Tokenizer
+    begin_id: int | None
+    end_id: int | None
+    special_in_text: bool
+    has_source: bool
+    engines: Mapping[str, Callable[[str], list[int]]]
+    sample_documents: int
+    seed: int
+
+    @property
+    def begin(self) -> list[int]:
+        """The ids that begin every document."""
+        return [] if self.begin_id is None else [self.begin_id]
+
+    @property
+    def special(self) -> SpecialTokensInText:
+        """How the dataset's texts were encoded."""
+        return "allow" if self.special_in_text else "as_text"
+
+    @property
+    def end(self) -> list[int]:
+        """The ids that end every document."""
+        return [] if self.end_id is None else [self.end_id]
 
 
 @dataclass(frozen=True)
@@ -20,6 +54,7 @@ class Span:
 
     shard: str
     at: int
+    piece: int
     documents: Batch
     tokens: pa.RecordBatch
 
@@ -29,14 +64,16 @@ class Span:
         return found
 
 
-def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
-    """Pairs documents, which come with the name of their shard, with their rows, in order.
+def aligned(
+    documents: Iterator[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
+) -> Iterator[Span]:
+    """Pairs documents, which come with the index of their piece, with their rows, in order. `shards`: the shard of each piece.
 
     Raises ValidationError if one side has more than the other.
     """
     held, at, shard, row = next(tokens, None), 0, "", 0
-    for shard, batch in documents:
-        row = batch.first_row
+    for piece, batch in documents:
+        shard, row = shards[piece], batch.first_row
         while len(batch.texts):
             while held is not None and not held.num_rows:
                 held = next(tokens, None)
@@ -45,7 +82,7 @@ def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBa
                     f"{shard}: row {row}: the document is not in the dataset, whose file for it holds {at}."
                 )
             n_rows = min(len(batch.texts), held.num_rows)
-            yield Span(shard, at, batch.slice(0, n_rows), held.slice(0, n_rows))
+            yield Span(shard, at, piece, batch.slice(0, n_rows), held.slice(0, n_rows))
             batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
             row = batch.first_row
     rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
@@ -53,63 +90,80 @@ def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBa
         raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
 
 
-def check_span(span: Span, tokenizer: Tokenizer, end_id: int | None, special_in_text: bool = False) -> None:
-    """Checks that each document's name, length and bytes match its row, that no id is out of range, and that the only special
-    token is the last one.
+def check_span(span: Span, judge: Judge) -> None:
+    """Checks each row against its document: its name, length and bytes, that no id is out of range, that its first and last
+    ids are those that begin and end a document, and that no other id is a special token.
 
-    `special_in_text`: ids of special tokens may also occur inside documents.
-
-    Raises ValidationError with the first wrong row.
+    For a tokenizer that changes text before encoding it, the ids must decode to the changed text. With the engine tokenizers,
+    whose ids may not decode to the text, the text is encoded again instead. Raises ValidationError with the first wrong row.
     """
+    check_ids(span, judge)
     names = span.documents.ids
     if names is None:
         _all_equal(span, span.tokens["id"], span.documents.rows(), "id")
     else:
         _all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
-    _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
-    input_ids = span.tokens["input_ids"]
-    _check_ids(span, input_ids, tokenizer, end_id, special_in_text)
-    try:
-        found = tokenizer.decode_batch(input_ids, threads=1)
-    except TokenizerError as error:
-        raise _unknown_id(span, input_ids, tokenizer, error) from None
-    expected = span.documents.texts.cast(pa.large_binary())
-    if end_id is not None:
-        end = pa.scalar(tokenizer.token_bytes(end_id), pa.large_binary())
-        expected = pc.binary_join_element_wise(expected, end, pa.scalar(b"", pa.large_binary()))
-    _all_equal(span, found, expected, "decoded bytes")
+    if judge.has_source or not judge.tokenizer.prepares_text:
+        _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
+    if judge.tokenizer.engine == "core":
+        _check_decoded(span, judge)
+    elif judge.has_source:
+        expected = judge.tokenizer.encode_batch(
+            span.documents.texts,
+            threads=1,
+            begin_id=judge.begin_id,
+            end_id=judge.end_id,
+            special=judge.special,
+        )
+        for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
+            _same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
 
 
-def check_against(span: Span, reference: Any, end_id: int | None, rows: set[int]) -> int:
-    """Compares the ids of the chosen rows of the file with those of `reference` (a tokenizers.Tokenizer), and gives the number of
-    rows compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them.
+def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
+    """Compares the ids of the chosen rows of the file with those of each of the judge's engines, and gives the number of rows
+    compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them.
 
     Raises ValidationError with the first row that differs.
     """
     there = [row - span.at for row in rows if 0 <= row - span.at < span.tokens.num_rows]
     chosen = [i for i in there if span.tokens["n_bytes"][i].as_py() <= _COMPARED_BYTES_MAX]
     for i in sorted(chosen):
-        # A batch of one lets other threads run meanwhile. The fast variant, without offsets, takes half the time.
-        [encoding] = reference.encode_batch_fast([span.documents.texts[i].as_py()], add_special_tokens=False)
-        expected = encoding.ids
-        if end_id is not None:
-            expected.append(end_id)
-        found = span.tokens["input_ids"][i].as_py()
-        if found != expected:
-            at = next(
-                (k for k, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b),
-                min(len(found), len(expected)),
-            )
-            raise ValidationError(
-                f"{span.shard}: row {span.row(i)}: ids differ from those of the tokenizers library from token {at} on: "
-                f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
-            )
+        text, found = span.documents.texts[i].as_py(), span.tokens["input_ids"][i].as_py()
+        for name, encode in judge.engines.items():
+            _same_ids(span, i, found, [*judge.begin, *encode(text), *judge.end], f"those of {name}")
     return len(chosen)
 
 
-def _check_ids(
-    span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, end_id: int | None, special_in_text: bool
-) -> None:
+def _check_decoded(span: Span, judge: Judge) -> None:
+    input_ids = span.tokens["input_ids"]
+    try:
+        found = judge.tokenizer.decode_batch(input_ids, threads=1)
+    except TokenizerError as error:
+        raise _unknown_id(span, input_ids, judge.tokenizer, error) from None
+    around = [judge.tokenizer.decode_bytes(ids) for ids in (judge.begin, judge.end)]
+    expected = _joined(around, span.documents.texts.cast(pa.large_binary()))
+    if judge.tokenizer.prepares_text and not found.equals(expected):
+        texts = span.documents.texts
+        differ = set(pc.indices_nonzero(pc.not_equal(found, expected)).to_pylist())
+        prepared = [
+            judge.tokenizer.prepared(text.as_py(), judge.special) if i in differ else text.as_py().encode()
+            for i, text in enumerate(texts)
+        ]
+        expected = _joined(around, pa.array(prepared, pa.large_binary()))
+    _all_equal(span, found, expected, "decoded bytes")
+
+
+def _joined(around: list[bytes], texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    begin, end = (pa.scalar(one, pa.large_binary()) for one in around)
+    if not any(around):
+        return texts
+    return pc.binary_join_element_wise(begin, texts, end, pa.scalar(b"", pa.large_binary()))
+
+
+def check_ids(span: Span, judge: Judge) -> None:
+    """Checks that no id is out of range, that every document begins and ends as it must, and that no other id is a special
+    token. Raises ValidationError with the first wrong row."""
+    tokenizer, input_ids = judge.tokenizer, span.tokens["input_ids"]
     values = input_ids.flatten().cast(pa.uint32())
     if len(values) and pc.max(values).as_py() > tokenizer.id_max:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
@@ -117,26 +171,47 @@ def _check_ids(
             f"{span.shard}: row {span.row(i)}: id {pc.max(input_ids[i].values).as_py()} is out of range; "
             f"the tokenizer's largest id is {tokenizer.id_max}."
         )
-    special = pc.is_in(values, pa.array(sorted(tokenizer.special_tokens.values()), values.type))
-    ends = pa.array([], pa.int64())
-    if end_id is not None:
-        lengths = pc.list_value_length(input_ids)
-        if len(lengths) and pc.min(lengths).as_py() < 1:
-            i = pc.index(lengths, 0).as_py()
-            raise ValidationError(
-                f"{span.shard}: row {span.row(i)}: expected the end-of-document id {end_id}; found no id."
-            )
-        ends = pc.subtract(pc.cumulative_sum(lengths.cast(pa.int64())), 1)
-        _all_equal(
-            span, values.take(ends).cast(pa.int64()), pa.repeat(pa.scalar(end_id, pa.int64()), len(ends)), "last id"
+    lengths = pc.list_value_length(input_ids).cast(pa.int64())
+    n_least = len(judge.begin) + len(judge.end)
+    if len(lengths) and pc.min(lengths).as_py() < n_least:
+        i = pc.index(pc.less(lengths, n_least), True).as_py()
+        raise ValidationError(
+            f"{span.shard}: row {span.row(i)}: expected {_around(judge)}; found {lengths[i].as_py() or 'no'} ids."
         )
-    if not special_in_text and (pc.sum(special).as_py() or 0) != len(ends):
-        allowed = set(ends.to_pylist())
+    ends = pc.cumulative_sum(lengths)
+    places = []
+    for id, at, what in (
+        (judge.begin_id, pc.subtract(ends, lengths), "first id"),
+        (judge.end_id, pc.subtract(ends, 1), "last id"),
+    ):
+        if id is not None:
+            _all_equal(span, values.take(at).cast(pa.int64()), pa.repeat(pa.scalar(id, pa.int64()), len(at)), what)
+            places.append(at)
+    if judge.special_in_text:
+        return
+    special = pc.is_in(values, pa.array(sorted(tokenizer.special_tokens.values()), values.type))
+    if (pc.sum(special).as_py() or 0) != sum(map(len, places)):
+        allowed = {at for some in places for at in some.to_pylist()}
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
         i = _row_of_value(input_ids, at)
         raise ValidationError(
             f"{span.shard}: row {span.row(i)}: special token id {values[at].as_py()} inside a document; "
             "text never becomes a special token."
+        )
+
+
+def _around(judge: Judge) -> str:
+    words = [(judge.begin_id, "beginning"), (judge.end_id, "end")]
+    return " and ".join(f"the {word}-of-document id {id}" for id, word in words if id is not None)
+
+
+def _same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
+    if found != expected:
+        pairs = enumerate(zip(found, expected, strict=False))
+        at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(expected)))
+        raise ValidationError(
+            f"{span.shard}: row {span.row(i)}: ids differ from {of} from token {at} on: "
+            f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
         )
 
 

@@ -1,5 +1,7 @@
 """The manifest of a token dataset: its inputs, its contents, and the digests to check them."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +15,8 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+_READ = (3, 4)  # format versions that are read; 3 lacks the fields with a default
 
 
 class _Record(BaseModel):
@@ -69,6 +72,22 @@ class Origin(_Record):
     commit: str | None
 
 
+class Reading(_Record):
+    """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`."""
+
+    text_column: str
+    id_column: str | None
+    text_separator: str | None
+
+
+class TableFile(_Record):
+    """A file of data/tables. `name` is relative to that folder."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
 class Manifest(_Record):
     """The manifest of a token dataset. All digests are sha256 in hex."""
 
@@ -79,6 +98,7 @@ class Manifest(_Record):
     params_digest: str = Field(description="over the parameters that the dataset's bytes depend on")
     id_type: str = Field(description="uint16 or uint32")
     id_max: int = Field(description="largest id of the tokenizer")
+    begin_of_document_id: int | None = Field(default=None, description="the id that begins each document")
     end_of_document_id: int | None
     special_tokens_in_text: SpecialTokensInText
     n_documents: int
@@ -86,8 +106,20 @@ class Manifest(_Record):
     text_bytes: int
     n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
+    source: Reading | None = Field(default=None, description="how documents were read; null in format 3")
+    tables: list[TableFile] = Field(default=[], description="the files of data/tables; empty in format 3")
     inputs: list[InputShard]
     shards: list[OutputShard]
+    digest: str = Field(default="", description="sha256 over all other fields; empty in format 3")
+
+    def own_digest(self) -> str:
+        """What `digest` must be: the sha256, in hex, of the other fields as JSON without white space, with sorted keys."""
+        fields = self.model_dump(mode="json", exclude={"digest"})
+        return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def as_json(self) -> str:
+        """The text of manifest.json."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
 
 
 def engine_version() -> str:
@@ -96,9 +128,10 @@ def engine_version() -> str:
 
 
 def write_manifest(manifest: Manifest, directory: Path) -> None:
-    """Writes manifest.json. The same manifest gives the same bytes."""
+    """Writes manifest.json with the digest of the manifest. The same manifest gives the same bytes."""
+    whole = manifest.model_copy(update={"digest": manifest.own_digest()})
     with write_atomic(directory / MANIFEST_FILE) as path:
-        path.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        path.write_text(whole.as_json(), encoding="utf-8")
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -119,7 +152,7 @@ def parse_manifest(content: bytes, place: str) -> Manifest:
     """The manifest with this content. Raises a ValidationError (of tokenmill.errors) that begins with `place`."""
     try:
         form = _Form.model_validate_json(content).format_version
-        if form == FORMAT_VERSION:
+        if form in _READ:
             return Manifest.model_validate_json(content)
     except ValidationError as error:
         raise DatasetError(
@@ -127,6 +160,6 @@ def parse_manifest(content: bytes, place: str) -> Manifest:
         ) from None
     age = "an older" if form < FORMAT_VERSION else "a newer"
     raise DatasetError(
-        f"{place}: format_version: found {form}, expected {FORMAT_VERSION}: {age} tokenmill made this dataset. "
+        f"{place}: format_version: found {form}, expected {' or '.join(map(str, _READ))}: {age} tokenmill made this dataset. "
         "Run `tokenmill build --force` to make it anew, or read it with the version that made it."
     )

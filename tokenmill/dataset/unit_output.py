@@ -5,14 +5,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.console import say, size
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
+from tokenmill.dataset.document_index import read_index, unit_of_index
+from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest_file
+from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
+from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
-from tokenmill.layout import QUARANTINE_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_file
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore
@@ -65,8 +71,8 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
 def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], workers: int) -> int:
     """Adds to the unit store the units of `keys` that an earlier dataset has, and gives their number.
 
-    `files`: the paths in DVC's cache of the dataset's and its quarantine's files, by their names relative to the project's
-    folder. Each file is checked against the manifest. A file that does not match its own name in DVC's cache either is
+    `files`: the paths in DVC's cache of the files of the dataset, its tables and its quarantine, by their names relative to the
+    project's folder. Each file is checked against the manifest. A file that does not match its own name in DVC's cache either is
     deleted, because DVC would check it out in place of the right one. Units with a damaged shard are not taken.
     """
     try:
@@ -74,11 +80,15 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
     except (KeyError, ValidationError):  # there is no manifest, or one of an older format
         return 0
     left = _left_of(manifest, files.get(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"))
+    wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
+    index = _index_of(
+        manifest, files.get(f"{TABLES_DIRECTORY}/{DOCUMENTS_FILE}"), [one.name for one in wanted.values()]
+    )
 
     def take(shard: OutputShard) -> bool:
         some = _of_unit(shard, left)
         path = files.get(f"{TOKENS_DIRECTORY}/{shard.name}")
-        if some is None or path is None or not _is_whole(path, shard.sha256):
+        if index is None or some is None or path is None or not _is_whole(path, shard.sha256):
             return False
         facts = EncodeFacts(
             piece_documents=[rows.n_documents for rows in shard.rows],
@@ -89,11 +99,13 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
         )
         with store.new(shard.unit) as partial:
             link(path, partial / TOKENS_FILE)
+            _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
+            shards = [rows.name for rows in shard.rows]
+            unit_of_index(index.filter(pc.equal(index["file"], shard.name)), partial / UNIT_INDEX_FILE, shards)
             write_left(some, partial)
             store.keep(shard.unit, partial, facts)
         return True
 
-    wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
     with ThreadPoolExecutor(workers, thread_name_prefix="take over") as pool:
         n_taken = sum(pool.map(take, wanted.values()))
     store.flush()
@@ -113,6 +125,21 @@ def _is_whole(path: Path, sha256: str) -> bool:
         f"{path}: DVC's cache held other bytes than its name says; the file is removed, and made again where it is needed"
     )
     return False
+
+
+def _index_of(manifest: Manifest, path: Path | None, files: Sequence[str]) -> pa.Table | None:
+    """The rows of these files of the dataset in its document index; None if that is not there or not whole."""
+    sha256 = next((table.sha256 for table in manifest.tables if table.name == DOCUMENTS_FILE), None)
+    if path is None or sha256 is None or not _is_whole(path, sha256):
+        return None
+    return read_index(path, [("file", "in", files)]) if files else None
+
+
+def _count(tokens: Path, id_max: int, path: Path) -> None:
+    counts = TokenCounts(id_max)
+    for batch in read_tokens(tokens):
+        counts.add(batch["input_ids"].flatten())
+    counts.write(path)
 
 
 def _left_of(manifest: Manifest, quarantine: Path | None) -> dict[str, list[BadDocument]] | None:

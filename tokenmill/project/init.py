@@ -14,6 +14,7 @@ from tokenmill.layout import (
     REPORT_FILE,
     SCRATCH_DIRECTORY,
     STAGES,
+    TABLES_DIRECTORY,
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
 )
@@ -28,6 +29,7 @@ _OUTPUTS = (
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
     QUARANTINE_DIRECTORY,
+    TABLES_DIRECTORY,
     str(Path(REPORT_FILE).parent),
 )
 _UNSEEN = (f"/{SCRATCH_DIRECTORY}", "/.venv", "*.partial", "__pycache__")  # by git and by DVC

@@ -22,12 +22,15 @@ from tokenmill.corpus.quarantine import (
 )
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
+from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.formats import FORMATS
-from tokenmill.dataset.manifest import InputShard, Manifest, Origin, engine_version, write_manifest
+from tokenmill.dataset.manifest import InputShard, Manifest, Origin, Reading, engine_version, write_manifest
+from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE, Part, write_tables
+from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard, take_over
 from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
-from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner, content
@@ -44,8 +47,8 @@ _WARM_BYTES_MIN = 1 << 24  # file bytes to encode; finding the frequent pre-toke
 def encode(
     source: Source, asked: TokenizerSource | None, params: Encode, runner: UnitRunner, run_units: RunUnits
 ) -> StageSummary:
-    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them. Bad documents, if params.yaml
-    lets them pass, go to data/quarantine.
+    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them, and data/tables. Bad
+    documents, if params.yaml lets them pass, go to data/quarantine.
 
     `asked`: the imported tokenizer, if it was not trained here. The directory appears atomically when the last unit is done.
     Raises CorpusError, ParamsError, TokenizerError, UnitsError.
@@ -54,8 +57,9 @@ def encode(
     corpus = runner.corpus
     units = corpus.units
     tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
-    end_id = _end_id(tokenizer, params.end_of_document)
-    keys = _keys(units, source, params, tokenizer, end_id)
+    begin_id = _special_id(tokenizer, "begin_of_document", params.begin_of_document)
+    end_id = _special_id(tokenizer, "end_of_document", params.end_of_document)
+    keys = _keys(units, source, params, tokenizer, (begin_id, end_id))
     if not runner.anew:
         _take_over(set(keys.values()) - runner.store.keys(), runner)
     there = set() if runner.anew else runner.store.keys()
@@ -67,6 +71,7 @@ def encode(
             warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
             source=source,
             tokenizer=tokenizer,
+            begin_id=begin_id,
             end_id=end_id,
             special=params.special_tokens_in_text,
             format=params.formats[0],
@@ -81,9 +86,14 @@ def encode(
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
     folders = [one.folder for one in done]
+    parts = [
+        Part(unit.output, [piece.shard.name for piece in unit.pieces], folder)
+        for unit, folder in zip(units, folders, strict=True)
+    ]
     with (
         write_directory(runner.root / TOKENS_DIRECTORY) as directory,
         write_directory(runner.root / QUARANTINE_DIRECTORY) as quarantine,
+        write_directory(runner.root / TABLES_DIRECTORY) as tables,
     ):
         for shard, folder in zip(shards, folders, strict=True):
             link(folder / TOKENS_FILE, directory / shard.name)
@@ -96,6 +106,7 @@ def encode(
             params_digest=_digest(source, params),
             id_type=str(id_type(tokenizer.id_max)),
             id_max=tokenizer.id_max,
+            begin_of_document_id=begin_id,
             end_of_document_id=end_id,
             special_tokens_in_text=params.special_tokens_in_text,
             n_documents=n_documents,
@@ -103,6 +114,10 @@ def encode(
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,
             quarantine_sha256=sha256_file(left_out),
+            source=Reading(
+                text_column=source.text_column, id_column=source.id_column, text_separator=source.text_separator
+            ),
+            tables=write_tables(parts, source.id_column is not None, tokenizer, tables),
             inputs=[
                 InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256)
                 for shard, sha256 in corpus.sha256.items()
@@ -154,30 +169,43 @@ def encode_unit(
     warm: Callable[[], None],
     source: Source,
     tokenizer: Tokenizer,
+    begin_id: int | None,
     end_id: int | None,
     special: SpecialTokensInText,
     format: str,
     limits: Limits,
     advance: Advance,
 ) -> EncodeFacts:
-    """Encodes one unit into a file in `directory`. `warm` is called before the first document."""
+    """Encodes one unit into a file in `directory`, with its document index and token counts. `warm` is called before the first
+    document."""
     warm()
-    shape = schema(id_type(tokenizer.id_max), has_names=source.id_column is not None)
+    has_names = source.id_column is not None
+    shape = schema(id_type(tokenizer.id_max), has_names)
+    counts = TokenCounts(tokenizer.id_max)
     piece_documents = [0] * len(unit.pieces)
     n_tokens = text_bytes = 0
     documents = Documents(unit, source, limits, advance)
-    with FORMATS[format](directory / TOKENS_FILE, shape) as write:
+    with (
+        FORMATS[format](directory / TOKENS_FILE, shape) as write,
+        unit_index(directory / UNIT_INDEX_FILE, has_names) as add_to_index,
+    ):
         for piece, batch in documents:
             try:
-                input_ids = tokenizer.encode_batch(batch.texts, threads=1, end_id=end_id, special=special)
+                input_ids = tokenizer.encode_batch(
+                    batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special
+                )
             except SpecialTokenError as error:
                 name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
                 raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
             piece_documents[piece] += len(input_ids)
             n_tokens += len(input_ids.values)
             text_bytes += batch.text_bytes
-            write(rows(batch, input_ids, shape))
+            counts.add(input_ids.values)
+            made = rows(batch, input_ids, shape)
+            write(made)
+            add_to_index(piece, batch, made)
             advance(0, len(input_ids.values))
+    counts.write(directory / UNIT_COUNTS_FILE)
     write_left(documents.left, directory)
     return EncodeFacts(
         piece_documents=piece_documents,
@@ -189,13 +217,13 @@ def encode_unit(
 
 
 def _keys(
-    units: Sequence[Unit], source: Source, params: Encode, tokenizer: Tokenizer, end_id: int | None
+    units: Sequence[Unit], source: Source, params: Encode, tokenizer: Tokenizer, framing: tuple[int | None, int | None]
 ) -> dict[str, str]:
     decides = {
         "code": code_digest("encode"),
         "tokenizer": tokenizer.digest,
         "engine": tokenizer.engine,
-        "end_id": end_id,
+        "framing": framing,
         "special": params.special_tokens_in_text,
         "formats": params.formats,
         "source": source.reading(),
@@ -208,11 +236,11 @@ def _origin(pin: Pin) -> Origin:
     return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
 
 
-def _end_id(tokenizer: Tokenizer, text: str | None) -> int | None:
+def _special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
     if text is None or text in tokenizer.special_tokens:
         return None if text is None else tokenizer.special_tokens[text]
     raise ParamsError(
-        f"encode.end_of_document: found {text!r}; allowed: one of the tokenizer's special tokens "
+        f"encode.{key}: found {text!r}; allowed: one of the tokenizer's special tokens "
         f"{list(tokenizer.special_tokens)}, or null."
     )
 

@@ -47,7 +47,7 @@ def train_vocab(build: Build) -> StageSummary:
         build.root,
         params.count.pattern,
         params.train_vocab,
-        params.encode.end_of_document,
+        params.encode.framing,
         params.publish.license,
         build.memory,
         params.run.checkpoint_every,

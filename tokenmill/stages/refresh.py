@@ -148,6 +148,7 @@ def _changed(repo: Any, stage: Any) -> bool:
 def train_candidate(build: Build) -> str:
     """Trains a tokenizer on all documents as params.yaml says, beside the one in use, and compares them; the comparison."""
     params, root = build.params, build.root
+    known, (begin, end) = params.train_vocab.special_tokens, params.encode.framing
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
         counted = scratch / "counts"
         count(params.source, params.count, build.spill_directory, build.runner, run_in_threads(build.workers), counted)
@@ -155,7 +156,7 @@ def train_candidate(build: Build) -> str:
             root,
             params.count.pattern,
             params.train_vocab,
-            end if (end := params.encode.end_of_document) in params.train_vocab.special_tokens else None,
+            (begin if begin in known else None, end if end in known else None),
             params.publish.license,
             build.memory,
             params.run.checkpoint_every,

@@ -37,7 +37,7 @@ def train_vocab(
     root: Path,
     pattern: str | None,
     params: TrainVocab,
-    end_of_document: str | None,
+    framing: tuple[str | None, str | None],
     license: str | None,
     memory: Memory,
     checkpoint_every: int | None,
@@ -48,8 +48,9 @@ def train_vocab(
     vectors and a model card.
 
     The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was
-    built. A corpus too small for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has.
-    Raises CountsError, ParamsError, TokenizerError, CorpusError.
+    built. `framing`: the special tokens that begin and end a document, which tokenizer_config.json names. A corpus too small
+    for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises CountsError,
+    ParamsError, TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
     base = _base(root, params, pattern) if params.extend else None
@@ -78,10 +79,11 @@ def train_vocab(
     report = _report(counts, learned)
     if base and params.extend:
         report["extended"] = _changes(root, provenance, base, tokenizer, counts, params.extend, memory)
+    begin, end = framing
     with write_directory(output) as directory:
-        tokenizer.save(directory, end_of_document=end_of_document)
+        tokenizer.save(directory, begin_of_document=begin, end_of_document=end)
         for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
-            smaller.save(directory / str(size), end_of_document=end_of_document)
+            smaller.save(directory / str(size), begin_of_document=begin, end_of_document=end)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         golden = make_golden(directory, tokenizer, provenance.samples)

@@ -3,110 +3,113 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pyarrow.compute as pc
 
-from tokenmill.artifacts.golden import checked_tokenizer
+from tokenmill.artifacts.golden import checked_tokenizer, sample_engines
 from tokenmill.config.params import Source
-from tokenmill.console import Advance, StageSummary, progress, size
+from tokenmill.console import Advance, StageSummary, progress
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.quarantine import Documents, piece_bad
-from tokenmill.corpus.reader import Shard, read_batches
-from tokenmill.corpus.units import Corpus, Unit
+from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import read_counts
-from tokenmill.dataset.checks import aligned, check_against, check_span
-from tokenmill.dataset.formats.parquet import read_tokens
-from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest
-from tokenmill.dataset.tokens import id_type
-from tokenmill.errors import DamagedError, ValidationError
-from tokenmill.layout import COUNTS_FILE, REPORT_FILE, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.dataset.checks import Judge
+from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
+from tokenmill.dataset.manifest_checks import (
+    files_below,
+    raise_first,
+    wrong_digest,
+    wrong_files,
+    wrong_in_itself,
+    wrong_inputs,
+    wrong_names,
+    wrong_with_tokenizer,
+)
+from tokenmill.dataset.tables import Part, write_tables, wrong_tables
+from tokenmill.errors import ValidationError
+from tokenmill.layout import (
+    COUNTS_FILE,
+    REPORT_FILE,
+    SCRATCH_DIRECTORY,
+    TABLES_DIRECTORY,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.storage.atomic import read, sha256_file, write_atomic
+from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-_MANIFEST = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
-
-
-@dataclass(frozen=True)
-class Judge:
-    """What every file is checked against. `reference`: a tokenizers.Tokenizer of the same tokenizer.json."""
-
-    tokenizer: Tokenizer
-    reference: Any
-    end_id: int | None
-    special_in_text: bool
-    sample_documents: int
-
-
-class ValidateFacts(msgspec.Struct, frozen=True):
-    """The sums of a correct file. `n_sampled`: the number of documents compared with tokenizers."""
-
-    n_documents: int
-    n_tokens: int
-    text_bytes: int
-    n_sampled: int
-    piece_bad: list[int | None]
-
-    @property
-    def n_left_out(self) -> int:
-        """The number of documents and pieces in the quarantine."""
-        return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
-
-    def __str__(self) -> str:
-        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
+_SEED = 0
 
 
 def validate(source: Source, sample_documents: int, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
     """Checks data/tokens against its manifest, the tokenizer and the documents, and writes data/report/report.json.
 
-    For every document: it is in its place, its ids are in range, and its ids decode to its bytes. For every file: the digests
-    and sums match the manifest, and a sample of documents has the ids that tokenizers gives. A file that passed with the same
-    documents and tokenizer is not checked again. report.json is deleted when validation starts. Raises ValidationError,
-    CorpusError, UnitsError.
+    For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there
+    and nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other
+    engines give. The tables are made anew from all this, and must be equal. A file that passed with the same documents and
+    tokenizer is not checked again. report.json is deleted when validation starts. Raises ValidationError, CorpusError,
+    UnitsError.
     """
     start_s = time.monotonic()
     (runner.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
-    directory = runner.root / TOKENS_DIRECTORY
+    directory, tables = runner.root / TOKENS_DIRECTORY, runner.root / TABLES_DIRECTORY
     manifest = read_manifest(directory)
     corpus = runner.corpus
     tokenizer, golden_engines = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
-    files = [path.relative_to(directory).as_posix() for path in directory.rglob("*.parquet")]
-    _check_manifest(manifest, corpus, files, tokenizer)
+    raise_first(wrong_with_tokenizer(manifest, tokenizer))
+    for below, names in (
+        (directory, [MANIFEST_FILE, *(shard.name for shard in manifest.shards)]),
+        (tables, [table.name for table in manifest.tables]),
+    ):
+        for name, wrong in wrong_files(names, files_below(below)):
+            raise ValidationError(f"{below.relative_to(runner.root)}/{name}: {wrong}")
+    raise_first(wrong_names(manifest))
+    raise_first(wrong_in_itself(manifest))
+    raise_first(wrong_digest(manifest, read(directory / MANIFEST_FILE)))
+    raise_first(wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}))
+    _check_digests(manifest, runner)
     entries = {shard.name: shard for shard in manifest.shards}
-    _check_files(directory, manifest.shards, runner)
+    for unit in corpus.units:
+        _check_rows(unit, entries.get(unit.output))
     special_in_text = manifest.special_tokens_in_text == "allow"
     judge = Judge(
-        tokenizer,
-        _reference(runner.root / TOKENIZER_DIRECTORY, special_in_text),
-        manifest.end_of_document_id,
-        special_in_text,
-        sample_documents,
+        tokenizer=tokenizer,
+        begin_id=manifest.begin_of_document_id,
+        end_id=manifest.end_of_document_id,
+        special_in_text=special_in_text,
+        has_source=True,
+        engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
+        sample_documents=sample_documents,
+        seed=_SEED,
     )
     keys = _keys(corpus.units, source, judge, entries)
     with progress("validate", corpus.n_bytes, "bytes") as now:
-        limits = runner.memory.limits
         do = partial(
             validate_unit,
             tokens=directory,
             source=source,
             judge=judge,
             entries=entries,
-            limits=limits,
+            limits=runner.memory.limits,
             advance=now.add,
         )
-        done = runner.finish("validate", do, corpus.units, keys, ValidateFacts, run_units, now.skip)
+        done = runner.finish("validate", do, corpus.units, keys, FileFacts, run_units, now.skip)
+    parts = []
     for unit, one in zip(corpus.units, done, strict=True):
-        _check_sums(unit, one.facts, entries[unit.output])
-    _write_report(runner.root, manifest, tokenizer, sum(one.facts.n_sampled for one in done), golden_engines)
+        check_sums(entries[unit.output], one.facts)
+        parts.append(Part(unit.output, [piece.shard.name for piece in unit.pieces], one.folder))
+    with scratch_directory(runner.root / SCRATCH_DIRECTORY, "validate-") as scratch:
+        write_tables(parts, source.id_column is not None, tokenizer, scratch)
+        for name, wrong in wrong_tables(scratch, tables):
+            raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
+    _write_report(runner.root, manifest, tokenizer, judge, sum(one.facts.n_sampled for one in done), golden_engines)
     return StageSummary(
         "validate",
         "run",
@@ -121,64 +124,32 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
 
 def validate_unit(
     unit: Unit,
-    _directory: Path,
+    folder: Path,
     tokens: Path,
     source: Source,
     judge: Judge,
     entries: dict[str, OutputShard],
     limits: Limits,
     advance: Advance,
-) -> ValidateFacts:
-    """Checks one file of the dataset, and gives its sums."""
+) -> FileFacts:
+    """Checks the file of one unit, and gives its sums; its part of the tables goes to `folder`."""
     entry = entries[unit.output]
-    sample = {i * entry.n_documents // judge.sample_documents for i in range(judge.sample_documents)}
-    _check_lost(unit, source, entry, limits)
-    documents = Documents(unit.without(dict.fromkeys(_lost(entry), "")), source, limits, advance)
-    n_documents = n_tokens = text_bytes = n_sampled = 0
-    named = ((unit.pieces[piece].shard.name, batch) for piece, batch in documents)
-    for span in aligned(named, read_tokens(tokens / entry.name)):
-        check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
-        n_sampled += check_against(span, judge.reference, judge.end_id, sample)
-        n_documents += span.tokens.num_rows
-        n_span_tokens = len(span.tokens["input_ids"].flatten())
-        n_tokens += n_span_tokens
-        advance(0, n_span_tokens)
-        text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
-    facts = ValidateFacts(n_documents, n_tokens, text_bytes, n_sampled, piece_bad(unit, documents.left))
-    _check_sums(unit, facts, entry)
-    return facts
-
-
-def _lost(entry: OutputShard) -> list[int]:
-    return [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
-
-
-def _check_lost(unit: Unit, source: Source, entry: OutputShard, limits: Limits) -> None:
-    """Checks that a shard is really unreadable if the manifest says that it is damaged."""
-    for i in _lost(entry):
-        piece = unit.pieces[i]
-        columns = (source.text_column, source.id_column, source.text_separator)
-        try:
-            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None, limits=limits):
-                pass
-        except DamagedError:
-            continue
-        raise ValidationError(
-            f"{_MANIFEST}: {unit.output}: says that {piece.shard.name} is damaged; it can be read. Run `tokenmill build --force`."
-        )
+    documents = documents_of(unit, entry, source, limits, advance)
+    return check_file(entry, tokens / entry.name, documents, judge, advance, folder)
 
 
 def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str, OutputShard]) -> dict[str, str]:
+    import tiktoken
     import tokenizers
 
     decides = {
         "code": code_digest("validate"),
         "tokenizer": judge.tokenizer.digest,
         "engine": judge.tokenizer.engine,
-        "reference": tokenizers.__version__,
-        "end_id": judge.end_id,
+        "references": [tokenizers.__version__, tiktoken.__version__, list(judge.engines)],
+        "framing": [judge.begin_id, judge.end_id],
         "special_in_text": judge.special_in_text,
-        "sample": judge.sample_documents,
+        "sample": [judge.sample_documents, judge.seed],
         "source": source.reading(),
         "on_bad": [source.on_bad_document, source.on_bad_shard],
     }
@@ -194,109 +165,37 @@ def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str
     }
 
 
-def _check_files(directory: Path, shards: Sequence[OutputShard], runner: UnitRunner) -> None:
-    """Checks that every file has the digest in the manifest."""
-    for shard in shards:
-        path = directory / shard.name
-        if runner.digests.fact(path, "sha256", str, partial(sha256_file, path)) != shard.sha256:
+def _check_digests(manifest: Manifest, runner: UnitRunner) -> None:
+    """Checks that every file of the dataset and its tables has the digest in the manifest."""
+    files = [(TOKENS_DIRECTORY, shard.name, shard.sha256) for shard in manifest.shards]
+    files += [(TABLES_DIRECTORY, table.name, table.sha256) for table in manifest.tables]
+    for folder, name, sha256 in files:
+        path = runner.root / folder / name
+        if runner.digests.fact(path, "sha256", str, partial(sha256_file, path)) != sha256:
             raise ValidationError(
-                f"{path}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). Run `tokenmill build --force`."
+                f"{path}: not the file that the manifest names (sha256 {sha256[:16]}…). Run `tokenmill build --force`."
             )
 
 
-def _check_sums(unit: Unit, facts: ValidateFacts, entry: OutputShard) -> None:
-    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad)
-    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, [rows.n_bad for rows in entry.rows])
-    if found != expected:
-        raise ValidationError(
-            f"{unit.name}: documents, tokens, bytes of text and bad documents: found {found}, the manifest says {expected}."
-        )
-
-
-def _check_manifest(manifest: Manifest, corpus: Corpus, files: list[str], tokenizer: Tokenizer) -> None:
-    """Checks that the manifest belongs to these documents, files and tokenizer, and that its sums match its entries."""
-    if manifest.tokenizer_digest != tokenizer.digest:
-        raise ValidationError(
-            f"{_MANIFEST}: the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; "
-            f"{TOKENIZER_DIRECTORY} holds {tokenizer.digest[:16]}…. Run `tokenmill build`."
-        )
-    shape = (str(id_type(tokenizer.id_max)), tokenizer.id_max)
-    if (manifest.id_type, manifest.id_max) != shape:
-        raise ValidationError(
-            f"{_MANIFEST}: id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}. "
-            "Run `tokenmill build --force`."
-        )
-    if manifest.end_of_document_id not in (None, *tokenizer.special_tokens.values()):
-        raise ValidationError(
-            f"{_MANIFEST}: end_of_document_id: {manifest.end_of_document_id} is no special token of the tokenizer. "
-            "Run `tokenmill build --force`."
-        )
-    named, found = sorted(shard.name for shard in manifest.shards), sorted(files)
-    if named != found:
-        raise ValidationError(
-            f"{_MANIFEST}: names {len(named)} files, {TOKENS_DIRECTORY} holds {len(found)}; the first that differs: "
-            f"{next(a or b for a, b in zip_longest(named, found) if a != b)}. Run `tokenmill build --force`."
-        )
-    _check_inputs(manifest, corpus.sha256)
-    rows_of = {shard.name: shard.rows for shard in manifest.shards}
-    for unit in corpus.units:
-        _check_rows(unit, rows_of.get(unit.output))
-    n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
-    if manifest.n_bad != n_bad:
-        raise ValidationError(
-            f"{_MANIFEST}: n_bad is {manifest.n_bad}, its shards have {n_bad}. Run `tokenmill build --force`."
-        )
-    for key in ("n_documents", "n_tokens", "text_bytes"):
-        total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
-        if total != parts:
-            raise ValidationError(
-                f"{_MANIFEST}: {key} is {total}, its shards have {parts}. Run `tokenmill build --force`."
-            )
-
-
-def _check_inputs(manifest: Manifest, sha256: dict[Shard, str]) -> None:
-    """Checks that the manifest lists the present shards with their present digests."""
-    listed, there = {shard.name for shard in manifest.inputs}, {shard.name: found for shard, found in sha256.items()}
-    if listed != there.keys():
-        odd = sorted(listed ^ there.keys())[0]
-        known = (
-            "in the manifest but not among the shards" if odd in listed else "a shard that the manifest does not name"
-        )
-        raise ValidationError(f"{_MANIFEST}: {odd} is {known}. Run `tokenmill build`.")
-    for shard in manifest.inputs:
-        if shard.sha256 != there[shard.name]:
-            raise ValidationError(
-                f"{shard.name}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). Run `tokenmill build --force`."
-            )
-
-
-def _check_rows(unit: Unit, rows: list[InputRows] | None) -> None:
+def _check_rows(unit: Unit, entry: OutputShard | None) -> None:
     """Checks that the manifest names a file for the unit, and the origin of each of its pieces."""
-    named = None if rows is None else [(row.name, row.first_row) for row in rows]
+    named = None if entry is None else [(row.name, row.first_row) for row in entry.rows]
     expected = [(piece.shard.name, piece.first_row) for piece in unit.pieces]
     if named != expected:
         raise ValidationError(
-            f"{_MANIFEST}: {unit.output}: expected the documents from {expected}; found {named}. "
+            f"{MANIFEST_FILE}: {unit.output}: expected the documents from {expected}; found {named}. "
             "Run `tokenmill build --force`."
         )
 
 
-def _reference(directory: Path, special_in_text: bool) -> Any:
-    """The same tokenizer in the tokenizers library. `special_in_text`: whether text may become special tokens."""
-    from tokenizers import Tokenizer as Reference
-
-    reference = Reference.from_buffer(read(directory / "tokenizer.json"))
-    reference.encode_special_tokens = not special_in_text
-    return reference
-
-
 def _write_report(
-    root: Path, manifest: Manifest, tokenizer: Tokenizer, n_sampled: int, golden_engines: list[str]
+    root: Path, manifest: Manifest, tokenizer: Tokenizer, judge: Judge, n_sampled: int, golden_engines: list[str]
 ) -> None:
     counts = read_counts(root / COUNTS_FILE)
     counted = (
         {"pretokens": pc.sum(counts["count"]).as_py(), "pretokens_distinct": counts.num_rows} if len(counts) else {}
     )
+    decodes = tokenizer.engine == "core"
     report = {
         "documents": manifest.n_documents,
         "tokens": manifest.n_tokens,
@@ -311,8 +210,11 @@ def _write_report(
         "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,
         "checks": {
-            "documents_equal_after_decoding": manifest.n_documents,
-            "documents_equal_to_tokenizers": n_sampled,
+            "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
+            "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
+            **{f"documents_equal_to_{name}": n_sampled for name in judge.engines},
+            "sample_per_file": judge.sample_documents,
+            "sample_seed": judge.seed,
             "ids_in_range": manifest.n_tokens,
             "golden_vectors_equal_in": ", ".join(golden_engines),
         },

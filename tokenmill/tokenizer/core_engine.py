@@ -94,6 +94,13 @@ class PreparedCore:
         if "_bare" in self.__dict__:
             self._bare.forget()
 
+    def prepared(self, text: str) -> bytes:
+        """The bytes that the ids of a text decode to."""
+        parts = self._prepared(text)
+        if parts is None:
+            return text.encode()
+        return b"".join(one.encode() if isinstance(one, str) else self.decode_bytes([one]) for one in parts)
+
     def _encoder(self, pieces: list[str]) -> _core.Encoder:
         made = self._early_in_core and self._early and any(map(self._early.is_in, pieces))
         return self._bare if made else self._whole
@@ -107,34 +114,39 @@ class PreparedCore:
         encoder = self._encoder([one for one in prepared if isinstance(one, str)])
         return [id for one in prepared for id in ([one] if isinstance(one, int) else encoder.encode(one))]
 
-    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
-        """A large_list<uint32> array with one list per text. Each list ends with `end_id` if that is given."""
+    def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
+        """A large_list<uint32> array with one list per text. Each list begins with `begin_id` and ends with `end_id`, if given."""
         try:
             strings = texts.cast(pa.large_string())
         except pa.ArrowInvalid:
-            return self._whole.encode_batch(texts, threads, end_id)  # the core's error names the text that is not UTF-8
+            return self._whole.encode_batch(
+                texts, threads, begin_id, end_id
+            )  # the core's error names the text that is not UTF-8
         if strings.null_count:
-            return self._whole.encode_batch(texts, threads, end_id)  # the core's error names the text that is null
+            return self._whole.encode_batch(
+                texts, threads, begin_id, end_id
+            )  # the core's error names the text that is null
         prepared = {i: parts for i in self._rows(strings) if (parts := self._prepared(strings[i].as_py())) is not None}
         if not prepared:
-            return self._whole.encode_batch(strings, threads, end_id)
+            return self._whole.encode_batch(strings, threads, begin_id, end_id)
         import numpy as np
 
         is_whole = np.ones(len(strings), bool)
         is_whole[list(prepared)] = False
         pieces = [piece for parts in prepared.values() for piece in parts if isinstance(piece, str)]
         try:
-            whole = self._whole.encode_batch(strings.filter(pa.array(is_whole)), threads, end_id)
+            whole = self._whole.encode_batch(strings.filter(pa.array(is_whole)), threads, begin_id, end_id)
             cut = _runs(self._encoder(pieces).encode_batch(pa.array(pieces, pa.large_string()), threads))
         except (TokenizerError, PatternError):
             self._name_text(strings)
             raise
-        end = [] if end_id is None else [pa.array([end_id], pa.uint32())]
+        begin, end = ([] if one is None else [pa.array([one], pa.uint32())] for one in (begin_id, end_id))
         lengths, whole_ends = np.empty(len(strings), np.int64), whole.offsets.to_numpy()
         lengths[is_whole] = whole.value_lengths().to_numpy()
         values, done = [], 0
         for n_before, (i, parts) in enumerate(prepared.items()):
-            arrays = [pa.array([one], pa.uint32()) if isinstance(one, int) else next(cut) for one in parts] + end
+            inner = [pa.array([one], pa.uint32()) if isinstance(one, int) else next(cut) for one in parts]
+            arrays = [*begin, *inner, *end]
             start, done = done, whole_ends[i - n_before]
             values += [whole.values.slice(start, done - start), *arrays]
             lengths[i] = sum(map(len, arrays))

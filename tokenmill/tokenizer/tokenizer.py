@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 class _Engine(Protocol):
     def encode(self, text: str) -> list[int]: ...
-    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any: ...
+    def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any: ...
     def count_tokens(self, texts: Any, threads: int) -> Any: ...
     def decode(self, ids: Any) -> str: ...
     def decode_bytes(self, ids: Any) -> bytes: ...
@@ -162,27 +162,30 @@ class Tokenizer:
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
         return self
 
-    def save(self, directory: str | Path, end_of_document: str | None = None) -> None:
+    def save(
+        self, directory: str | Path, end_of_document: str | None = None, begin_of_document: str | None = None
+    ) -> None:
         """Writes tokenizer.json, tokenizer_config.json and, with the engine core, vocab.tiktoken. Each file is written atomically.
 
         tokenizers, transformers and tiktoken then give the same ids, with one exception: if `ignore_merges` is set, as for a
         tokenizer from a .tiktoken file, tokenizers turns a pre-token with the text of a special token into that token.
-        `end_of_document`: the special token that tokenizer_config.json names as eos_token. Loading the files gives the same
-        digest. Raises ParamsError if `end_of_document` is not a special token, PatternError for a regex that tokenizers would
-        read differently.
+        `begin_of_document`, `end_of_document`: the special tokens that tokenizer_config.json names as bos_token and eos_token.
+        Loading the files gives the same digest. Raises ParamsError if one of them is not a special token, PatternError for a
+        regex that tokenizers would read differently.
         """
         from tokenmill.storage.atomic import write_atomic
 
-        if end_of_document is not None and end_of_document not in self.special_tokens:
-            known = ", ".join(self.special_tokens) or "none"
-            raise ParamsError(
-                f"end_of_document: {end_of_document!r} is no special token of this tokenizer; it has: {known}."
-            )
+        for name, token in (("begin_of_document", begin_of_document), ("end_of_document", end_of_document)):
+            if token is not None and token not in self.special_tokens:
+                known = ", ".join(self.special_tokens) or "none"
+                raise ParamsError(f"{name}: {token!r} is no special token of this tokenizer; it has: {known}.")
         config: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": _UNLIMITED,
             "clean_up_tokenization_spaces": False,
         }
+        if begin_of_document is not None:
+            config["bos_token"] = begin_of_document
         if end_of_document is not None:
             config["eos_token"] = end_of_document
         files = {"tokenizer.json": self._content, "tokenizer_config.json": _json(config)}
@@ -214,16 +217,18 @@ class Tokenizer:
         threads: int | None = None,
         end_id: int | None = None,
         special: SpecialTokensInText = "as_text",
+        begin_id: int | None = None,
     ) -> pa.LargeListArray:
         """A large_list<uint32> array with one list per text, taken from the core without a copy.
 
-        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None uses all cores. `end_id`: ends
-        each list, if given. `special` says what the texts of special tokens become: as_text, allow (their ids) or reject.
-        Raises CorpusError for a text that is null or not UTF-8, SpecialTokenError for a rejected text, and TokenizerError for
-        a byte without a token or an unknown `end_id`.
+        `texts`: a list of str or bytes, or any Arrow string array or stream. `threads`: None uses all cores. `begin_id` begins
+        and `end_id` ends each list, if given. `special` says what the texts of special tokens become: as_text, allow (their
+        ids) or reject. Raises CorpusError for a text that is null or not UTF-8, SpecialTokenError for a rejected text, and
+        TokenizerError for a byte without a token, an unknown `begin_id` or an unknown `end_id`.
         """
+        begin_id = None if begin_id is None else self._known(begin_id, "begin_id")
         end_id = None if end_id is None else self._known(end_id, "end_id")
-        return self._run(lambda engine, *rest: engine.encode_batch(*rest, end_id), texts, threads, special)
+        return self._run(lambda engine, *rest: engine.encode_batch(*rest, begin_id, end_id), texts, threads, special)
 
     def encode_batch_with_starts(
         self,
@@ -231,15 +236,17 @@ class Tokenizer:
         threads: int | None = None,
         end_id: int | None = None,
         special: SpecialTokensInText = "as_text",
+        begin_id: int | None = None,
     ) -> tuple[pa.LargeListArray, pa.LargeListArray]:
         """The ids as from `encode_batch`, and for each id the byte offset in its text (in UTF-8) at which its token begins.
 
         The starts are a large_list<uint64> array with one list per text. A token ends where the next one begins; the last one
-        ends with the text. An added token found in a text covers its bytes like any other token. `end_id` covers no bytes: it
-        begins where the text ends. Raises what `encode_batch` raises. Raises TokenizerError too if the tokens may not add up
-        to the text: with the engine tokenizers, and if text is normalized, gets a space in front, or has added tokens with
-        flags.
+        ends with the text. An added token found in a text covers its bytes like any other token. `begin_id` and `end_id` cover
+        no bytes: they begin where the text begins and ends. Raises what `encode_batch` raises. Raises TokenizerError too if the
+        tokens may not add up to the text: with the engine tokenizers, and if text is normalized, gets a space in front, or has
+        added tokens with flags.
         """
+        begin_id = None if begin_id is None else self._known(begin_id, "begin_id")
         end_id = None if end_id is None else self._known(end_id, "end_id")
         if not isinstance(self._engine_for(special), _core.Encoder):
             reason = (
@@ -250,7 +257,7 @@ class Tokenizer:
             )
 
         def run(engine: Any, *rest: Any) -> Any:
-            return engine.encode_batch_with_starts(*rest, end_id)
+            return engine.encode_batch_with_starts(*rest, begin_id, end_id)
 
         found: tuple[pa.LargeListArray, pa.LargeListArray] = self._run(run, texts, threads, special)
         return found
@@ -322,6 +329,19 @@ class Tokenizer:
     @cached_property
     def _refusal(self) -> Refusal:
         return Refusal(self.special_tokens)
+
+    @property
+    def prepares_text(self) -> bool:
+        """Whether a text may be changed before it is encoded, so that its ids decode to another text: normalized, or with a space
+        in front."""
+        return self._model is None or not isinstance(self._engine, _core.Encoder)
+
+    def prepared(self, text: str, special: SpecialTokensInText = "as_text") -> bytes:
+        """The bytes that the ids of a text decode to; with the engine core. These are the text itself unless `prepares_text`."""
+        from tokenmill.tokenizer.core_engine import PreparedCore
+
+        engine = self._engine_for(special)
+        return engine.prepared(text) if isinstance(engine, PreparedCore) else text.encode()
 
     def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens included. Invalid UTF-8 becomes U+FFFD. Raises what `decode_bytes` raises."""

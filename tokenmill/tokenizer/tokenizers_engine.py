@@ -78,13 +78,13 @@ class TokenizersEngine:
             )
         return ids
 
-    def encode_batch(self, texts: Any, threads: int, end_id: int | None = None) -> Any:
+    def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
         """A large_list<uint32> array. The calling thread does all the work, whatever `threads` is."""
-        end = [] if end_id is None else [end_id]
+        begin, end = ([] if one is None else [one] for one in (begin_id, end_id))
         offsets, values = [0], []
         for i, text in enumerate(_strings(texts)):
             try:
-                ids = self.encode(text) + end
+                ids = begin + self.encode(text) + end
             except TokenizerError as error:
                 raise TokenizerError(f"text {i}: {error}") from None
             offsets.append(offsets[-1] + len(ids))

@@ -13,6 +13,7 @@ from tokenmill.layout import (
     QUARANTINE_DIRECTORY,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
+    TABLES_DIRECTORY,
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
 )
@@ -26,10 +27,11 @@ _FOLDERS = (
     str(Path(COUNTS_FILE).parent),
     str(Path(REPORT_FILE).parent),
     QUARANTINE_DIRECTORY,
+    TABLES_DIRECTORY,
     SCRATCH_DIRECTORY,
     f"{SCRATCH_DIRECTORY}/units",
 )
-_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:6], TOKENS_DIRECTORY)
+_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:7], TOKENS_DIRECTORY)
 _DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC has not renamed yet
 
 

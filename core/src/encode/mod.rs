@@ -103,6 +103,8 @@ struct Worker<'e> {
 /// The requested results of a batch.
 #[derive(Clone, Copy, Default)]
 pub struct Wanted {
+    /// The id that begins every text, if any.
+    pub begin_id: Option<u32>,
     /// The id that ends every text, if any.
     pub end_id: Option<u32>,
     /// Whether ids are requested.
@@ -114,7 +116,7 @@ pub struct Wanted {
 /// The result of a batch: all ids, the end of each text among them, and for each id the byte at which its token begins in its
 /// text.
 ///
-/// An id that stands for no bytes of the text (`end_id`) begins where the text ends.
+/// Ids that stand for no bytes of the text: `begin_id` begins where the text begins, `end_id` where it ends.
 #[derive(Default)]
 pub struct Batch {
     /// The ids of all texts, one after another.
@@ -268,8 +270,8 @@ impl Encoder {
         let n_bytes_of_all: usize = (0..n).map(&n_bytes).sum();
         let threads = threads.min(n_bytes_of_all / PIECE_BYTES + 1); // for less text, waking a thread takes longer
         let pieces = pieces(n, threads, PIECE_BYTES, &n_bytes);
-        // More than one piece goes to a block, with room for one id per byte and the ids that end the texts.
-        let n_ids_max = n_bytes_of_all + n + ROOM_IDS;
+        // More than one piece goes to a block, with room for one id per byte and the ids around the texts.
+        let n_ids_max = n_bytes_of_all + 2 * n + ROOM_IDS;
         let mut block =
             if wanted.ids && n_bytes_of_all > PIECE_BYTES { IdBlock::new(n_ids_max, &self.spare) } else { None };
         if wanted.ids && (threads == 1 || pieces.len() <= 1) {
@@ -351,6 +353,12 @@ impl Encoder {
         stop: &Stop,
         piece: &mut Piece,
     ) -> Result<()> {
+        if let Some(id) = wanted.begin_id {
+            piece.ids.put([id], 1);
+            if wanted.starts {
+                piece.starts.push(0);
+            }
+        }
         let from = piece.ids.n();
         self.encode_with(worker, text, stop, &mut piece.ids)?;
         if wanted.starts {
@@ -557,7 +565,7 @@ mod tests {
         let encoder = encoder(&[], false);
         let texts = ["abc", "", "cab", "bb"];
         for threads in 1..5 {
-            let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
+            let wanted = Wanted { end_id: Some(6), ids: true, starts: true, ..Wanted::default() };
             let n_bytes = |_| PIECE_BYTES / 2 + 1;
             let found = encoder.encode_batch(4, |i| Ok(texts[i]), n_bytes, wanted, threads, &Stop::default());
             let (ids, starts) = ([3, 2, 6, 6, 2, 3, 6, 1, 1, 6], [0, 2, 3, 0, 0, 1, 3, 0, 1, 2]);
@@ -575,7 +583,7 @@ mod tests {
         let encoder = encoder(&[], false);
         let texts: Vec<String> = (0..1000).map(|i| ["abc", "", "cab", "bb", "a"][i % 5].repeat(i % 3)).collect();
         let batch = |threads| {
-            let wanted = Wanted { end_id: Some(6), ids: true, starts: true };
+            let wanted = Wanted { begin_id: Some(5), end_id: Some(6), ids: true, starts: true };
             let (text, n_bytes) = (|i: usize| Ok(&*texts[i]), |_| PIECE_BYTES / 4);
             encoder.encode_batch(texts.len(), text, n_bytes, wanted, threads, &Stop::default()).unwrap()
         };

@@ -107,25 +107,27 @@ impl PyEncoder {
         run(py, |stop| self.0.encode(text, stop))
     }
 
-    #[pyo3(signature = (texts, threads, end_id=None))]
+    #[pyo3(signature = (texts, threads, begin_id=None, end_id=None))]
     fn encode_batch<'py>(
         &self,
         texts: &Bound<'py, PyAny>,
         threads: usize,
+        begin_id: Option<u32>,
         end_id: Option<u32>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let batch = self.batch(texts, Wanted { end_id, ids: true, starts: false }, threads)?;
+        let batch = self.batch(texts, Wanted { begin_id, end_id, ids: true, starts: false }, threads)?;
         lists_to_pyarrow(texts.py(), &offsets(batch.ends), ids_array(batch.ids))
     }
 
-    #[pyo3(signature = (texts, threads, end_id=None))]
+    #[pyo3(signature = (texts, threads, begin_id=None, end_id=None))]
     fn encode_batch_with_starts<'py>(
         &self,
         texts: &Bound<'py, PyAny>,
         threads: usize,
+        begin_id: Option<u32>,
         end_id: Option<u32>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let batch = self.batch(texts, Wanted { end_id, ids: true, starts: true }, threads)?;
+        let batch = self.batch(texts, Wanted { begin_id, end_id, ids: true, starts: true }, threads)?;
         let ends = offsets(batch.ends);
         let ids = lists_to_pyarrow(texts.py(), &ends, ids_array(batch.ids))?;
         Ok((ids, lists_to_pyarrow(texts.py(), &ends, Arc::new(UInt64Array::from(batch.starts)))?))

@@ -64,5 +64,5 @@ def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
                 )
             for group in range(file.num_row_groups):
                 yield from file.read_row_group(group).to_batches()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(f"{path}: cannot be read: {error}. Delete the dataset and build it again.") from None

@@ -1,0 +1,369 @@
+"""verify finds whatever is changed in a dataset, and names file and row, even when the manifest was made to fit."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import Project, make_project
+from tokenmill import console
+from tokenmill.analysis.verify import Verdict, verify
+from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
+from tokenmill.storage.atomic import sha256_file
+
+N_CHANGES = 1_000
+DOCUMENTS = {  # no two are equal, so that two rows that are swapped make a difference
+    "a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(12)],
+    "b.jsonl": [f"dogs é {n} and œufs <|begin|> {'x' * n}" for n in range(9)],
+    "de/c.jsonl": [f"die Katze {n} saß auf der Matte" for n in range(7)],
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project whose documents begin and end with tokens of their own."""
+    project = make_project(tmp_path_factory.mktemp("verify") / "project")
+    shutil.rmtree(project.root / "data/raw")
+    for name, documents in DOCUMENTS.items():
+        project.write(name, documents)
+    project.set(
+        train_vocab__special_tokens=["<|begin|>", "<|end|>"],
+        encode__begin_of_document="<|begin|>",
+        encode__end_of_document="<|end|>",
+    )
+    project.build()
+    before, console.level = console.level, -1
+    yield project
+    console.level = before
+
+
+@pytest.fixture
+def data(built: Project, tmp_path: Path) -> Path:
+    """A copy of that project's folder, to change."""
+    shutil.copytree(built.root / "data", tmp_path / "data")
+    shutil.copy(built.root / "params.yaml", tmp_path)
+    return tmp_path / "data"
+
+
+def check(data: Path, with_source: bool = True, **named: Any) -> Verdict:
+    source = data.parent if with_source else None
+    return verify(data / "tokens", None, source, **{"sample_documents": 2, "seed": 0, "threads": 1} | named)
+
+
+def test_a_dataset_is_right_with_its_documents_and_without(data: Path) -> None:
+    for with_source in (True, False):
+        found = check(data, with_source)
+        assert (found.result, found.findings, found.not_checked) == ("right", [], [])
+        assert found.checked["documents"] == 28
+        assert found.checked["sample"] == {
+            "documents": 6,
+            "per_file": 2,
+            "seed": 0,
+            "engines": ["tokenizers", "tiktoken"],
+        }
+
+
+def test_every_document_begins_and_ends_with_its_ids(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    assert (manifest.begin_of_document_id, manifest.end_of_document_id) == (0, 1)
+    for shard in manifest.shards:
+        for ids in pq.read_table(data / "tokens" / shard.name, partitioning=None)["input_ids"].to_pylist():
+            assert (ids[0], ids[-1]) == (0, 1)
+            assert not {0, 1} & set(ids[1:-1])
+    config = json.loads((data / "tokenizer/tokenizer_config.json").read_text())
+    assert (config["bos_token"], config["eos_token"]) == ("<|begin|>", "<|end|>")
+
+
+def test_what_is_not_there_could_not_be_checked(data: Path) -> None:
+    (data / "raw/b.jsonl").unlink()
+    shutil.rmtree(data / "tables")
+    found = check(data)
+    assert found.result == "not checked" and not found.findings
+    assert "1 of 3 input files" in found.not_checked[0] and "b.jsonl" in found.not_checked[0]
+    assert "tables" in found.not_checked[1]
+    assert found.checked["files"] == 2
+
+
+def test_the_documents_of_the_project_are_those_of_the_dataset(data: Path) -> None:
+    (data / "raw/new.jsonl").write_text('{"id": "x", "text": "new"}\n')
+    found = check(data)
+    assert [one.what.split(".")[0] for one in found.findings] == ["data/raw/new"]
+    assert "does not name" in found.findings[0].what
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_change_is_found_and_named(built: Project, tmp_path: Path) -> None:
+    """1,000 seeded changes of a byte, a row or a file, also with a manifest that agrees with itself."""
+    missed = []
+    for seed in range(N_CHANGES):
+        data = tmp_path / "data"
+        for name in ("tokens", "tables", "tokenizer"):
+            shutil.copytree(built.root / "data" / name, data / name, copy_function=_copy)
+        if not (data / "raw").exists():
+            shutil.copytree(built.root / "data/raw", data / "raw")
+            shutil.copy(built.root / "params.yaml", tmp_path)
+        rng = random.Random(seed)
+        change = rng.choice(list(CHANGES))
+        with_source = change in FOUND_BY_DOCUMENTS or rng.random() < 0.5
+        file, row = CHANGES[change](data, rng)
+        found = check(data, with_source, seed=seed)
+        said = [f"{one.file}: {one.what}" for one in found.findings]
+        if found.result != "wrong" or not any(file in one and (row is None or row in one) for one in said):
+            missed.append((seed, change, with_source, file, row, said[:3]))
+        for name in ("tokens", "tables", "tokenizer"):
+            shutil.rmtree(data / name)
+    assert not missed, f"{len(missed)} of {N_CHANGES}: {missed[:5]}"
+
+
+def _copy(source: str, target: str) -> None:
+    Path(target).write_bytes(Path(source).read_bytes())
+
+
+# A change of the data folder: what comes back is the file that must be named, and words for the row, or None.
+Named = tuple[str, str | None]
+
+
+def _any_file(data: Path, rng: random.Random) -> Path:
+    files = sorted(path for name in ("tokens", "tables") for path in (data / name).rglob("*") if path.is_file())
+    return rng.choice(files)
+
+
+def _changed_bytes(change: Callable[[bytearray, random.Random], None]) -> Callable[[Path, random.Random], Named]:
+    def changed(data: Path, rng: random.Random) -> Named:
+        path = _any_file(data, rng)
+        before = path.read_bytes()
+        content = bytearray(before)
+        while content == before:
+            change(content, rng)
+        path.write_bytes(content)
+        return path.name, None
+
+    return changed
+
+
+def _flip(content: bytearray, rng: random.Random) -> None:
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+
+
+def _cut(content: bytearray, rng: random.Random) -> None:
+    del content[rng.randrange(len(content)) :]
+
+
+def _append(content: bytearray, rng: random.Random) -> None:
+    content += rng.randbytes(rng.randrange(1, 9))
+
+
+def _delete(content: bytearray, rng: random.Random) -> None:
+    at = rng.randrange(len(content))
+    del content[at : at + rng.randrange(1, 9)]
+
+
+def _swap(content: bytearray, rng: random.Random) -> None:
+    one, other = rng.randrange(len(content)), rng.randrange(len(content))
+    content[one], content[other] = content[other], content[one]
+
+
+Rows = list[dict[str, Any]]
+
+
+def _changed_rows(change: Callable[[Rows, random.Random], int]) -> Callable[[Path, random.Random], Named]:
+    """A change of a file's rows, which tells the first row that is wrong then; the manifest is made to agree."""
+
+    def changed(data: Path, rng: random.Random) -> Named:
+        manifest = read_manifest(data / "tokens")
+        i = rng.randrange(len(manifest.shards))
+        path = data / "tokens" / manifest.shards[i].name
+        table = pq.read_table(path, partitioning=None)
+        rows = table.to_pylist()
+        row = change(rows, rng)
+        pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+        _agree(data, manifest, i, rows)
+        return manifest.shards[i].name, f"row {row}"
+
+    return changed
+
+
+def _agree(data: Path, manifest: Manifest, i: int, rows: Rows) -> None:
+    """Writes the manifest again, so that all of it fits the rows of its i-th file."""
+    path = data / "tokens" / manifest.shards[i].name
+    before = manifest.shards[i]
+    shard = before.model_copy(
+        update={
+            "n_bytes": path.stat().st_size,
+            "sha256": sha256_file(path),
+            "n_documents": len(rows),
+            "n_tokens": sum(len(row["input_ids"]) for row in rows),
+            "text_bytes": sum(row["n_bytes"] for row in rows),
+            "rows": [before.rows[0].model_copy(update={"n_documents": len(rows)})],
+        }
+    )
+    shards = [*manifest.shards[:i], shard, *manifest.shards[i + 1 :]]
+    _write(data, manifest, shards, manifest.inputs)
+
+
+def _write(data: Path, manifest: Manifest, shards: list[Any], inputs: list[Any]) -> None:
+    sums = {key: sum(getattr(shard, key) for shard in shards) for key in ("n_documents", "n_tokens", "text_bytes")}
+    write_manifest(manifest.model_copy(update={"shards": shards, "inputs": inputs, **sums}), data / "tokens")
+
+
+def _swap_rows(rows: Rows, rng: random.Random) -> int:
+    one, other = sorted(rng.sample(range(len(rows)), 2))
+    rows[one], rows[other] = rows[other], rows[one]
+    return one
+
+
+def _swap_ids_of_rows(rows: Rows, rng: random.Random) -> int:
+    one, other = sorted(rng.sample(range(len(rows)), 2))
+    for key in ("input_ids", "n_bytes"):
+        rows[one][key], rows[other][key] = rows[other][key], rows[one][key]
+    return one
+
+
+def _delete_row(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    del rows[row]
+    return row
+
+
+def _repeat_row(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    rows.insert(row, dict(rows[row]))
+    return row + 1
+
+
+def _another_id(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    ids = rows[row]["input_ids"]
+    at = rng.randrange(len(ids))
+    ids[at] = (ids[at] + rng.randrange(1, 272)) % 272
+    return row
+
+
+def _an_id_too_large(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    rows[row]["input_ids"][0] = rng.randrange(272, 65536)
+    return row
+
+
+def _delete_id(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    del rows[row]["input_ids"][rng.randrange(len(rows[row]["input_ids"]))]
+    return row
+
+
+def _a_special_id_inside(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    rows[row]["input_ids"].insert(rng.randrange(1, len(rows[row]["input_ids"])), rng.randrange(2))
+    return row
+
+
+def _another_name(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    rows[row]["id"] += "x"
+    return row
+
+
+def _another_length(rows: Rows, rng: random.Random) -> int:
+    row = rng.randrange(len(rows))
+    rows[row]["n_bytes"] += 1
+    return row
+
+
+def _delete_file(data: Path, rng: random.Random) -> Named:
+    path = _any_file(data, rng)
+    while path.name == "manifest.json":  # without it, it is no dataset
+        path = _any_file(data, rng)
+    path.unlink()
+    return path.name, None
+
+
+def _add_file(data: Path, rng: random.Random) -> Named:
+    path = data / rng.choice(["tokens", "tables"]) / f"new-{rng.randrange(100)}.parquet"
+    path.write_bytes(rng.randbytes(10))
+    return path.name, None
+
+
+def _swap_files(data: Path, rng: random.Random) -> Named:
+    one, other = rng.sample(sorted((data / "tokens").rglob("*.parquet")), 2)
+    content = one.read_bytes()
+    other.rename(one)
+    other.write_bytes(content)
+    return one.name, None
+
+
+def _forget_a_shard(data: Path, rng: random.Random) -> Named:
+    """A file, its input and all that is said of them are gone."""
+    manifest = read_manifest(data / "tokens")
+    gone = rng.choice(manifest.shards)
+    (data / "tokens" / gone.name).unlink()
+    shards = [shard for shard in manifest.shards if shard is not gone]
+    _write(data, manifest, shards, [one for one in manifest.inputs if one.name != gone.rows[0].name])
+    return gone.rows[0].name, None
+
+
+def _another_table(data: Path, rng: random.Random) -> Named:
+    """One count, position or length in a table is another one, and the manifest has its digest."""
+    path = rng.choice(sorted((data / "tables").iterdir()))
+    if path.suffix == ".npy":
+        lengths = np.load(path)
+        at = rng.randrange(len(lengths))
+        lengths[at] += 1
+        np.save(path, lengths)
+        row = f"id {at}"
+    else:
+        table = pq.read_table(path)
+        columns = [name for name in table.schema.names if pa.types.is_integer(table.schema.field(name).type)]
+        name, at = rng.choice([one for one in columns if one != "row"]), rng.randrange(len(table))
+        values = table[name].to_pylist()
+        values[at] += 1
+        table = table.set_column(
+            table.schema.get_field_index(name),
+            table.schema.field(name),
+            pa.array(values, table.schema.field(name).type),
+        )
+        pq.write_table(table, path)
+        row = f"row {at}"
+    manifest = read_manifest(data / "tokens")
+    tables = [
+        one.model_copy(update={"n_bytes": path.stat().st_size, "sha256": sha256_file(path)})
+        if one.name == path.name
+        else one
+        for one in manifest.tables
+    ]
+    write_manifest(manifest.model_copy(update={"tables": tables}), data / "tokens")
+    return path.name, row
+
+
+CHANGES: dict[str, Callable[[Path, random.Random], Named]] = {
+    "flip": _changed_bytes(_flip),
+    "cut": _changed_bytes(_cut),
+    "append": _changed_bytes(_append),
+    "delete": _changed_bytes(_delete),
+    "swap": _changed_bytes(_swap),
+    "swap rows": _changed_rows(_swap_rows),
+    "swap ids of rows": _changed_rows(_swap_ids_of_rows),
+    "delete row": _changed_rows(_delete_row),
+    "repeat row": _changed_rows(_repeat_row),
+    "another id": _changed_rows(_another_id),
+    "an id too large": _changed_rows(_an_id_too_large),
+    "delete id": _changed_rows(_delete_id),
+    "a special id inside": _changed_rows(_a_special_id_inside),
+    "another name": _changed_rows(_another_name),
+    "another length": _changed_rows(_another_length),
+    "delete file": _delete_file,
+    "add file": _add_file,
+    "swap files": _swap_files,
+    "forget a shard": _forget_a_shard,
+    "another table": _another_table,
+}
+FOUND_BY_DOCUMENTS = {name for name, change in CHANGES.items() if change.__qualname__.startswith("_changed_rows")} | {
+    "forget a shard"
+}

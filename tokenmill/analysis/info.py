@@ -1,0 +1,70 @@
+"""What a token dataset is, as its manifest says."""
+
+from pathlib import Path
+from typing import Any
+
+from tokenmill.console import size
+from tokenmill.dataset.manifest import read_manifest
+
+
+def info(dataset: Path) -> dict[str, Any]:
+    """The manifest of a dataset without its lists of files, as values of JSON. Raises ValidationError if there is none.
+
+    `file_bytes`: of the dataset's files. `shards`: the number of input files. `bytes_per_token`: None without tokens.
+    """
+    manifest = read_manifest(dataset)
+    n_damaged = len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None})
+    return {
+        "dataset": str(dataset),
+        "format_version": manifest.format_version,
+        "documents": manifest.n_documents,
+        "tokens": manifest.n_tokens,
+        "text_bytes": manifest.text_bytes,
+        "bytes_per_token": round(manifest.text_bytes / manifest.n_tokens, 4) if manifest.n_tokens else None,
+        "files": len(manifest.shards),
+        "file_bytes": sum(shard.n_bytes for shard in manifest.shards),
+        "shards": len(manifest.inputs),
+        "shard_bytes": sum(shard.n_bytes for shard in manifest.inputs),
+        "documents_bad": manifest.n_bad,
+        "shards_damaged": n_damaged,
+        "id_type": manifest.id_type,
+        "id_max": manifest.id_max,
+        "begin_of_document_id": manifest.begin_of_document_id,
+        "end_of_document_id": manifest.end_of_document_id,
+        "special_tokens_in_text": manifest.special_tokens_in_text,
+        "tokenizer_digest": manifest.tokenizer_digest,
+        "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
+        "tables": [table.name for table in manifest.tables],
+        "made_by": manifest.engine,
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The same for a person."""
+    origin = found["tokenizer_origin"]
+    version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
+    per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']} bytes of text a token"
+    left_out = [
+        f"{found[key]:,} {words}"
+        for key, words in (("documents_bad", "bad documents"), ("shards_damaged", "damaged input files"))
+        if found[key]
+    ]
+    lines = {
+        "documents": f"{found['documents']:,}, {size(found['text_bytes'])} of text",
+        "tokens": f"{found['tokens']:,}{per_token}",
+        "files": f"{found['files']:,}, {size(found['file_bytes'])}, from {found['shards']:,} input files of "
+        f"{size(found['shard_bytes'])}",
+        "left out": ", ".join(left_out) or "nothing",
+        "ids": f"{found['id_type']}, up to {found['id_max']:,}",
+        "each document": f"{_framing(found)}; special tokens in text: {found['special_tokens_in_text']}",
+        "tokenizer": f"{found['tokenizer_digest'][:16]}…{version}",
+        "tables": ", ".join(found["tables"]) or "none",
+        "made by": f"{found['made_by']}, format {found['format_version']}",
+    }
+    return "\n".join([found["dataset"], *(f"  {name:<14} {words}" for name, words in lines.items())])
+
+
+def _framing(found: dict[str, Any]) -> str:
+    begin, end = found["begin_of_document_id"], found["end_of_document_id"]
+    words = [f"begins with id {begin}"] * (begin is not None) + [f"ends with id {end}"] * (end is not None)
+    return " and ".join(words) or "has no id around it"

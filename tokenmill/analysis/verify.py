@@ -1,0 +1,329 @@
+"""Verifies a token dataset, wherever it is: everything that its manifest says is computed again from the files themselves."""
+
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.parquet as pq
+
+from tokenmill.artifacts.golden import sample_engines
+from tokenmill.config.params import Source, load_params
+from tokenmill.console import Progress, progress
+from tokenmill.corpus.limits import UNBOUNDED
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.corpus.shards import Shard, ShardRange, find_shards
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.checks import Judge
+from tokenmill.dataset.file_check import FileFacts, check_file, documents_of
+from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest
+from tokenmill.dataset.manifest_checks import (
+    files_below,
+    wrong_digest,
+    wrong_files,
+    wrong_in_itself,
+    wrong_inputs,
+    wrong_names,
+    wrong_with_tokenizer,
+)
+from tokenmill.dataset.sources import inputs_of, parts_of, units_of
+from tokenmill.dataset.tables import Part, write_tables, wrong_tables
+from tokenmill.errors import CorpusError, ParamsError, TokenizerError, ValidationError
+from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY
+from tokenmill.storage.atomic import read, sha256_file
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+Result = Literal["right", "wrong", "not checked"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong. `file`: relative to the dataset's folder, or `../tables/…` and the like beside it."""
+
+    file: str
+    what: str
+
+
+@dataclass
+class Verdict:
+    """What verifying found. `not_checked`: what was asked for and could not be checked, and why."""
+
+    dataset: Path
+    checked: dict[str, object] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+
+    @property
+    def result(self) -> Result:
+        """ "wrong" if anything is; else "not checked" if something could not be checked; else "right"."""
+        return "wrong" if self.findings else "not checked" if self.not_checked else "right"
+
+
+def verify(
+    dataset: Path,
+    tokenizer: Path | None,
+    source: Path | None,
+    sample_documents: int,
+    seed: int,
+    threads: int,
+) -> Verdict:
+    """Checks a dataset, its tables and its quarantine against each other, against its tokenizer, and against its documents.
+
+    `dataset`: the folder with manifest.json. `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the
+    dataset. `source`: the folder that the manifest's names of input files are relative to; None: without the documents.
+    `sample_documents`: documents of each file that are also encoded by other engines, drawn with `seed`. Raises ValidationError
+    if there is no dataset, and TokenizerError if there is no tokenizer: then nothing could be checked.
+    """
+    verdict = Verdict(dataset)
+    if not (dataset / MANIFEST_FILE).exists():
+        raise ValidationError(
+            f"{dataset}: expected a token dataset, which has a {MANIFEST_FILE}; found none. Name the folder of a dataset.",
+            code="TM502",
+        )
+    try:
+        manifest = read_manifest(dataset)
+    except ValidationError as error:
+        verdict.findings.append(Finding(MANIFEST_FILE, str(error)))
+        return verdict
+    loaded = _tokenizer(dataset, tokenizer)
+    _Verification(verdict, manifest, *loaded, source, sample_documents, seed, threads).run()
+    return verdict
+
+
+def _tokenizer(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
+    path = given or dataset.parent / Path(TOKENIZER_DIRECTORY).name
+    if not path.exists():
+        raise TokenizerError(
+            f"{path}: expected the dataset's tokenizer; nothing is there. Copy it there, or name it with --tokenizer."
+        )
+    return (path if path.is_dir() else path.parent), Tokenizer.load(path)
+
+
+class _Verification:
+    """One run of `verify`: the steps in order, each of which adds to the verdict."""
+
+    def __init__(
+        self,
+        verdict: Verdict,
+        manifest: Manifest,
+        directory: Path,
+        tokenizer: Tokenizer,
+        source: Path | None,
+        sample_documents: int,
+        seed: int,
+        threads: int,
+    ) -> None:
+        self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
+        self._dataset, self._source, self._threads = verdict.dataset, source, threads
+        special_in_text = manifest.special_tokens_in_text == "allow"
+        may_sample = source is not None or not tokenizer.prepares_text
+        self._judge = Judge(
+            tokenizer=tokenizer,
+            begin_id=manifest.begin_of_document_id,
+            end_id=manifest.end_of_document_id,
+            special_in_text=special_in_text,
+            has_source=source is not None,
+            engines=sample_engines(directory, tokenizer, special_in_text) if may_sample else {},
+            sample_documents=sample_documents,
+            seed=seed,
+        )
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        manifest = self._manifest
+        self._find(MANIFEST_FILE, wrong_with_tokenizer(manifest, self._tokenizer))
+        self._find(MANIFEST_FILE, wrong_names(manifest))
+        if self._verdict.findings:  # every row would be wrong, or files elsewhere would be read
+            return
+        self._find(MANIFEST_FILE, wrong_digest(manifest, read(self._dataset / MANIFEST_FILE)))
+        self._find(MANIFEST_FILE, wrong_in_itself(manifest))
+        names = [MANIFEST_FILE, *(shard.name for shard in manifest.shards)]
+        there = files_below(self._dataset)
+        self._verdict.findings += [Finding(*wrong) for wrong in wrong_files(names, there)]
+        n_bytes = sum(shard.n_bytes for shard in manifest.shards)
+        with (
+            tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch,
+            ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool,
+            progress("verify", n_bytes, "bytes") as now,
+        ):
+            try:
+                units = self._units(pool) if self._source else {}
+                entries = [shard for shard in manifest.shards if shard.name in there]
+                jobs = [(entry, Path(scratch) / f"{i}", units.get(entry.name)) for i, entry in enumerate(entries)]
+                done = list(pool.map(lambda job: self._file(now, *job), jobs))
+            finally:
+                self._stop.set()
+            parts = [
+                Part(entry.name, [rows.name for rows in entry.rows], folder)
+                for (entry, folder, _), facts in zip(jobs, done, strict=True)
+                if facts
+            ]
+            self._tables(parts, Path(scratch))
+        self._quarantine()
+        self._verdict.checked = {
+            "files": len(parts),
+            "files_in_all": len(manifest.shards),
+            "documents": sum(facts.n_documents for facts in done if facts),
+            "tokens": sum(facts.n_tokens for facts in done if facts),
+            "text_bytes": sum(facts.text_bytes for facts in done if facts),
+            "with_documents": self._source is not None,
+            "sample": {
+                "documents": sum(facts.n_sampled for facts in done if facts),
+                "per_file": self._judge.sample_documents,
+                "seed": self._judge.seed,
+                "engines": list(self._judge.engines),
+            },
+        }
+
+    def _find(self, file: str, wrong: Iterable[str]) -> None:
+        self._verdict.findings += [Finding(file, what) for what in wrong]
+
+    def _units(self, pool: ThreadPoolExecutor) -> dict[str, Unit]:
+        """The documents of each file of the dataset, as far as they are there. The input files are read for their digests."""
+        manifest, root = self._manifest, self._source
+        assert root is not None
+        if manifest.source is None:
+            self._verdict.not_checked.append("the documents: the manifest, of format 3, does not say how they are read")
+            return {}
+        shards, missing = inputs_of(manifest, root)
+        if missing:
+            self._verdict.not_checked.append(
+                f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root}: {', '.join(missing[:3])}"
+                f"{', …' if len(missing) > 3 else ''}; name their folder with --source, or pass --no-source"
+            )
+        rows_of: dict[str, list[InputRows]] = {}
+        for rows in (rows for entry in manifest.shards for rows in entry.rows):
+            rows_of.setdefault(rows.name, []).append(rows)
+        for some in rows_of.values():
+            some.sort(key=lambda rows: (rows.first_row, rows.first_line))
+        sha256: dict[str, str] = dict.fromkeys(missing, "")
+        sha256 |= {shard.name: shard.sha256 for shard in manifest.inputs if shard.name in sha256}
+        parts: dict[str, dict[tuple[int, int], ShardRange | None]] = {}
+
+        def look(shard: Shard) -> None:
+            rows = rows_of.get(shard.name, [])  # none: the manifest contradicts itself, which is found elsewhere
+            try:
+                sha256[shard.name], found = parts_of(shard, rows, self._stop.is_set)
+            except (ValidationError, OSError) as error:
+                self._find(MANIFEST_FILE, [str(error)])
+                return
+            parts[shard.name] = {(one.first_row, one.first_line): part for one, part in zip(rows, found, strict=False)}
+
+        list(pool.map(look, shards))
+        params = root / PARAMS_FILE
+        if params.exists():
+            try:
+                for shard in find_shards(root, load_params(params).source.glob):
+                    sha256.setdefault(shard.name, "")
+            except (CorpusError, ParamsError) as error:
+                self._verdict.not_checked.append(f"whether the project has other documents: {error}")
+        self._find(MANIFEST_FILE, wrong_inputs(manifest, sha256))
+        return units_of(manifest, {shard.name: shard for shard in shards}, parts)
+
+    def _file(self, now: Progress, entry: OutputShard, folder: Path, unit: Unit | None) -> FileFacts | None:
+        """Checks one file; its sums, or None if it is wrong or could not be checked."""
+        path = self._dataset / entry.name
+        folder.mkdir()
+        judge = self._judge
+        try:
+            if self._stop.is_set():
+                return None
+            if (n_bytes := path.stat().st_size) != entry.n_bytes or sha256_file(path) != entry.sha256:
+                self._find(
+                    entry.name,
+                    [
+                        f"not the file that the manifest names: {n_bytes:,} bytes of {entry.n_bytes:,}, or others "
+                        f"(sha256 {entry.sha256[:16]}…)"
+                    ],
+                )
+            if self._source is not None and unit is None:
+                return None
+            documents = None
+            if unit is not None:
+                documents = documents_of(unit, entry, _reading(self._manifest), UNBOUNDED, lambda _bytes, _tokens: None)
+            return check_file(entry, path, documents, judge, lambda _bytes, n: now.add(0, n), folder)
+        except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
+            self._find(entry.name, [str(error) or type(error).__name__])
+            return None
+        finally:
+            now.add(entry.n_bytes)
+
+    def _tables(self, parts: list[Part], scratch: Path) -> None:
+        manifest = self._manifest
+        found = self._beside(TABLES_DIRECTORY)
+        if not manifest.tables:
+            return
+        if not found.is_dir():
+            self._verdict.not_checked.append(f"the tables: {found} is not there; copy it beside the dataset")
+            return
+        place = f"../{found.name}"
+        for name, wrong in wrong_files((table.name for table in manifest.tables), files_below(found)):
+            self._find(f"{place}/{name}", [wrong])
+        for table in manifest.tables:
+            path = found / table.name
+            if path.exists() and (path.stat().st_size, sha256_file(path)) != (table.n_bytes, table.sha256):
+                self._find(
+                    f"{place}/{table.name}",
+                    [f"not the file that the manifest names (sha256 {table.sha256[:16]}…)"],
+                )
+        if len(parts) < len(manifest.shards):
+            return  # what is missing is named already
+        made = scratch / "tables"
+        made.mkdir()
+        has_names = manifest.source is not None and manifest.source.id_column is not None
+        write_tables(parts, has_names, self._tokenizer, made)
+        without = set() if self._source else {"row"} | ({"sha256"} if self._tokenizer.prepares_text else set())
+        for name, wrong in wrong_tables(made, found, without):
+            self._find(f"{place}/{name}", [wrong])
+
+    def _quarantine(self) -> None:
+        path = self._beside(QUARANTINE_DIRECTORY) / QUARANTINE_FILE
+        n_bad = self._manifest.n_bad
+        if not path.exists():
+            if n_bad or any(rows.n_bad is None for entry in self._manifest.shards for rows in entry.rows):
+                self._verdict.not_checked.append(f"the quarantine: {path} is not there; copy it beside the dataset")
+            return
+        place = f"../{path.parent.name}/{path.name}"
+        try:
+            found = sum(row is not None for row in pq.read_table(path, columns=["row"])["row"].to_pylist())
+        except Exception as error:  # noqa: BLE001 — pyarrow raises many kinds for a damaged file
+            self._find(place, [f"cannot be read: {error}"])
+            return
+        if sha256_file(path) != self._manifest.quarantine_sha256:
+            self._find(
+                place, [f"not the file that the manifest names (sha256 {self._manifest.quarantine_sha256[:16]}…)"]
+            )
+        if found != n_bad:
+            self._find(place, [f"holds {found:,} documents; the manifest says {n_bad:,}"])
+
+    def _beside(self, directory: str) -> Path:
+        return self._dataset.parent / Path(directory).name
+
+
+def _reading(manifest: Manifest) -> Source:
+    """The parameters that read the documents as they were read for the dataset; all bad ones are left out and counted."""
+    assert manifest.source is not None
+    return Source.model_construct(
+        **manifest.source.model_dump(), on_bad_document="quarantine", on_bad_shard="quarantine"
+    )
+
+
+def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
+    """The verdict for a person."""
+    checked = verdict.checked
+    if checked:
+        against = "against" if checked["with_documents"] else "without"
+        yield (
+            f"{verdict.dataset}: {checked['documents']:,} documents, {checked['tokens']:,} tokens and {checked['files']:,} of "
+            f"{checked['files_in_all']:,} files checked {against} their documents"
+        )
+    for finding in verdict.findings[:shown_max]:
+        yield f"  wrong: {finding.file}: {finding.what}"
+    if (n := len(verdict.findings) - shown_max) > 0:
+        yield f"  and {n:,} more"
+    for one in verdict.not_checked:
+        yield f"  not checked: {one}"
+    yield verdict.result

@@ -1,0 +1,153 @@
+"""The document index of a token dataset: where the tokens of each document are, and the digest of its text."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.corpus.reader import Batch
+from tokenmill.errors import ValidationError
+from tokenmill.storage.atomic import naming
+
+_GROUP_ROWS = 1 << 16  # of the index: `locate` reads one row group for a token
+_OF_A_UNIT = [
+    pa.field("piece", pa.int32(), nullable=False),
+    pa.field("row", pa.int64(), nullable=False),
+    pa.field("n_tokens", pa.int64(), nullable=False),
+    pa.field("n_bytes", pa.int64(), nullable=False),
+    pa.field("sha256", pa.binary(32), nullable=False),
+]
+
+
+def index_schema(has_names: bool) -> pa.Schema:
+    """The columns of documents.parquet, a row for each document in the order of the dataset.
+
+    `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the
+    position in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole
+    dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8.
+    """
+    return pa.schema(
+        [
+            _id(has_names),
+            pa.field("shard", pa.string(), nullable=False),
+            _OF_A_UNIT[1],
+            pa.field("file", pa.string(), nullable=False),
+            pa.field("first_token", pa.int64(), nullable=False),
+            *_OF_A_UNIT[2:],
+        ]
+    )
+
+
+@contextmanager
+def unit_index(path: Path, has_names: bool) -> Iterator[Any]:
+    """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit."""
+    shape = pa.schema([_id(has_names), *_OF_A_UNIT])
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape, options=options) as writer:
+
+        def add(piece: int, batch: Batch, rows: pa.RecordBatch) -> None:
+            columns = [
+                rows["id"],
+                pa.repeat(pa.scalar(piece, pa.int32()), rows.num_rows),
+                batch.rows(),
+                pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
+                rows["n_bytes"],
+                text_digests(batch.texts),
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
+
+        yield add
+
+
+@contextmanager
+def write_index(path: Path, has_names: bool) -> Iterator[Any]:
+    """Yields a function that adds the index of a unit, given the names of its pieces' shards and of its file in the dataset."""
+    shape = index_schema(has_names)
+    held: list[pa.Table] = []
+    first_token = n_held = 0
+    with (
+        naming(path),
+        pq.ParquetWriter(
+            path,
+            shape,
+            compression="zstd",
+            use_dictionary=["shard", "file"],
+            write_statistics=["file", "first_token"],
+        ) as writer,
+    ):
+
+        def add(unit: Path, shards: list[str], file: str) -> None:
+            nonlocal first_token, n_held
+            with pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
+                for batch in batches:
+                    table = _in_dataset(batch, shards, file, first_token, shape)
+                    first_token += pc.sum(batch["n_tokens"]).as_py() or 0
+                    held.append(table)
+                    n_held += len(table)
+                    if n_held >= _GROUP_ROWS:
+                        writer.write_table(pa.concat_tables(held))
+                        held.clear()
+                        n_held = 0
+
+        yield add
+        if held:
+            writer.write_table(pa.concat_tables(held))
+
+
+def _in_dataset(batch: pa.RecordBatch, shards: list[str], file: str, first_token: int, shape: pa.Schema) -> pa.Table:
+    """The rows of a unit's index as rows of the dataset's, whose first token is at `first_token`."""
+    ends = pc.add(pc.cumulative_sum(batch["n_tokens"]), first_token)
+    columns = {
+        "id": batch["id"],
+        "shard": pa.array(shards, pa.string()).take(batch["piece"]),
+        "row": batch["row"],
+        "file": pa.repeat(file, batch.num_rows),
+        "first_token": pc.subtract(ends, batch["n_tokens"]),
+        **{name: batch[name] for name in ("n_tokens", "n_bytes", "sha256")},
+    }
+    return pa.Table.from_arrays([columns[name] for name in shape.names], schema=shape)
+
+
+def unit_of_index(rows: pa.Table, path: Path, shards: list[str]) -> None:
+    """Writes the index of a unit again from its rows in the dataset's index. `shards`: the names of its pieces' shards."""
+    shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT])
+    pieces = pc.index_in(rows["shard"], pa.array(shards)).cast(pa.int32())
+    table = rows.append_column("piece", pieces).select(shape.names).cast(shape)
+    with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape) as writer:
+        writer.write_table(table)
+
+
+def read_index(path: Path, filters: Any = None, columns: list[str] | None = None) -> pa.Table:
+    """The document index, or the rows of it that match `filters` (see pyarrow.parquet.read_table). Raises ValidationError."""
+    try:
+        return pq.read_table(path, filters=filters, columns=columns, partitioning=None)
+    except FileNotFoundError:
+        raise ValidationError(f"{path}: missing. Run `tokenmill build` to make the document index.") from None
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
+
+
+def text_digests(texts: pa.LargeStringArray) -> pa.FixedSizeBinaryArray:
+    """The sha256 of each text in UTF-8; fixed_size_binary[32]. `texts`: without nulls."""
+    _, offsets, values = texts.buffers()
+    ends = memoryview(offsets).cast("b").cast("q")[texts.offset : texts.offset + len(texts) + 1] if len(texts) else [0]
+    text = memoryview(values) if values is not None else b""
+    digests = b"".join(_digests(text, ends))
+    return pa.Array.from_buffers(pa.binary(32), len(texts), [None, pa.py_buffer(digests)])
+
+
+def _digests(text: Any, ends: Any) -> Iterable[bytes]:
+    sha256 = hashlib.sha256
+    start = ends[0]
+    for end in ends[1:]:
+        yield sha256(text[start:end]).digest()
+        start = end
+
+
+def _id(has_names: bool) -> pa.Field:
+    return pa.field("id", pa.string() if has_names else pa.int64(), nullable=False)

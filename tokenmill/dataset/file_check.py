@@ -1,0 +1,165 @@
+"""Checks one file of a token dataset against its documents, and derives its part of the tables anew."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.config.params import Source
+from tokenmill.console import Advance, size
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.quarantine import Documents, piece_bad
+from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.checks import Judge, aligned, check_sample, check_span
+from tokenmill.dataset.document_index import unit_index
+from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
+from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
+from tokenmill.dataset.token_counts import TokenCounts
+from tokenmill.dataset.tokens import id_type, schema
+from tokenmill.errors import DamagedError, TokenizerError, ValidationError
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """The sums of a correct file. `n_sampled`: the number of documents compared with other engines."""
+
+    n_documents: int
+    n_tokens: int
+    text_bytes: int
+    n_sampled: int
+    piece_bad: list[int | None]
+
+    @property
+    def n_left_out(self) -> int:
+        """The number of documents and pieces in the quarantine."""
+        return sum(1 if n_bad is None else n_bad for n_bad in self.piece_bad)
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens are right"
+
+
+def check_file(
+    entry: OutputShard,
+    tokens: Path,
+    documents: "Documents | None",
+    judge: Judge,
+    advance: Advance,
+    folder: Path,
+) -> FileFacts:
+    """Checks a file of the dataset, and gives its sums. Its document index and token counts, made anew, go to `folder`.
+
+    `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only
+    what the tokens say can be checked. Raises ValidationError for the first thing that is wrong, and CorpusError.
+    """
+    has_names = _check_schema(tokens, judge)
+    pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
+    draw = random.Random(f"{judge.seed} {entry.name}")
+    sample = set(draw.sample(range(entry.n_documents), min(judge.sample_documents, entry.n_documents)))
+    counts = TokenCounts(judge.tokenizer.id_max)
+    n_documents = n_tokens = text_bytes = n_sampled = 0
+    with unit_index(folder / UNIT_INDEX_FILE, has_names) as add_to_index:
+        for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
+            check_span(span, judge)
+            n_sampled += check_sample(span, judge, sample)
+            ids = span.tokens["input_ids"].flatten()
+            counts.add(ids)
+            add_to_index(span.piece, span.documents, span.tokens)
+            n_documents += span.tokens.num_rows
+            n_tokens += len(ids)
+            text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
+            advance(0, len(ids))
+    counts.write(folder / UNIT_COUNTS_FILE)
+    known = [rows.n_bad for rows in entry.rows]
+    bad = known if documents is None else piece_bad(documents.unit, documents.left)
+    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad)
+    check_sums(entry, facts)
+    return facts
+
+
+def check_sums(entry: OutputShard, facts: FileFacts) -> None:
+    """Checks the sums of a file that the manifest states. Raises ValidationError."""
+    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad)
+    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, [rows.n_bad for rows in entry.rows])
+    if found != expected:
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: documents, tokens, bytes of text and bad documents: it says {expected}; "
+            f"found {found}. Run `tokenmill build --force`."
+        )
+
+
+def documents_of(unit: Unit, entry: OutputShard, source: Source, limits: Limits, advance: Advance) -> Documents:
+    """The documents that a file of the dataset must hold. Raises ValidationError if the manifest says that a shard is damaged
+    which can be read."""
+    lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
+    columns = (source.text_column, source.id_column, source.text_separator)
+    for i in lost:
+        piece = unit.pieces[i]
+        try:
+            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None, limits=limits):
+                pass
+        except DamagedError:
+            continue
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: says that {piece.shard.name} is damaged; it can be read. "
+            "Run `tokenmill build --force`."
+        )
+    return Documents(unit.without(dict.fromkeys(lost, "")), source, limits, advance)
+
+
+def _check_schema(tokens: Path, judge: Judge) -> bool:
+    """Whether documents have names. Raises ValidationError if the file has other columns than a dataset's, or wider ids."""
+    try:
+        found = pq.read_schema(tokens)
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
+        raise ValidationError(f"{tokens}: cannot be read: {error}. Delete the dataset and build it again.") from None
+    for has_names in (True, False):
+        if found.equals(schema(id_type(judge.tokenizer.id_max), has_names)):
+            return has_names
+    raise ValidationError(
+        f"{tokens}: expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}) and n_bytes; "
+        f"found {', '.join(f'{one.name} ({one.type})' for one in found)}. Delete the dataset and build it again."
+    )
+
+
+def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[int, Batch]]:
+    """The documents as their tokens say, each batch with the index of its piece. Texts are empty if tokens do not tell them."""
+    ends: list[int] = []
+    for rows in entry.rows:
+        ends.append((ends[-1] if ends else 0) + rows.n_documents)
+    at = piece = 0
+    for batch in read_tokens(tokens):
+        while batch.num_rows:
+            while piece < len(ends) - 1 and at >= ends[piece]:
+                piece += 1
+            n_rows = batch.num_rows if piece == len(ends) - 1 else min(batch.num_rows, ends[piece] - at)
+            rows = batch.slice(0, n_rows)
+            first_row = entry.rows[piece].first_row + at - (ends[piece - 1] if piece else 0)
+            is_row = pa.types.is_integer(rows["id"].type)
+            yield (
+                piece,
+                Batch(
+                    first_row,
+                    _texts(rows["input_ids"], judge, f"{entry.rows[piece].name}: row {first_row}"),
+                    None if is_row else rows["id"].cast(pa.large_string()),
+                    positions=rows["id"] if is_row else None,
+                ),
+            )
+            batch, at = batch.slice(n_rows), at + n_rows
+
+
+def _texts(input_ids: pa.ListArray, judge: Judge, place: str) -> pa.LargeStringArray:
+    if judge.tokenizer.engine != "core":
+        return pa.repeat(pa.scalar("", pa.large_string()), len(input_ids))
+    try:
+        found = judge.tokenizer.decode_batch(input_ids, threads=1)
+        begin, end = (len(judge.tokenizer.decode_bytes(ids)) for ids in (judge.begin, judge.end))
+        if begin or end:
+            found = pc.binary_slice(found.cast(pa.binary()), begin, -end or None).cast(pa.large_binary())
+        return found.cast(pa.large_string())
+    except (TokenizerError, pa.ArrowInvalid) as error:
+        raise ValidationError(f"from {place} on: the ids do not decode to text: {error}") from None

@@ -1,0 +1,116 @@
+"""Checks that a manifest agrees with itself, with its tokenizer, and with the files that are there."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest
+from tokenmill.dataset.tokens import id_type
+from tokenmill.errors import ValidationError
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_FORCE = "Run `tokenmill build --force`."
+
+
+def wrong_with_tokenizer(manifest: Manifest, tokenizer: Tokenizer) -> Iterator[str]:
+    """What of the manifest is not of this tokenizer."""
+    if manifest.tokenizer_digest != tokenizer.digest:
+        yield (
+            f"the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; the tokenizer here is "
+            f"{tokenizer.digest[:16]}…. Run `tokenmill build`."
+        )
+        return
+    shape = (str(id_type(tokenizer.id_max)), tokenizer.id_max)
+    if (manifest.id_type, manifest.id_max) != shape:
+        yield f"id_type and id_max: found {(manifest.id_type, manifest.id_max)}, the tokenizer has {shape}. {_FORCE}"
+    for name in ("begin_of_document_id", "end_of_document_id"):
+        if (id := getattr(manifest, name)) not in (None, *tokenizer.special_tokens.values()):
+            yield f"{name}: {id} is no special token of the tokenizer. {_FORCE}"
+
+
+def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[str]:
+    """Whether the manifest's own digest, or its text `content`, is not that of its fields."""
+    if manifest.format_version > 3 and manifest.digest != manifest.own_digest():
+        yield f"digest: found {manifest.digest[:16]}…, its fields have {manifest.own_digest()[:16]}…: it was changed. {_FORCE}"
+    elif manifest.format_version > 3 and manifest.as_json().encode() != content:
+        yield f"its text is not the one that was written: it was changed. {_FORCE}"
+
+
+def wrong_names(manifest: Manifest) -> Iterator[str]:
+    """The names of files that lead out of the dataset's folder, or are there twice."""
+    for names in (manifest.shards, manifest.tables):
+        seen: set[str] = set()
+        for one in names:
+            path = PurePosixPath(one.name)
+            if one.name in seen or path.is_absolute() or ".." in path.parts:
+                yield f"{one.name!r} is there twice, or is no name of a file in the dataset. {_FORCE}"
+            seen.add(one.name)
+
+
+def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
+    """What of the manifest contradicts the rest of it: sums, and the rows of the shards, which must follow each other."""
+    for key in ("n_documents", "n_tokens", "text_bytes"):
+        total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
+        if total != parts:
+            yield f"{key} is {total}, its shards have {parts}. {_FORCE}"
+    n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
+    if manifest.n_bad != n_bad:
+        yield f"n_bad is {manifest.n_bad}, its shards have {n_bad}. {_FORCE}"
+    for shard in manifest.shards:
+        if (n_rows := sum(rows.n_documents for rows in shard.rows)) != shard.n_documents:
+            yield f"{shard.name}: n_documents is {shard.n_documents}, its rows have {n_rows}. {_FORCE}"
+    of_shard: dict[str, list[InputRows]] = {}
+    for rows in (rows for shard in manifest.shards for rows in shard.rows):
+        of_shard.setdefault(rows.name, []).append(rows)
+    listed = {shard.name for shard in manifest.inputs}
+    if odd := sorted(listed ^ of_shard.keys()):
+        known = "among the inputs but not in a file" if odd[0] in listed else "in a file but not among the inputs"
+        yield f"{odd[0]} is {known} of the dataset. {_FORCE}"
+    for name, some in of_shard.items():
+        yield from _not_in_a_row(name, sorted(some, key=lambda rows: (rows.first_row, rows.first_line)))
+
+
+def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:
+    """What is missing or twice between the parts of a shard; after a damaged part, the next row is unknown."""
+    next_row: int | None = 0
+    for rows in some:
+        if next_row is not None and rows.first_row != next_row:
+            yield f"{name}: a file of the dataset holds its rows from {rows.first_row} on, expected {next_row}. {_FORCE}"
+        next_row = None if rows.n_bad is None else rows.first_row + rows.n_documents + rows.n_bad
+
+
+def files_below(directory: Path) -> list[str]:
+    """The names of all files below a directory, relative to it."""
+    return sorted(
+        (Path(folder) / name).relative_to(directory).as_posix()
+        for folder, _, names in os.walk(directory)
+        for name in names
+    )
+
+
+def wrong_files(named: Iterable[str], found: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The files that the manifest names and that are not there, and those that it does not name; each with what is wrong."""
+    named, found = set(named), set(found)
+    for name in sorted(named - found):
+        yield name, "missing; the manifest names it. Copy the dataset again, or run `tokenmill build --force`."
+    for name in sorted(found - named):
+        yield name, f"not named by {MANIFEST_FILE}. Remove it if it is not yours to keep here."
+
+
+def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]:
+    """What differs between the inputs that the manifest names and the shards that there are, by their digests."""
+    listed = {shard.name for shard in manifest.inputs}
+    for odd in sorted(listed ^ sha256.keys()):
+        known = (
+            "in the manifest but not among the shards" if odd in listed else "a shard that the manifest does not name"
+        )
+        yield f"{odd} is {known}. Run `tokenmill build`."
+    for shard in manifest.inputs:
+        if shard.name in sha256 and shard.sha256 != sha256[shard.name]:
+            yield f"{shard.name}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). {_FORCE}"
+
+
+def raise_first(findings: Iterable[str]) -> None:
+    """Raises ValidationError with the first of these, if there is one."""
+    for finding in findings:
+        raise ValidationError(f"{MANIFEST_FILE}: {finding}")

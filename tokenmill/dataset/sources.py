@@ -1,0 +1,100 @@
+"""The documents of a dataset's files, found in the input files again from what the manifest says."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokenmill.corpus.shards import Shard, ShardRange
+from tokenmill.corpus.units import Piece, Unit
+from tokenmill.dataset.manifest import InputRows, Manifest
+from tokenmill.errors import ValidationError
+
+_BLOCK_BYTES = 1 << 20
+_LINE_FEED = 10
+
+
+def inputs_of(manifest: Manifest, root: Path) -> tuple[list[Shard], list[str]]:
+    """The input files of a dataset below the folder `root`, and the names of those that are not there."""
+    shards, missing = [], []
+    for one in manifest.inputs:
+        path = root / one.name
+        if path.is_file():
+            shards.append(Shard(path, one.name, path.stat().st_size))
+        else:
+            missing.append(one.name)
+    return shards, missing
+
+
+def parts_of(
+    shard: Shard, rows: Sequence[InputRows], stopped: Callable[[], bool]
+) -> tuple[str, list[ShardRange | None]]:
+    """The sha256 of an input file, and the range of it that each of `rows` begins; None for all of it.
+
+    `rows`: the manifest's entries for this shard, in order. The file is read once. Raises ValidationError if a range begins
+    where the file's format has no beginning, and OSError.
+    """
+    digest = hashlib.sha256()
+    first_lines = [one.first_line for one in rows]
+    starts = [0]
+    n_lines = at = 0
+    is_cut = len(rows) > 1
+    with shard.path.open("rb") as file:
+        while (block := file.read(_BLOCK_BYTES)) and not stopped():
+            digest.update(block)
+            if is_cut and shard.name.endswith(".jsonl"):
+                ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_FEED)
+                for line in first_lines[len(starts) :]:  # line n begins behind the line feed number n - 1
+                    if not n_lines < line - 1 <= n_lines + len(ends):
+                        break
+                    starts.append(at + int(ends[line - 2 - n_lines]) + 1)
+                n_lines += len(ends)
+            at += len(block)
+    sha256 = digest.hexdigest()
+    if not is_cut:
+        return sha256, [None]
+    if shard.name.endswith(".parquet"):
+        return sha256, list(_row_groups(shard, rows))
+    if len(starts) < len(rows):
+        raise ValidationError(f"{shard.name}: the manifest says that a part begins at line {first_lines[len(starts)]}.")
+    spans = pairwise([*starts, at])
+    return sha256, [
+        ShardRange(start, stop, stop - start, one.first_row, one.first_line)
+        for (start, stop), one in zip(spans, rows, strict=True)
+    ]
+
+
+def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
+    try:
+        metadata = pq.read_metadata(shard.path)
+    except pa.ArrowException as error:
+        raise ValidationError(f"{shard.name}: cannot be read: {error}.") from None
+    n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    groups = {int(row): i for i, row in reversed(list(enumerate(np.cumsum([0, *n_rows]))))}
+    if odd := [one.first_row for one in rows if one.first_row not in groups]:
+        raise ValidationError(f"{shard.name}: the manifest says that a part begins at row {odd[0]}; no row group does.")
+    starts = [groups[one.first_row] for one in rows]
+    sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+    return [
+        ShardRange(start, stop, sum(sizes[start:stop]), one.first_row, 1)
+        for (start, stop), one in zip(pairwise([*starts, len(n_rows)]), rows, strict=True)
+    ]
+
+
+def units_of(
+    manifest: Manifest, shards: Mapping[str, Shard], parts: Mapping[str, Mapping[tuple[int, int], ShardRange | None]]
+) -> dict[str, Unit]:
+    """The documents of each file of the dataset whose shards are all there, by the file's name. `parts`: the range of a shard
+    that begins at a row and a line."""
+    units = {}
+    for entry in manifest.shards:
+        if all(rows.name in parts for rows in entry.rows):
+            pieces = tuple(
+                Piece(shards[rows.name], parts[rows.name][rows.first_row, rows.first_line], "") for rows in entry.rows
+            )
+            units[entry.name] = Unit(entry.name, entry.name, pieces)
+    return units

@@ -1,0 +1,107 @@
+"""The tables beside a token dataset, in data/tables: the document index, and what occurs how often."""
+
+from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.corpus.units import source_folder
+from tokenmill.dataset.document_index import read_index, write_index
+from tokenmill.dataset.manifest import TableFile
+from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
+from tokenmill.errors import ValidationError
+from tokenmill.storage.atomic import sha256_file, write_atomic
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+DOCUMENTS_FILE = "documents.parquet"
+TOKENS_PER_ID_FILE = "tokens_per_id.parquet"
+BY_SOURCE_FILE = "tokens_per_id_by_source.parquet"
+TOKEN_BYTES_FILE = "token_bytes.npy"
+
+UNIT_INDEX_FILE = "documents.arrow"  # in a unit's folder
+UNIT_COUNTS_FILE = "token_counts.parquet"
+
+
+class Part(NamedTuple):
+    """What the tables are made from for one file of the dataset: its name, the names of the shards of its pieces, and the folder
+    with its document index and token counts."""
+
+    file: str
+    shards: list[str]
+    folder: Path
+
+
+def write_tables(parts: Sequence[Part], has_names: bool, tokenizer: Tokenizer, directory: Path) -> list[TableFile]:
+    """Writes the tables of the dataset of these files, and gives the manifest's entries for them.
+
+    With the engine tokenizers there is no token_bytes.npy: if a tokenizer is not byte-level, its tokens have no bytes of their own.
+    """
+    with write_atomic(directory / DOCUMENTS_FILE) as path, write_index(path, has_names) as add:
+        for part in parts:
+            add(part.folder / UNIT_INDEX_FILE, part.shards, part.file)
+    counted = [(source_folder(part.shards[0]), part.folder / UNIT_COUNTS_FILE) for part in parts]
+    total, by_source = sum_counts(counted, tokenizer.id_max)
+    _write(tokens_per_id(total, tokenizer), directory / TOKENS_PER_ID_FILE)
+    _write(tokens_per_id_by_source(by_source, tokenizer), directory / BY_SOURCE_FILE)
+    if tokenizer.engine == "core":
+        with write_atomic(directory / TOKEN_BYTES_FILE) as path, path.open("wb") as file:
+            np.save(file, token_bytes(tokenizer), allow_pickle=False)
+    return [
+        TableFile(name=path.name, n_bytes=path.stat().st_size, sha256=sha256_file(path))
+        for path in sorted(directory.iterdir())
+    ]
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with write_atomic(path) as partial:
+        pq.write_table(table, partial, compression="zstd", use_dictionary=["source"], write_statistics=False)
+
+
+def wrong_tables(made: Path, found: Path, left_out: Set[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    """What differs between tables that were made anew from the tokens and those that were found, by the name of the file.
+
+    `left_out`: columns that are not compared. Files that are not among those made are not looked at.
+    """
+    for path in sorted(made.iterdir()):
+        other = found / path.name
+        if not other.exists() or (not left_out and sha256_file(path) == sha256_file(other)):
+            continue
+        try:
+            wrong = _differ_bytes(path, other) if path.suffix == ".npy" else _differ(path, other, left_out)
+        except (ValidationError, OSError, ValueError, pa.ArrowException) as error:
+            wrong = f"cannot be read: {error}"
+        if wrong:
+            yield path.name, wrong
+
+
+def _differ(made: Path, found: Path, left_out: Set[str]) -> str | None:
+    expected, table = read_index(made), read_index(found)
+    columns = [name for name in expected.schema.names if name not in left_out]
+    if table.schema.names != expected.schema.names or table.schema.types != expected.schema.types:
+        return f"expected the columns {', '.join(expected.schema.names)}; found {', '.join(table.schema.names)}"
+    n_rows = min(len(table), len(expected))
+    first = [
+        at
+        for name in columns
+        if (at := pc.index(pc.equal(table[name][:n_rows], expected[name][:n_rows]), False).as_py()) >= 0
+    ]
+    if first:
+        row = min(first)
+        one, other = ({name: table_[name][row].as_py() for name in columns} for table_ in (table, expected))
+        name = next(name for name in columns if one[name] != other[name])
+        return f"row {row}: {name}: found {one[name]!r:.60}, expected {other[name]!r:.60}"
+    if len(table) != len(expected):
+        return f"holds {len(table):,} rows, expected {len(expected):,}"
+    return None
+
+
+def _differ_bytes(made: Path, found: Path) -> str | None:
+    expected, array = np.load(made, allow_pickle=False), np.load(found, allow_pickle=False)
+    if array.shape != expected.shape or array.dtype != expected.dtype:
+        return f"expected {expected.dtype}{list(expected.shape)}; found {array.dtype}{list(array.shape)}"
+    wrong = np.flatnonzero(array != expected)
+    return f"id {wrong[0]}: found {array[wrong[0]]}, expected {expected[wrong[0]]}" if len(wrong) else None

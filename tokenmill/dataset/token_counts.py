@@ -1,0 +1,84 @@
+"""How often each token occurs in a token dataset: counted for each unit, and summed into the tables of a dataset."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokenmill.storage.atomic import naming
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_COUNTED = pa.schema([pa.field("id", pa.uint32(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
+
+
+class TokenCounts:
+    """Counts of ids up to `id_max`, in 64 bits."""
+
+    def __init__(self, id_max: int) -> None:
+        self.counts: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.zeros(id_max + 1, np.uint64)
+
+    def add(self, ids: pa.Array) -> None:
+        """Counts some ids; uint16 or uint32, without nulls. Raises ValueError for one above `id_max`."""
+        found = np.bincount(ids.to_numpy(), minlength=len(self.counts))
+        self.counts += found.astype(np.uint64)
+
+    def write(self, path: Path) -> None:
+        """Writes the ids that occur, with their counts."""
+        ids = np.flatnonzero(self.counts)
+        table = pa.table([ids.astype(np.uint32), self.counts[ids]], schema=_COUNTED)
+        with naming(path):
+            pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
+
+
+def sum_counts(units: Iterable[tuple[str, Path]], id_max: int) -> tuple["TokenCounts", dict[str, pa.Table]]:
+    """The counts of all units, and those of each source: a table of id and count, without zeros.
+
+    `units`: the source of each, and its file of counts.
+    """
+    total = TokenCounts(id_max)
+    by_source: dict[str, TokenCounts] = {}
+    for source, path in units:
+        table = pq.read_table(path, partitioning=None)
+        ids, counts = table["id"].to_numpy(), table["count"].to_numpy()
+        total.counts[ids] += counts
+        by_source.setdefault(source, TokenCounts(id_max)).counts[ids] += counts
+    return total, {source: _sparse(one) for source, one in sorted(by_source.items())}
+
+
+def tokens_per_id(total: TokenCounts, tokenizer: Tokenizer) -> pa.Table:
+    """A row for each token of the vocabulary in the order of ids: `id` uint32, `bytes` binary, `count` uint64 (zeros too)."""
+    ids = tokenizer.ids
+    columns = [pa.array(ids, pa.uint32()), pa.array(map(tokenizer.token_bytes, ids), pa.binary()), total.counts[ids]]
+    shape = pa.schema([_COUNTED.field("id"), pa.field("bytes", pa.binary(), nullable=False), _COUNTED.field("count")])
+    return pa.table(columns, schema=shape.with_metadata(_metadata(tokenizer)))
+
+
+def tokens_per_id_by_source(by_source: Mapping[str, pa.Table], tokenizer: Tokenizer) -> pa.Table:
+    """Rows of `source` string, `id` uint32 and `count` uint64, sorted; a token that a source does not have is left out."""
+    shape = pa.schema([pa.field("source", pa.string(), nullable=False), *_COUNTED], metadata=_metadata(tokenizer))
+    tables = [
+        pa.table([pa.repeat(source, len(table)), table["id"], table["count"]], schema=shape)
+        for source, table in by_source.items()
+    ]
+    return pa.concat_tables([shape.empty_table(), *tables])
+
+
+def token_bytes(tokenizer: Tokenizer) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
+    """The length in bytes of each id's token, by id; 0 for special tokens, which are no text, and for ids without a token."""
+    lengths = np.zeros(tokenizer.id_max + 1, np.uint32)
+    special = set(tokenizer.special_tokens.values())
+    for id in tokenizer.ids:
+        if id not in special:
+            lengths[id] = len(tokenizer.token_bytes(id))
+    return lengths
+
+
+def _sparse(counts: TokenCounts) -> pa.Table:
+    ids = np.flatnonzero(counts.counts)
+    return pa.table([ids.astype(np.uint32), counts.counts[ids]], schema=_COUNTED)
+
+
+def _metadata(tokenizer: Tokenizer) -> dict[str, str]:
+    return {"tokenizer_digest": tokenizer.digest}
