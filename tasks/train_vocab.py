@@ -5,10 +5,11 @@ from typing import Any
 from prefect import State, task
 from prefect.states import Completed
 
-from tokenmill.console import StageSummary, size
 from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.pipeline.build import Build
+from tokenmill.quantities import size
 from tokenmill.stages import recipe
+from tokenmill.summary import StageSummary
 
 
 def train_vocab(build: Build) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
-from tokenmill.console import StageSummary, say, table
+from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO
 from tokenmill.layout import LAST_BUILD_FILE
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.summary import StageSummary, table
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokenmill import _core
 from tokenmill.config.params import Params, load_params
-from tokenmill.console import StageSummary, say
+from tokenmill.console import say
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
@@ -24,6 +24,7 @@ from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.storage.writable import check_writable
+from tokenmill.summary import StageSummary
 from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
 from tokenmill.versioning.dvc_files import Known
 

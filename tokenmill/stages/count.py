@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.params import Count, Source
-from tokenmill.console import Advance, StageSummary, progress, say, size
+from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
@@ -30,9 +30,11 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
+from tokenmill.quantities import size
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
+from tokenmill.summary import StageSummary
 
 _ONE = Fraction(1)
 _SUM_STAGE = "count-sum"

@@ -3,10 +3,10 @@
 from functools import partial
 from importlib import import_module
 
-from tokenmill.console import StageSummary
 from tokenmill.layout import COUNTS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import RunUnits, run_in_threads
+from tokenmill.summary import StageSummary
 
 
 def run_inline(build: Build) -> list[StageSummary]:

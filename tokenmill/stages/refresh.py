@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill.analysis.compare import compare, text_of
 from tokenmill.analysis.drift import Drift, measure, new_shards
 from tokenmill.artifacts.model_card import read_card
-from tokenmill.console import StageSummary, say
+from tokenmill.console import say
 from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
@@ -24,6 +24,7 @@ from tokenmill.stages.publish import publish
 from tokenmill.stages.train_vocab import train_vocab
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.scratch import scratch_directory
+from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_repository, git
 from tokenmill.versioning.registry import order_of, read_at, versions_in

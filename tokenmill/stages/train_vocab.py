@@ -13,7 +13,7 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import N_BYTES, Extend, TokenizerSource, TrainVocab
-from tokenmill.console import StageSummary, progress, say
+from tokenmill.console import progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.counts.spill import open_parquet
@@ -23,6 +23,7 @@ from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE,
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.storage.atomic import write_atomic, write_directory
+from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
@@ -109,7 +110,7 @@ def take_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
     """
     start_s = time.monotonic()
     tokenizer = take_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
-    return StageSummary("train-vocab", "taken", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
+    return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
 
 
 def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:

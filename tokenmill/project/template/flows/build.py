@@ -6,9 +6,9 @@ from tasks.count import count
 from tasks.encode import encode
 from tasks.train_vocab import train_vocab
 from tasks.validate import validate
-from tokenmill.console import StageSummary
 from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build
 from tokenmill.pipeline.build import Build
+from tokenmill.summary import StageSummary
 
 
 def stages(build: Build) -> None:
