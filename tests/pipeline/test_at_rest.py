@@ -1,4 +1,4 @@
-"""What a stage makes counts only for parameters and shards that stayed as they were, and that DVC sees change."""
+"""A build records nothing if parameters or shards changed while it ran, and refuses shards whose changes DVC would not see."""
 
 import socket
 import threading

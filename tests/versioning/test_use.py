@@ -1,4 +1,4 @@
-"""A project takes a published tokenizer, the pinned one and no other, in the place of training its own."""
+"""A project imports a published tokenizer instead of training one, and only the pinned one."""
 
 import json
 import shutil
@@ -201,7 +201,7 @@ def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user
     assert "name and version" in refused(user)
     assert cli(team.project, "publish", "dataset@v1.0.0").returncode == 0
     take(user, **{"from": str(team.bare), "name": "dataset", "version": "v1.0.0"})
-    assert f"dataset@v1.0.0 from {team.bare} is no tokenizer" in refused(user)
+    assert f"dataset@v1.0.0 from {team.bare} is not a tokenizer" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0", "nam": "x"})
     assert "unknown key" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})

@@ -74,9 +74,8 @@ def count(
     """
     start_s = time.monotonic()
     try:
-        pre_tokenizer_of(
-            steps_of(params.pattern)
-        )  # refuses a regex that other libraries read differently, before any work
+        # Refuses a regex that other libraries read differently, before any work.
+        pre_tokenizer_of(steps_of(params.pattern))
     except PatternError as error:
         raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = runner.root
@@ -215,8 +214,8 @@ def _sums_of_groups(
 
     units = [Unit(name, "", ()) for name in summed]
     done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units)
-    alone = [group[0] for group in groups.values() if len(group) == 1]
-    return alone + [
+    single = [group[0] for group in groups.values() if len(group) == 1]
+    return single + [
         PartialCounts(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
         for unit, group, one in zip(units, summed.values(), done, strict=True)
     ]
