@@ -14,5 +14,5 @@ from tokenmill.orchestration.flow_runs import FLOW, run_refresh, tell_of_failure
     **FLOW,
 )
 def refresh(project: str = ".") -> State[None]:
-    """Refreshes the project in the folder `project`; the state's message says what was done."""
+    """Refreshes the project in the folder `project`. The message of the state says what was done."""
     return run_refresh(stages, project)

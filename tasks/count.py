@@ -1,4 +1,4 @@
-"""count: documents → exact counts of pre-tokens, a task a unit."""
+"""count: documents → exact counts of pre-tokens, one task per work unit."""
 
 from functools import partial
 from typing import Any
@@ -18,5 +18,5 @@ def count_unit(unit: Unit, do: Do) -> State[Any]:
 
 
 def count(build: Build) -> None:
-    """Counts the pre-tokens of all documents into data/counts, where that is not up to date."""
+    """Counts the pre-tokens of all documents into data/counts, unless the stage is up to date."""
     build.stage("count", partial(recipe.count, run_units=map_units(count_unit)))

@@ -1,4 +1,4 @@
-"""encode: documents and tokenizer → token dataset, a task a unit."""
+"""encode: documents and tokenizer → token dataset, one task per work unit."""
 
 from functools import partial
 from typing import Any
@@ -18,5 +18,5 @@ def encode_unit(unit: Unit, do: Do) -> State[Any]:
 
 
 def encode(build: Build) -> None:
-    """Encodes all documents into data/tokens, where that is not up to date."""
+    """Encodes all documents into data/tokens, unless the stage is up to date."""
     build.stage("encode", partial(recipe.encode, run_units=map_units(encode_unit)))

@@ -1,4 +1,4 @@
-"""validate: token dataset → report, a task a unit."""
+"""validate: token dataset → report, one task per work unit."""
 
 from functools import partial
 from typing import Any
@@ -18,5 +18,5 @@ def validate_unit(unit: Unit, do: Do) -> State[Any]:
 
 
 def validate(build: Build) -> None:
-    """Checks the token dataset, and writes data/report, where that is not up to date."""
+    """Checks the token dataset and writes data/report, unless the stage is up to date."""
     build.stage("validate", partial(recipe.validate, run_units=map_units(validate_unit)))

@@ -1,4 +1,4 @@
-"""A Prefect server of the tests' own on 127.0.0.1, and what it knows."""
+"""Starts a Prefect server for tests on 127.0.0.1, and queries it."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What a build shows of its stages, by width and by what it is shown on."""
+"""The progress line and the summary table at every width, on a terminal, in a pipe, in a CI log and in a notebook."""
 
 import os
 import pty
@@ -10,8 +10,10 @@ import types
 import pytest
 
 from tests.conftest import REPOSITORY
-from tokenmill import console
-from tokenmill.console import Progress, StageSummary, line_of, progress, size, table_lines
+from tokenmill import summary
+from tokenmill.console import Progress, line_of, progress
+from tokenmill.quantities import size
+from tokenmill.summary import StageSummary, table_lines
 
 SUMMARIES = [
     StageSummary("count", "run", 10, 123_456, 5612.3, 4200.1, None, 12.3, 181.0),
@@ -88,7 +90,7 @@ def test_a_table_is_no_wider_than_the_terminal_and_keeps_what_matters_most(width
 
 def test_a_table_in_a_pipe_has_every_column() -> None:
     head, count, *_ = table_lines(SUMMARIES, None)
-    assert head.split() == " ".join(console._COLUMNS).split()
+    assert head.split() == " ".join(summary._COLUMNS).split()
     assert count.endswith("  456.3 MB     181.0 MB  run")
 
 

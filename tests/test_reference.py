@@ -1,4 +1,4 @@
-"""The reference and the figures are those of the code and of the records."""
+"""The reference pages agree with the code, and the figures with the records of benchmarks."""
 
 import json
 import re

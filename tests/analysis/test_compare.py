@@ -99,11 +99,11 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     assert counted == {". en": 2, ". fr": 1}
     bad, damaged = done.stderr.splitlines()
     assert bad.startswith("diff: left out 2 bad documents; the first: some.jsonl, row 1: ")
-    assert damaged.startswith("diff: left out what could not be read of 1 damaged shards; the first: some.parquet: ")
+    assert damaged.startswith("diff: left out the unreadable part of 1 damaged shards; the first: some.parquet: ")
     done = cli(project, "diff", "one", "one", "--corpus", "some.jsonl", "--language", "tongue")
     assert done.returncode == 2
     assert (
-        "--language tongue, --corpus 'some.jsonl': no document is good. some.jsonl, row 0: the key 'tongue'"
+        "--language tongue, --corpus 'some.jsonl': all documents are bad. some.jsonl, row 0: the key 'tongue'"
         in done.stderr
     )
     done = cli(project, "diff", "one", "one", "--corpus", "none/*")
@@ -111,7 +111,7 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     assert f"--corpus: expected files that match 'none/*'; found none in {project.root}/none" in done.stderr
     done = cli(project, "diff", "one", "one", "--corpus", "params.yaml")
     assert done.returncode == 2
-    assert "params.yaml: not a kind of file that can be read" in done.stderr
+    assert "params.yaml: files of this kind cannot be read" in done.stderr
     (project.root / "some.txt").write_text("x", encoding="utf-8")
     done = cli(project, "diff", "one", "one", "--corpus", "some.txt", "--language", "lang")
     assert done.returncode == 2

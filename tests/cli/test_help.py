@@ -1,4 +1,4 @@
-"""What the command line says of itself: help, suggestions, completion; and how soon."""
+"""Help, suggestions and completion of the command line, and how fast it starts."""
 
 import argparse
 import subprocess
@@ -94,7 +94,7 @@ def test_a_mistyped_stage_or_artifact_suggests_the_nearest(project: Project) -> 
     assert done.stderr.endswith("allowed: count, train-vocab, encode, validate. Did you mean encode?\n")
     done = cli(project, "publish", "tokeniser@v1.0.0")
     assert done.returncode == 2
-    assert done.stderr.endswith("it has: dataset, tokenizer. Did you mean tokenizer?\n")
+    assert done.stderr.endswith("the artifacts are: dataset, tokenizer. Did you mean tokenizer?\n")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

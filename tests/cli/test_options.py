@@ -1,4 +1,4 @@
-"""The options of every command: how much is said, and with which codes."""
+"""The options that every command has: how much is printed, and the exit codes."""
 
 import os
 import pty

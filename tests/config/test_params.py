@@ -1,4 +1,4 @@
-"""params.yaml: what is refused, and how it is said."""
+"""params.yaml: which values are refused, and the messages."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_the_delivered_params_are_valid() -> None:
             "<|endoftext|>",
         ),
         ('["<|endoftext|>"]', '["<|endoftext|>", "<|endoftext|>"]', "train_vocab.special_tokens", "every token once"),
-        ("  pattern: gpt2", "  what: gpt2", "count.pattern: missing", "add it"),
+        ("  pattern: gpt2", "  what: gpt2", "count.pattern: missing", "Copy its line"),
         ("glob: data/raw/**/*", "glob: null", "source.glob: found null", "a glob, or a list of globs"),
         ("approximate: null", "approximate: {err: 0.1}", "count.approximate.err: unknown key", "allowed: error."),
         ("store_gb_max: 50", "store_gb_max: .inf", "run.store_gb_max: found inf", "a finite number"),
@@ -114,7 +114,7 @@ def test_what_a_tokenizer_to_take_lacks_is_told_beside_what_is_wrong_with_it(tmp
     version, pattern, special = str(error.value).splitlines()
     assert "tokenizer.version: found one of name and version" in version
     assert "tokenizer.pattern: found 7" in pattern
-    assert "tokenizer.special_tokens: found with name" in special
+    assert "tokenizer.special_tokens: found together with name" in special
 
 
 def test_a_misspelled_key_is_one_error_with_the_key_that_it_is_meant_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a user gets who brings something that cannot be built: one message, and nothing half-written."""
+"""Input that cannot be built gives one clear error message and no half-written output."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The core's reader of JSON lines takes what msgspec takes, and leaves the rest to it."""
+"""The core's reader of JSON lines agrees with msgspec, and leaves lines that it does not know to it."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Bad documents stop a build, or are left out, kept and counted."""
+"""Bad documents stop a build, or go to the quarantine and are counted."""
 
 import errno
 import gzip
@@ -157,7 +157,9 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
         (project.root / f"data/raw/{name}.jsonl").unlink()
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
-    assert "no document is left, since shards are damaged:\n  data/raw/c.jsonl.gz: the file is damaged" in done.stderr
+    assert (
+        "no documents are left, because shards are damaged:\n  data/raw/c.jsonl.gz: the file is damaged" in done.stderr
+    )
 
 
 def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project) -> None:

@@ -92,7 +92,7 @@ def test_a_glob_that_names_a_folder_is_told_how_to_name_its_files(tmp_path: Path
 def test_documents_that_are_still_with_dvc_are_to_be_pulled(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/raw.dvc").touch()
-    with pytest.raises(CorpusError, match=r"data/raw is with DVC and not here\. Run `dvc pull`\.$"):
+    with pytest.raises(CorpusError, match=r"data/raw is tracked by DVC and not downloaded\. Run `dvc pull`\.$"):
         find_shards(tmp_path, "data/raw/**/*")
 
 
@@ -135,4 +135,4 @@ def test_a_folder_that_cannot_be_listed_is_an_error_not_an_empty_one(tmp_path: P
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.txt")
-    assert "a.txt: is no file but a FIFO" in error_of(tmp_path, "*")
+    assert "a.txt: is a FIFO" in error_of(tmp_path, "*")

@@ -1,4 +1,4 @@
-"""Counts of pre-tokens are exact, sorted and checked, whatever way the documents come in."""
+"""Counts of pre-tokens are exact, sorted and checked, in whatever batches and threads the documents come."""
 
 import gc
 import math

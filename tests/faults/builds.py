@@ -1,4 +1,4 @@
-"""Builds of small projects in processes of their own, and what becomes of them.
+"""Runs builds of small projects in their own processes, and checks the outcome.
 
 A build is forked from this process, which has all modules loaded: it costs a second, not six.
 """

@@ -1,4 +1,4 @@
-"""A build whose calls on files fail, or which is killed at one; and the order of the calls that make its files last."""
+"""Builds whose file calls fail or that are killed at a file call, and the order of the calls that make files durable."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Inputs that are not at rest, inputs that are bombs, and the same inputs seen from other surroundings."""
+"""Inputs that change during a build, decompression bombs, and the same inputs in other environments."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""File calls of a process that are counted, made to fail, or preceded by a signal: the Python side of shim.c.
+"""Counts file calls of a process, makes them fail, or sends a signal before one: the Python side of shim.c.
 
 A library preloaded before libc, and not strace: it needs a C compiler alone, counts the calls of all threads in one row, acts
 inside forked processes that have all modules loaded (a try costs one second instead of six), and a traced build is not slower.

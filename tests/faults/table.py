@@ -1,4 +1,4 @@
-"""What each mode has tried, and what came of it: the table at the end."""
+"""The table at the end: the tries of each mode, and their outcomes."""
 
 import sys
 import time

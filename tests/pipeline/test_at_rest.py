@@ -1,4 +1,4 @@
-"""What a stage makes counts only for parameters and shards that stayed as they were, and that DVC sees change."""
+"""A build records nothing if parameters or shards changed while it ran, and refuses shards whose changes DVC would not see."""
 
 import socket
 import threading
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Project
-from tokenmill.console import StageSummary
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.orchestration.address import place
 from tokenmill.pipeline.build import Build, start
 from tokenmill.pipeline.executor import run_in_threads
+from tokenmill.summary import StageSummary
 
 Change = Callable[[Project], object]
 

@@ -116,7 +116,7 @@ def test_only_says_when_a_stage_before_it_is_not_up_to_date(project: Project) ->
     project.build()
     assert "not up to date" not in project.build("--only", "encode").stderr
     project.set(count__pattern="cl100k")
-    told = "--only encode: count is not up to date, and encode uses its present outputs."
+    told = "--only encode: count is not up to date, but encode uses its present outputs."
     assert project.build("--only", "encode").stderr.count(told) == 1
     project.set(count__pattern="gpt2", train_vocab__vocab_size=290)
     assert "--only validate: train-vocab is not up to date" in project.build("--only", "validate").stderr

@@ -126,7 +126,7 @@ def test_every_parameter_but_run_and_refresh_is_tracked() -> None:
 def test_the_stages_that_read_the_documents_are_those_that_the_readme_of_the_data_names() -> None:
     assert {name for name, stage in STAGES.items() if "data/raw" in stage["deps"]} == set(DOCUMENT_STAGES)
     text = " ".join((REPOSITORY / "data/README.md").read_text(encoding="utf-8").split())
-    assert "in the place of `data/raw` in the `deps` of `count`, `encode` and `validate`" in text
+    assert "replace `data/raw` with their folder in the `deps` of `count`, `encode` and `validate`" in text
 
 
 def test_dvc_yaml_is_short_and_says_what_each_stage_does() -> None:

@@ -1,4 +1,4 @@
-"""What a build may hold is divided among its workers; what is longer than that is refused by name, before it is held."""
+"""Workers share the memory limit of a build. A document that exceeds its share is refused by name before it is loaded."""
 
 import json
 import sys

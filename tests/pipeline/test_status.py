@@ -1,4 +1,4 @@
-"""tokenmill status: what a build would do now, and why, without doing it."""
+"""tokenmill status says what a build would do now, and why, without running anything."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a regex of one's own means: as tiktoken's engine reads it, and as tokenizers does where a tokenizer.json may carry it."""
+"""A user's own regex splits as tiktoken's engine splits, and as tokenizers does if a tokenizer.json can express it."""
 
 import collections
 import random

@@ -1,4 +1,4 @@
-"""What `tokenmill init` writes into a project is what this repository, a project itself, has."""
+"""The files that `tokenmill init` writes are the same as in this repository, which is itself a project."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The count stage: weights, rare pre-tokens, approximate counts and what is left behind, in a real build."""
+"""The count stage in a real build: weights, rare pre-tokens, approximate counts and leftovers."""
 
 import json
 import os

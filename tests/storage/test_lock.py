@@ -1,4 +1,4 @@
-"""Two builds at once: one works, the other says so or waits; and nothing that a killed one leaves stands in the way."""
+"""Of two builds at once, one runs and the other fails with a message or waits. Leftovers of a killed build block none."""
 
 import errno
 import fcntl

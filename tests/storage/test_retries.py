@@ -1,4 +1,4 @@
-"""What may pass is tried again, twice; what is wrong with the data never is."""
+"""Transient errors are retried twice; errors in the data are not retried."""
 
 from pathlib import Path
 

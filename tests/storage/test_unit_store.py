@@ -1,4 +1,4 @@
-"""Finished units are found again as they were put there, or not at all."""
+"""The unit store gives a finished unit back unchanged, or not at all."""
 
 import hashlib
 import os

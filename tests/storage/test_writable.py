@@ -1,4 +1,4 @@
-"""A build says before its work which folder it may not write into."""
+"""Before it starts, a build names a folder that it cannot write to."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What becomes of special tokens' texts in documents is said by each call and each build, and is exact."""
+"""Each call and each build decides how a special token's text in a document is encoded, and the ids are exact."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""DVC keeps the versions of a dataset: an old one comes back, another clone gets it, and only what changed is done again."""
+"""DVC keeps the versions of a dataset: an old one can be restored, another clone can pull it, and a build redoes only changes."""
 
 import json
 import os

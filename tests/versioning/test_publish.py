@@ -1,4 +1,4 @@
-"""A published version is whole, or it is not there; another clone gets the very files."""
+"""A version is published completely or not at all, and another clone fetches exactly its files."""
 
 import fcntl
 import json
@@ -156,10 +156,10 @@ def test_a_version_that_exists_or_does_not_rise_is_not_published(team: Team) -> 
     assert other.run("dvc", "pull", "-q").returncode == 0
     run(other.root, "git", "tag", "-d", "tokenizer@v1.10.0")  # known to the remote alone
     assert "exists" in refused(other, "tokenizer@v1.10.0")
-    assert "versions rise, and tokenizer@v1.10.0 exists" in refused(other, "tokenizer@v1.9.3")
-    assert "this commit is tokenizer@v1.10.0 already" in refused(other, "tokenizer@v2.0.0")
+    assert "tokenizer@v1.10.0 exists, and a new version must be higher" in refused(other, "tokenizer@v1.9.3")
+    assert "this commit already has the version tokenizer@v1.10.0" in refused(other, "tokenizer@v2.0.0")
     assert "three numbers" in refused(other, "tokenizer@latest")
-    assert "it has: dataset, tokenizer" in refused(other, "tokeniser@v2.0.0")
+    assert "the artifacts are: dataset, tokenizer" in refused(other, "tokeniser@v2.0.0")
 
 
 def test_a_push_that_fails_sets_no_tag_and_the_next_one_goes_on(team: Team) -> None:
@@ -219,7 +219,7 @@ def test_a_changed_file_in_the_cache_of_dvc_is_not_pushed(team: Team) -> None:
     cached.write_bytes(content[:-3] + b" }\n")
     os.utime(cached, ns=(card.stat().st_atime_ns, card.stat().st_mtime_ns))
     cached.chmod(0o444)
-    assert "other bytes than its name says" in refused(team.project, "tokenizer@v1.0.0")
+    assert "in DVC's cache do not match its name" in refused(team.project, "tokenizer@v1.0.0")
 
 
 def test_a_directory_that_was_cut_in_the_remote_is_named(team: Team) -> None:
@@ -229,7 +229,7 @@ def test_a_directory_that_was_cut_in_the_remote_is_named(team: Team) -> None:
     stored.chmod(0o644)
     stored.write_bytes(b"")
     said = refused(team.project, "dataset@v1.0.0")
-    assert f"DVC's remote: object {name} is corrupted: {stored}. No version was registered; delete that file" in said
+    assert f"DVC's remote: object {name} is corrupted: {stored}. No version was registered. Delete that file" in said
     assert tags(team.bare) == ["tokenizer@v1.0.0"]
     stored.unlink()
     publish(team.project, "dataset@v1.0.0")
@@ -286,7 +286,7 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     publish(team.project, "dataset@v0.1.0")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
     assert done.returncode == 2
-    assert "is there already" in done.stderr
+    assert "exists already" in done.stderr
 
 
 @pytest.mark.slow

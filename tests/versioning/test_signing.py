@@ -1,4 +1,4 @@
-"""A signed directory is, file for file, what the owner of a key signed; model-signing's own command agrees."""
+"""Verifying a signed directory finds any changed file, and model-signing's own command agrees."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A project takes a published tokenizer, the pinned one and no other, in the place of training its own."""
+"""A project imports a published tokenizer instead of training one, and only the pinned one."""
 
 import json
 import shutil
@@ -87,7 +87,7 @@ def publish_another(team: Team, version: str, *arguments: str) -> None:
 def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     done = build(user)
-    assert user.actions(done) == {"count": "not needed", "train-vocab": "taken", "encode": "run", "validate": "run"}
+    assert user.actions(done) == {"count": "not needed", "train-vocab": "imported", "encode": "run", "validate": "run"}
     theirs, ours = team.project.root / "data/tokenizer", user.root / "data/tokenizer"
     assert sha256_directory(ours) == sha256_directory(theirs)
     commit_of = run(team.project.root, "git", "rev-parse", "tokenizer@v1.0.0^{commit}").strip()
@@ -112,7 +112,7 @@ def test_a_stage_stays_at_the_pinned_version_until_it_is_pinned_anew(team: Team,
     done = cli(user, "pin")
     assert done.returncode == 0, done.stderr
     assert "v1.1.0" in done.stdout
-    assert user.actions(build(user))["train-vocab"] == "taken"
+    assert user.actions(build(user))["train-vocab"] == "imported"
     assert Tokenizer.load(user.root / "data/tokenizer").vocab_size == 270
 
 
@@ -180,7 +180,7 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
         assert done.returncode == 2
         assert "not the tokenizer that tokenmill.lock pins" in done.stderr
     assert cli(user, "pin").returncode == 0
-    assert set(user.actions(build(user)).values()) == {"up to date", "taken", "run"}
+    assert set(user.actions(build(user)).values()) == {"up to date", "imported", "run"}
     directory = user.root / "of-others"
     directory.mkdir()
     (directory / "tokenizer.json").write_bytes((user.root / "data/tokenizer/tokenizer.json").read_bytes())
@@ -201,7 +201,7 @@ def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user
     assert "name and version" in refused(user)
     assert cli(team.project, "publish", "dataset@v1.0.0").returncode == 0
     take(user, **{"from": str(team.bare), "name": "dataset", "version": "v1.0.0"})
-    assert f"dataset@v1.0.0 from {team.bare} is no tokenizer" in refused(user)
+    assert f"dataset@v1.0.0 from {team.bare} is not a tokenizer" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0", "nam": "x"})
     assert "unknown key" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})

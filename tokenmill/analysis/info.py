@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from tokenmill.console import size
 from tokenmill.dataset.manifest import read_manifest
+from tokenmill.quantities import size
 
 
 def info(dataset: Path) -> dict[str, Any]:

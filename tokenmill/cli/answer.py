@@ -1,4 +1,4 @@
-"""What a command answers: as text for a person, or in the one JSON envelope of all commands."""
+"""The answer of a command: text for a person, or JSON in the envelope that all commands share."""
 
 import json
 import os
@@ -12,19 +12,20 @@ from typing import Any
 from tokenmill.errors import CODES, EXIT_DONE, code_of, of_the_machine
 
 SCHEMA = 1
-"""Version of the envelope; it rises when a field of it goes or changes its meaning, not when one is added."""
+"""Version of the envelope. It rises when a field is removed or changes its meaning, not when one is added."""
 
 STREAMS = ("serve",)
-"""Commands that print an object a line, as they go on."""
+"""Commands that print one JSON object per line while they run."""
 
 _PLACE = re.compile(r"(?P<place>(?:[^\s:]*[/.][^:\n]*|[^\s:]+|--[a-z][^:\n]*|[^:\n]+, (?:row|line) \d+)): ")
-_ADVICE = re.compile(r"(?<=[.?!]) (?!(?:A|An|Expected|It|No|Nothing|The|They|Versions) )(?=[A-Z`])")  # it stands last
+# Before the advice at the end of a message. A sentence that begins with one of these words is still part of the error.
+_ADVICE = re.compile(r"(?<=[.?!]) (?!(?:A|An|Expected|It|No|Nothing|The|They|Versions) )(?=[A-Z`])")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`result`: as values of JSON; `show`: prints the same as text; `is_asked_for`: the text is what the command is for, so
-    that -q does not leave it away, as it does a report of what was done."""
+    """The answer of a command. `result`: values of JSON. `show`: prints the answer as text. `is_asked_for`: the text is the
+    purpose of the command, so -q still prints it; -q omits a report of what was done."""
 
     result: Any
     show: Callable[[], None]
@@ -38,7 +39,7 @@ def text(result: Any, words: str, code: int = EXIT_DONE, is_asked_for: bool = Tr
 
 
 def print_result(command: str | None, result: Any) -> None:
-    """Prints what a command found or did as JSON."""
+    """Prints the result of a command as JSON."""
     _print({"schema": SCHEMA, "command": command, "ok": True, "result": result})
 
 
@@ -48,14 +49,14 @@ def print_error(command: str | None, error: BaseException) -> None:
 
 
 def message_of(error: BaseException) -> str:
-    """The whole message of an error, in the words for people."""
+    """The whole message of an error, for people."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by Ctrl-C; what is finished is kept for the next build"
     return of_the_machine(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 
 def as_json(error: BaseException) -> dict[str, str | None]:
-    """An error in its parts. `where`: file, row or setting; `why`: what its code means; `fix`: what to do.
+    """The parts of an error. `where`: file, row or setting. `why`: the meaning of its code. `fix`: what to do.
 
     >>> from tokenmill.errors import ParamsError
     >>> found = as_json(ParamsError("params.yaml: count.pattern: found 3; allowed: a text. Put it in quotes.", code="TM102"))
@@ -80,30 +81,30 @@ def as_json(error: BaseException) -> dict[str, str | None]:
 
 
 @contextmanager
-def stdout_kept() -> Iterator[None]:
-    """Whatever is written to standard output in the block, by this process or a child, goes to standard error."""
-    kept = None
+def stdout_to_stderr() -> Iterator[None]:
+    """Redirects everything that this process or a child writes to standard output in the block to standard error."""
+    original = None
     _flush()
-    with suppress(OSError):  # one of them is closed
-        kept = os.dup(1)
+    with suppress(OSError):  # standard output or error is closed
+        original = os.dup(1)
         os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _flush()  # what went past sys.stdout
-        if kept is not None:
-            os.dup2(kept, 1)
-            os.close(kept)
+        _flush()  # also what was written to sys.__stdout__
+        if original is not None:
+            os.dup2(original, 1)
+            os.close(original)
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.__stdout__):
-        if stream is not None:  # it was closed when the process began
+        if stream is not None:  # None if it was closed when the process started
             with suppress(OSError, ValueError):
                 stream.flush()
 
 
 def _print(envelope: dict[str, Any]) -> None:
-    """In one line for a command that prints several."""
+    """Prints an envelope, in one line for a command that prints several."""
     print(json.dumps(envelope, indent=None if envelope["command"] in STREAMS else 2), flush=True)

@@ -1,4 +1,4 @@
-"""The commands that build a project, or say how it or a tokenizer stands: build, status, check."""
+"""The commands build, status and check."""
 
 import argparse
 import dataclasses
@@ -10,33 +10,34 @@ from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
-from tokenmill.console import StageSummary, say, table
+from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO
 from tokenmill.layout import LAST_BUILD_FILE
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.summary import StageSummary, table
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the commands to the parser's."""
+    """Adds these commands to the parser."""
     build = commands.add_parser(
         "build",
         help="run the stages that are not up to date",
-        description="Runs count, train-vocab, encode and validate, as far as they are not up to date, and records them with DVC.",
+        description="Runs those of count, train-vocab, encode and validate that are not up to date, and records them with DVC.",
         epilog="example: tokenmill build --only encode",
     )
-    build.add_argument("--only", metavar="STAGE", help="this stage alone: count, train-vocab, encode or validate")
+    build.add_argument("--only", metavar="STAGE", help="build only this stage: count, train-vocab, encode or validate")
     build.add_argument(
         "--force",
         action="store_true",
-        help="run again what is finished or up to date; DVC hashes inputs and outputs again",
+        help="run stages and units again even if they are up to date; DVC hashes inputs and outputs again",
     )
     build.add_argument(
-        "--rehash", action="store_true", help="read every file again, also those whose length and times are unchanged"
+        "--rehash", action="store_true", help="hash every file again, even if its length and times are unchanged"
     )
-    build.add_argument("--wait", action="store_true", help="when another build of the project runs, wait until it ends")
+    build.add_argument("--wait", action="store_true", help="if another build of the project runs, wait until it ends")
     build.add_argument(
         "--params", type=Path, metavar="FILE", help="the params.yaml of the project to build (default: the nearest)"
     )
@@ -52,7 +53,7 @@ def add_commands(commands: "Commands") -> None:
     check = commands.add_parser(
         "check",
         help="say what a tokenizer file is, what is odd about it, and which engine would run it",
-        description="Loads a tokenizer as a build would, without a project. One that a build would refuse is an error.",
+        description="Loads a tokenizer as a build would, without a project. Fails if a build would refuse the tokenizer.",
         epilog="example: tokenmill check tokenizer.json",
     )
     check.add_argument("tokenizer", type=Path, help="a directory with tokenizer.json, such a file, or a .tiktoken file")
@@ -74,15 +75,15 @@ def _build(asked: argparse.Namespace) -> Answer:
 
             summaries = run_in_flow(build)
         if is_new := any(summary.action != "up to date" for summary in summaries):
-            _keep(summaries, build.root / LAST_BUILD_FILE)
+            _save(summaries, build.root / LAST_BUILD_FILE)
     if not is_new:
         say("Nothing to do: every stage is up to date.")
     stages = [dataclasses.asdict(one) for one in summaries]
     return Answer({"up_to_date": not is_new, "stages": stages}, partial(table, summaries), is_asked_for=False)
 
 
-def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
-    """The table as JSON, for programs that watch what builds cost; outside DVC, since times differ from run to run."""
+def _save(summaries: Sequence[StageSummary], path: Path) -> None:
+    """Saves the table as JSON, for programs that track the cost of builds. DVC does not track it, because times vary."""
     with write_atomic(path) as file:
         words = json.dumps([dataclasses.asdict(summary) for summary in summaries], indent=2)
         file.write_text(words + "\n", encoding="utf-8")
@@ -90,11 +91,11 @@ def _keep(summaries: Sequence[StageSummary], path: Path) -> None:
 
 def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.params import load_params
-    from tokenmill.pipeline.status import as_text, standing_of
+    from tokenmill.pipeline.status import as_text, status_of
 
     path = asked.params or find_params()
     root = path.absolute().parent
-    params = load_params(path)  # which refuses what a build would
+    params = load_params(path)  # raises the same errors as a build
     if params.tokenizer is not None:
         from tokenmill.config.lockfile import read_pin
         from tokenmill.versioning.import_tokenizer import refuse_changed
@@ -102,7 +103,7 @@ def _status(asked: argparse.Namespace) -> Answer:
         pin = read_pin(root)
         if pin is not None and pin.asked == params.tokenizer:
             refuse_changed(root, pin)
-    found = standing_of(root)
+    found = status_of(root)
     would_run = any(one.would_run for one in found)
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
     return text({"would_run": would_run, "stages": stages}, as_text(found), EXIT_NO if would_run else EXIT_DONE)

@@ -1,4 +1,4 @@
-"""The commands that help: explain, completion."""
+"""The commands explain and completion."""
 
 import argparse
 import dataclasses
@@ -20,11 +20,11 @@ _FOLDERS = ("DIR",)  # the metavars of arguments that are folders
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the commands to the parser's."""
+    """Adds these commands to the parser."""
     explain = commands.add_parser(
         "explain",
         help="say what an error code means and what to do",
-        description="Prints the page of an error code, or without one the list of all.",
+        description="Prints the page of an error code. Without a code, lists all codes.",
         epilog="example: tokenmill explain TM203",
     )
     explain.add_argument("error_code", nargs="?", metavar="CODE", help="a code like TM203, as an error shows it")

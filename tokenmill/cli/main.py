@@ -1,4 +1,4 @@
-"""Runs one command, and ends it with its exit code."""
+"""Runs one command and gives its exit code."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ from types import FrameType
 import tokenmill
 from tokenmill import console
 from tokenmill.cli import build, dataset, help, project, refresh, versions
-from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_kept
+from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_to_stderr
 from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.errors import (
     EXIT_DEFECT,
@@ -33,14 +33,15 @@ from tokenmill.errors import (
 _AGAIN_S = 0.05
 
 _signals: list[int] = []
-"""Those that came: a library that catches everything makes an error of its own of one (fsspec, that the file is not there)."""
+"""The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
+found"."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; what comes back is the exit code, see `tokenmill.errors.EXIT_CODES`."""
+    """Runs the command. Gives the exit code, see `tokenmill.errors.EXIT_CODES`."""
     _signals.clear()
     signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
         signal.signal(signal.SIGHUP, _hang_up)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -53,18 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked = make_parser().parse_args(given)
         _set_up(asked)
         return _answer(asked, command, is_json)
-    except Exception as error:  # noqa: BLE001 — what is not expected is a defect, and told with its traceback
+    except Exception as error:  # noqa: BLE001 — an unexpected error is a defect, printed with its traceback
         if not _signals:
-            if isinstance(error, BrokenPipeError) and _is_unread():
+            if isinstance(error, BrokenPipeError) and _is_stdout_closed():
                 return EXIT_UNREAD
-            return _tell(error, command, given)
-        _pass_over_halves()
+            return _print_error(error, command, given)
+        _ignore_unclosable()
         ended: BaseException = KeyboardInterrupt() if _signals[-1] == signal.SIGINT else Terminated()
     except (KeyboardInterrupt, Terminated) as signalled:
-        _pass_over_halves()
+        _ignore_unclosable()
         ended = signalled
     is_interrupted = isinstance(ended, KeyboardInterrupt)
-    # What was remembered of files may not have been forgotten yet.
+    # The stored facts about files may not have been deleted yet, so --rehash is needed again.
     again = "build --rehash" if "--rehash" in given else "refresh" if command == "refresh" else "build"
     advice = "" if command == "serve" else f" Run `tokenmill {again}` to go on."
     print(f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}.{advice}", file=sys.stderr)
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _set_up(asked: argparse.Namespace) -> None:
-    """What the options of every command ask for."""
+    """Applies the options that every command has."""
     from tokenmill.versioning.dvc_repository import quiet_environment
 
     is_debug = getattr(asked, "debug", False)
@@ -87,10 +88,10 @@ def _set_up(asked: argparse.Namespace) -> None:
 
 
 def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> int:
-    """Runs the command and prints what it answers; its exit code."""
-    with stdout_kept() if is_json and command not in STREAMS else nullcontext():
+    """Runs the command and prints its answer. Gives its exit code."""
+    with stdout_to_stderr() if is_json and command not in STREAMS else nullcontext():
         answer: Answer = asked.run(asked)
-        # With --json a report goes to standard error, for who watches.
+        # With --json, the report for people goes to standard error.
         if is_json and not answer.is_asked_for and console.level >= 0:
             answer.show()
     if is_json:
@@ -100,8 +101,8 @@ def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> in
     return answer.code
 
 
-def _tell(error: Exception, command: str | None, given: Sequence[str]) -> int:
-    """Says what ended the command, on standard error and with --json as JSON, too; the exit code."""
+def _print_error(error: Exception, command: str | None, given: Sequence[str]) -> int:
+    """Prints the error to standard error and, with --json, also as JSON. Gives the exit code."""
     is_defect = not isinstance(error, TokenmillError | OSError)
     if is_defect or "--debug" in given:
         traceback.print_exception(error)
@@ -119,48 +120,48 @@ def _tell(error: Exception, command: str | None, given: Sequence[str]) -> int:
     return EXIT_DEFECT if is_defect else EXIT_ERROR
 
 
-def _pass_over_halves() -> None:
-    """An object of a library that a signal cut while it was made cannot close itself; Python would print that as an error."""
+def _ignore_unclosable() -> None:
+    """Silences errors of objects that cannot close themselves because a signal interrupted their construction."""
     sys.unraisablehook = lambda _: None
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
-    _note(number)
+    _record_signal(number)
     raise Terminated
 
 
-def _is_unread() -> bool:
-    """Whether nobody reads what is printed."""
+def _is_stdout_closed() -> bool:
+    """Whether the reader of standard output has closed it."""
     printed = select.poll()
     printed.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in printed.poll(0))
 
 
 def _hang_up(_number: int, _frame: FrameType | None) -> None:
-    """As _terminate; what is still said goes nowhere when the terminal has ended, where writing fails."""
+    """As _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for stream in (1, 2):
-        with suppress(OSError):  # it is closed
-            if stat.S_ISCHR(os.fstat(stream).st_mode):  # `isatty` denies it of a terminal that has ended
+        with suppress(OSError):  # the stream is closed
+            if stat.S_ISCHR(os.fstat(stream).st_mode):  # `isatty` is false for a terminal that is gone
                 nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
                 os.dup2(nowhere, stream)
                 os.close(nowhere)
-    _note(signal.SIGTERM)
+    _record_signal(signal.SIGTERM)
     raise Terminated
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
-    _note(number)
+    _record_signal(number)
     raise KeyboardInterrupt
 
 
-def _note(number: int) -> None:
+def _record_signal(number: int) -> None:
     _signals.append(number)
     sys.unraisablehook = _send_again
 
 
 def _send_again(ignored: "sys.UnraisableHookArgs") -> None:
-    """What is raised while an object closes itself, Python ignores: a signal that came just then comes again."""
+    """Sends a signal again if Python ignored its exception. Python ignores exceptions in the finalizer of an object."""
     if ignored.exc_type in (KeyboardInterrupt, Terminated):
         again = Timer(_AGAIN_S, os.kill, (os.getpid(), _signals[-1]))
         again.daemon = True

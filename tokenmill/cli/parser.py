@@ -1,4 +1,4 @@
-"""The parser of the command line: options of every command, help in groups, and suggestions for what is mistyped."""
+"""The parser of the command line, with common options, help in groups, and suggestions for mistyped names."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ GROUPS = {
     "schedule": ("refresh", "serve"),
     "help": ("explain", "completion"),
 }
-"""The commands, in the order in which the help shows them."""
+"""The commands by group, in the order of the help."""
 
 _OUTPUT = {
-    ("--json",): "print one JSON object, errors included",
-    ("-q", "--quiet"): "print errors, and what was asked for; no progress, notes or reports",
-    ("-v", "--verbose"): "print a line for each unit of work, too",
+    ("--json",): "print one JSON object, also for an error",
+    ("-q", "--quiet"): "print only errors and the requested result; no progress, notes or reports",
+    ("-v", "--verbose"): "also print a line for each work unit",
     ("--debug",): "print tracebacks of errors, and the logs of Prefect and DVC",
 }
 
@@ -31,19 +31,20 @@ class Parser(argparse.ArgumentParser):
         self.commands: dict[str, Parser] = {}
         self._options: list[str] = []
         output = self.add_argument_group("output")
-        for names, words in _OUTPUT.items():  # of a command and before it: SUPPRESS, else the one would undo the other
+        # The program and each command have these. Without SUPPRESS, the default of one would overwrite the other.
+        for names, words in _OUTPUT.items():
             output.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=words)
             self._options += names
 
     def add_argument(self, *names: Any, **named: Any) -> argparse.Action:
-        """As in argparse."""
+        """As in argparse. Remembers the options for suggestions."""
         action = super().add_argument(*names, **named)
-        if hasattr(self, "_options"):  # not yet there for --help
+        if hasattr(self, "_options"):  # argparse adds --help before it exists
             self._options += action.option_strings
         return action
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As in argparse. Raises UsageError, with the nearest name for a command or an option that is mistyped."""
+        """As in argparse. Raises UsageError, with the nearest name for a mistyped command or option."""
         given = list(args or ())
         command = command_of(given)
         if command is not None and command not in self.commands:
@@ -67,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{name + ': ' if name else ''}{message}{end}", self.format_usage())
 
     def format_help(self) -> str:
-        """As in argparse; of the whole program, with the commands in groups."""
+        """As in argparse. The help of the whole program shows the commands in groups."""
         if not self.commands:
             return super().format_help()
         width = max(map(len, self.commands))
@@ -85,7 +86,7 @@ class Parser(argparse.ArgumentParser):
             "exit codes:",
             *(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items()),
             "",
-            "`tokenmill COMMAND --help` has the options of a command.",
+            "`tokenmill COMMAND --help` shows the options of a command.",
         ]
         return "\n".join(lines) + "\n"
 
@@ -93,14 +94,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class Commands:
-    """The subparsers of a parser. `add_parser` is that of argparse."""
+    """The subparsers of a parser, with the same `add_parser` as in argparse."""
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser
         self._subparsers: Any = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     def add_parser(self, name: str, **named: Any) -> Parser:
-        """Adds a command; `epilog` has its example."""
+        """Adds a command. `help`: its line in the help. `epilog`: its example."""
         made: Parser = self._subparsers.add_parser(name, **named)
         made.summary = named["help"]
         self.parser.commands[name] = made
@@ -108,5 +109,5 @@ class Commands:
 
 
 def command_of(given: Sequence[str]) -> str | None:
-    """The command in the arguments: the first that is no option, as no option before a command has a value."""
+    """The first argument that is not an option, which is the command, because no option before a command has a value."""
     return next((one for one in given if not one.startswith("-")), None)

@@ -1,4 +1,4 @@
-"""The commands that have to do with a project as a whole: init, doctor."""
+"""The commands init and doctor."""
 
 import argparse
 import dataclasses
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the commands to the parser's."""
+    """Adds these commands to the parser."""
     init = commands.add_parser(
         "init",
         help="make a new data project",
-        description="Makes a folder a data project under git and DVC: in the git repository that it is in, or in a new one. "
+        description="Makes a folder a data project under git and DVC, in its git repository or in a new one. "
         "Overwrites nothing.",
         epilog="example: tokenmill init my-tokens",
     )
-    init.add_argument("directory", type=Path, metavar="DIR", help="the folder; it may be there already")
+    init.add_argument("directory", type=Path, metavar="DIR", help="the folder; it may exist already")
     init.set_defaults(run=_init)
     doctor = commands.add_parser(
         "doctor",
         help="check this machine and the project, and say how to mend what is wrong",
-        description="Checks the machine and, inside a project, the project: a line each, with what to do. Exit code 0: nothing "
-        "is wrong (warnings are things a build can do without), 1: something is.",
+        description="Checks the machine and, inside a project, the project. Prints a line per check, with what to do. Exit "
+        "code 0: nothing is wrong, at most warnings, with which a build still runs; 1: something is wrong.",
         epilog="example: tokenmill doctor --json",
     )
     doctor.set_defaults(run=_doctor)
@@ -51,7 +51,7 @@ def _init(asked: argparse.Namespace) -> Answer:
     is_root = (asked.directory / ".git").exists()
     if not is_root:
         lines.append(
-            "The project is inside a git repository: it builds there, and cannot publish, which works from the root of one."
+            "The project is in a subfolder of a git repository. It can build, but not publish: that needs the root of a repository."
         )
     result = {"directory": str(asked.directory.absolute()), "files": made, "can_publish": is_root}
     return text(result, "\n".join(lines), is_asked_for=False)

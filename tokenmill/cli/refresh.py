@@ -1,4 +1,4 @@
-"""The commands of the schedule: refresh, serve."""
+"""The commands refresh and serve."""
 
 import argparse
 import json
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the commands to the parser's."""
+    """Adds these commands to the parser."""
     refresh = commands.add_parser(
         "refresh",
-        help="bring new data, build, and publish the dataset's next version",
+        help="update the data, build, and publish the dataset's next version",
         description="Updates imports, builds with the pinned tokenizer, measures drift, commits dvc.lock, and publishes the "
-        "dataset's next patch version when it changed. A refresh that finds a build or refresh at work skips.",
+        "dataset's next patch version if it changed. The refresh is skipped if a build or another refresh runs.",
         epilog="example: tokenmill refresh --json",
     )
     refresh.set_defaults(run=_refresh)
@@ -35,12 +35,12 @@ def add_commands(commands: "Commands") -> None:
         "serve",
         help="refresh on a schedule, in one process",
         description="Runs `tokenmill refresh` on a schedule until Ctrl-C; it needs no server, work pool or worker. With "
-        "--json it prints the object of each refresh in a line.",
+        "--json it prints one line with a JSON object per refresh.",
         epilog='example: tokenmill serve --cron "0 2 * * *" --timezone Europe/Berlin',
     )
     serve.add_argument("--cron", required=True, metavar="CRON", help="minute, hour, day of month, month, day of week")
     serve.add_argument(
-        "--timezone", default="UTC", metavar="ZONE", help="of the schedule, like Europe/Berlin (default: UTC)"
+        "--timezone", default="UTC", metavar="ZONE", help="time zone of the schedule, like Europe/Berlin (default: UTC)"
     )
     serve.set_defaults(run=_serve)
 
@@ -50,7 +50,7 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
 
     path = find_params()
     if load_params(path).run.engine == "inline":
-        return _said(_refresh_inline(path))
+        return _answer(_refresh_inline(path))
     from tokenmill.orchestration.settings import quiet_environment
 
     quiet_environment()
@@ -60,16 +60,16 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
     from tokenmill.orchestration.project_flows import load_flow
 
     flow = load_flow(path.parent, "refresh")
-    return _said(server.run(lambda: flow(str(path.parent))))
+    return _answer(server.run(lambda: flow(str(path.parent))))
 
 
-def _said(done: Any) -> Answer:
-    """The answer of a refresh, which has said what it did."""
+def _answer(done: Any) -> Answer:
+    """The answer of a refresh. It prints nothing, because the refresh has already printed what it did."""
     return Answer(done, lambda: None, is_asked_for=False)
 
 
 def _refresh_inline(path: Path) -> dict[str, Any]:
-    """The same without Prefect, which is imported only to notify."""
+    """Runs a refresh without Prefect, which is imported only to notify."""
     from tokenmill.config.params import load_params
     from tokenmill.pipeline.build import alone, start
     from tokenmill.stages.recipe import run_inline
@@ -102,14 +102,14 @@ def _notify(block: str | None, subject: str, body: str) -> None:
 
 
 def _serve(asked: argparse.Namespace) -> Answer:
-    """Each run is a process of its own, so what one leaves behind or runs into does not reach the next."""
+    """Runs each refresh in its own process, so that its leftovers and failures do not affect the next one."""
     root = find_params().parent
     is_json = getattr(asked, "json", False)
     options = [f"--{name}" for name in ("json", "quiet", "verbose", "debug") if getattr(asked, name, False)]
     times = _times(asked.cron, asked.timezone)
     for at in times:
         if (wait_s := (at - datetime.now(at.tzinfo)).total_seconds()) < 0:
-            continue  # the run before took longer than until then
+            continue  # the previous refresh took longer than that
         say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
         time.sleep(wait_s)
         command = [sys.executable, "-m", "tokenmill", "refresh", *options]
@@ -117,18 +117,18 @@ def _serve(asked: argparse.Namespace) -> Answer:
             try:
                 printed, _ = run.communicate()
             except (KeyboardInterrupt, Terminated):
-                run.terminate()  # it ends in order; subprocess.run would kill it
+                run.terminate()  # lets it clean up; subprocess.run would kill it
                 run.wait()
                 raise
         if printed:
             with suppress(json.JSONDecodeError):  # the refresh was killed while it printed
                 print(json.dumps(json.loads(printed)), flush=True)
         say(f"serve: the refresh of {at:%F %H:%M %Z} {'is done' if run.returncode == 0 else 'failed'}")
-    return Answer({"did": "the schedule has come to its end"}, lambda: None, is_asked_for=False)
+    return Answer({"did": "the schedule has ended"}, lambda: None, is_asked_for=False)
 
 
 def _times(cron: str, zone: str) -> Iterator[datetime]:
-    """The times of a schedule from now on; at a change of the clock none is missed or comes twice. Raises ParamsError."""
+    """The times of a schedule from now on. Daylight saving skips or repeats none. Raises ParamsError."""
     from cronsim import CronSim, CronSimError
 
     try:
@@ -137,7 +137,7 @@ def _times(cron: str, zone: str) -> Iterator[datetime]:
         raise ParamsError(
             f"--cron {cron!r}: {error}. Expected five fields, like 0 2 * * * for every night at two."
         ) from None
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is that of a folder of zones
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is a folder of zones, such as Europe
         raise ParamsError(
             f"--timezone {zone!r}: there is no such time zone; expected one like Europe/Berlin."
         ) from None

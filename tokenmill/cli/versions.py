@@ -1,4 +1,4 @@
-"""The commands that have to do with versions: publish, fetch, diff, pin."""
+"""The commands publish, fetch, diff and pin."""
 
 import argparse
 import dataclasses
@@ -19,28 +19,26 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: "Commands") -> None:
-    """Adds the commands to the parser's."""
+    """Adds these commands to the parser."""
     publish = commands.add_parser(
         "publish",
-        help="give a version to the tokenizer or dataset that was built",
+        help="publish the tokenizer or the dataset as a version",
         description="Checks the build, pushes its data to DVC's remote and registers the version with GTO (a git tag).",
         epilog="example: tokenmill publish tokenizer@v1.2.0 --stage prod",
     )
     publish.add_argument("reference", metavar="NAME@VERSION", help="an artifact of dvc.yaml and its new version")
-    publish.add_argument("--stage", metavar="STAGE", help="assign the version to this stage of GTO, like prod")
-    publish.add_argument("--remote", metavar="NAME", help="DVC's remote (default: its own default)")
+    publish.add_argument("--stage", metavar="STAGE", help="also assign the version to this GTO stage, like prod")
+    publish.add_argument("--remote", metavar="NAME", help="the DVC remote (default: DVC's own default)")
     publish.add_argument("--sign", type=Path, metavar="KEY", help="sign the files with this private key (PEM, P-256)")
     publish.set_defaults(run=_publish)
     fetch = commands.add_parser(
         "fetch",
-        help="bring a published version into a directory",
-        description="Brings the files of a version into a new directory and holds them against what was published.",
+        help="download a published version into a directory",
+        description="Downloads the files of a version into a new directory and checks them against the published digests.",
         epilog="example: tokenmill fetch tokenizer@v1.2.0 --from git@example.org:team/tokenizers.git my-tokenizer",
     )
-    fetch.add_argument(
-        "reference", metavar="NAME@VERSION", help="a version, or NAME@STAGE for the one assigned to a stage"
-    )
-    fetch.add_argument("directory", type=Path, metavar="DIR", help="a directory that is not there yet")
+    fetch.add_argument("reference", metavar="NAME@VERSION", help="a version, or NAME@STAGE for the version of a stage")
+    fetch.add_argument("directory", type=Path, metavar="DIR", help="a new directory")
     fetch.add_argument(
         "--from", dest="repository", default=".", metavar="URL", help="a git repository (default: this one)"
     )
@@ -50,8 +48,8 @@ def add_commands(commands: "Commands") -> None:
     fetch.set_defaults(run=_fetch)
     diff = commands.add_parser(
         "diff",
-        help="what two tokenizers do differently",
-        description="Compares two tokenizers, on documents if there is a corpus. Exit code: 0 equal ids, 1 other ids, 2 error.",
+        help="compare two tokenizers",
+        description="Compares two tokenizers, on documents if there is a corpus. Exit code: 0 equal ids, 1 different ids, 2 error.",
         epilog="example: tokenmill diff tokenizer@v1.1.0 tokenizer@v1.2.0 --corpus 'data/raw/**/*'",
     )
     diff.add_argument("one", metavar="ONE", help="NAME@VERSION, or a path")
@@ -66,8 +64,8 @@ def add_commands(commands: "Commands") -> None:
     diff.set_defaults(run=_diff)
     pin = commands.add_parser(
         "pin",
-        help="look up anew which tokenizer params.yaml asks for",
-        description="Writes the digest of the tokenizer that params.yaml asks for, as it is now, into tokenmill.lock.",
+        help="look up the tokenizer of params.yaml again, and pin it",
+        description="Looks up the tokenizer that params.yaml asks for, and writes its present digest into tokenmill.lock.",
         epilog="example: tokenmill pin",
     )
     pin.set_defaults(run=_pin)
@@ -97,7 +95,7 @@ def _publish(asked: argparse.Namespace) -> Answer:
         from tokenmill.stages.publish import publish
 
         tags = publish(root, asked.reference, asked.stage, asked.remote, asked.sign)
-    # Its steps have said what they did.
+    # The steps have already printed what they did.
     return Answer({"reference": asked.reference, "tags": tags}, lambda: None, is_asked_for=False)
 
 
@@ -107,7 +105,7 @@ def _fetch(asked: argparse.Namespace) -> Answer:
 
     version = find_version(asked.repository, parse_reference(asked.reference), Path.cwd())
     signature = fetch_version(version, asked.directory, asked.verify)
-    beside = asked.directory.with_name(f"{asked.directory.name}.sig")  # inside, it would be a file that was not signed
+    beside = asked.directory.with_name(f"{asked.directory.name}.sig")  # not inside, where it would be an unsigned file
     if signature is not None:
         with write_atomic(beside) as path:
             path.write_text(signature, encoding="utf-8")
@@ -141,8 +139,8 @@ def _languages_of(batch: "Batch") -> list[str]:
 
 
 def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]:
-    """The documents that a glob matches, seen from this folder, with the folder each is in; read as params.yaml says, with the
-    column `language` as ids. What cannot be read is left out, and told at the end."""
+    """The documents that a glob, relative to this folder, matches: each batch with its shard's folder. The documents are read with
+    the parameters of params.yaml, and with the column `language` as ids. Bad ones are left out, and reported at the end."""
     from tokenmill.config.params import load_params
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
     from tokenmill.errors import CorpusError, DamagedError
@@ -152,7 +150,7 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     first, damaged, n_read = "", [], 0
     for shard in find_shards(Path.cwd(), glob, "--corpus"):
         if language and shard.name.endswith(".txt"):
-            raise CorpusError(f"--language {language}: {shard.name} has no columns. Leave --language away.")
+            raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
         n_bad = len(bad)
         try:
             for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
@@ -163,11 +161,11 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         if bad and not n_bad:
             first = f"{shard.name}, row {bad[0].row}: {bad[0].reason}"
     if not n_read and bad and language:
-        raise CorpusError(f"--language {language}, --corpus {glob!r}: no document is good. {first}")
+        raise CorpusError(f"--language {language}, --corpus {glob!r}: all documents are bad. {first}")
     if bad:
         say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
     if damaged:
-        say(f"diff: left out what could not be read of {len(damaged):,} damaged shards; the first: {damaged[0]}")
+        say(f"diff: left out the unreadable part of {len(damaged):,} damaged shards; the first: {damaged[0]}")
 
 
 def _pin(_asked: argparse.Namespace) -> Answer:
@@ -179,8 +177,8 @@ def _pin(_asked: argparse.Namespace) -> Answer:
     wanted = load_params(path).tokenizer
     if wanted is None:
         raise ParamsError(
-            f"{path}: tokenizer: null, so there is none to pin. Name one first, like tokenizer: {{from: ., name: tokenizer, "
-            "version: v1.0.0}."
+            f"{path}: tokenizer: null, so there is no tokenizer to pin. Name one first, like tokenizer: {{from: ., "
+            "name: tokenizer, version: v1.0.0}."
         )
     before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
     was = "" if before is None else f" (was {before.version or before.asked.from_} {before.digest[:16]})"
@@ -198,7 +196,7 @@ def find_params() -> Path:
     for folder in (here, *here.parents):
         if (folder / PARAMS_FILE).is_file():
             return folder / PARAMS_FILE
-        if (folder / ".git").exists():  # what is above belongs to others
+        if (folder / ".git").exists():  # folders above are not part of this repository
             break
     raise ParamsError(
         f"{here}: found no {PARAMS_FILE}, here or above. Go to a project's folder, or make one with `tokenmill init DIR`.",

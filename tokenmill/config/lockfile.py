@@ -1,4 +1,4 @@
-"""tokenmill.lock: what very tokenizer and code a project is built with."""
+"""tokenmill.lock: pins the tokenizer and the code that a project is built with."""
 
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -12,10 +12,10 @@ from tokenmill.storage.atomic import read, write_atomic
 
 
 class Pin(BaseModel):
-    """What params.yaml asks for in its section tokenizer, and what that was when it was pinned.
+    """The pinned tokenizer. `asked`: the section tokenizer of params.yaml for which it was pinned.
 
-    `version` and `commit`: null for a file or a directory. `digest`: of the tokenizer as a build uses it. `files_sha256`: over
-    the files that were taken.
+    `version`, `commit`: null for a file or a directory. `digest`: the digest of the tokenizer as a build uses it.
+    `files_sha256`: the sha256 over the imported files.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -28,8 +28,11 @@ class Pin(BaseModel):
 
 
 class Lock(BaseModel):
-    """The file. `code`: the digest of each stage's code, which a project's dvc.yaml depends on; null where it names the modules
-    themselves. `tokenmill`: the version that this is of, for people."""
+    """The contents of tokenmill.lock. `tokenmill`: the version that has this code, for people.
+
+    `code`: the digest of each stage's code, on which the project's dvc.yaml depends; null if dvc.yaml names the source folders
+    themselves.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -39,7 +42,7 @@ class Lock(BaseModel):
 
 
 def read_lock(root: Path) -> Lock:
-    """What tokenmill.lock holds; nothing when it is not there. Raises VersionsError when the file is malformed."""
+    """The contents of tokenmill.lock; an empty Lock if the file is missing. Raises VersionsError if it is malformed."""
     path = root / LOCK_FILE
     try:
         return Lock.model_validate_json(read(path))
@@ -57,27 +60,27 @@ def write_lock(root: Path, lock: Lock) -> None:
 
 
 def read_pin(root: Path) -> Pin | None:
-    """The pinned tokenizer; None when there is none. Raises VersionsError when the file is malformed."""
+    """The pinned tokenizer; None if none is pinned. Raises VersionsError if the file is malformed."""
     return read_lock(root).tokenizer
 
 
 def pinned(root: Path, asked: TokenizerSource) -> Pin:
-    """The pin of what params.yaml asks for. Raises VersionsError when tokenmill.lock has none, or that of something else."""
+    """The pin of the tokenizer that params.yaml asks for. Raises VersionsError if tokenmill.lock pins none or another one."""
     pin = read_pin(root)
     if pin is None or pin.asked != asked:
         found = "nothing" if pin is None else words_for(pin.asked)
         raise VersionsError(
-            f"{LOCK_FILE}: params.yaml asks for {words_for(asked)}, {found} is pinned. Run `tokenmill build` or `tokenmill pin`, "
-            f"and commit {LOCK_FILE}."
+            f"{LOCK_FILE}: params.yaml asks for {words_for(asked)}, but {found} is pinned. Run `tokenmill build` or "
+            f"`tokenmill pin`, and commit {LOCK_FILE}."
         )
     return pin
 
 
 def write_pin(root: Path, pin: Pin | None) -> None:
-    """Pins a tokenizer in tokenmill.lock, or says there that the project takes none."""
+    """Pins a tokenizer in tokenmill.lock. None: the project imports no tokenizer."""
     write_lock(root, read_lock(root).model_copy(update={"tokenizer": pin}))
 
 
 def words_for(asked: TokenizerSource) -> str:
-    """What is asked for, in a message."""
+    """The requested tokenizer as text for a message."""
     return asked.from_ if asked.name is None else f"{asked.name}@{asked.version} from {asked.from_}"

@@ -1,4 +1,4 @@
-"""params.yaml as frozen models: read once, checked whole before any work."""
+"""params.yaml as frozen pydantic models. It is read once and checked completely before any work."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
 
-N_BYTES = 256  # tokens every vocabulary starts from, one a byte
+N_BYTES = 256  # every vocabulary starts from these tokens, one for each byte
 
 
 def _as_list(value: object) -> object:
@@ -45,7 +45,7 @@ Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as
 
 
 class Source(_Section):
-    """Which documents: `glob` matches shards, `text_column` and `id_column` name what to read of them; and in what pieces."""
+    """Which documents are read, how they are cut into work units, and what happens to bad ones. `glob` matches the shards."""
 
     glob: Globs
     text_column: str = Field(min_length=1)
@@ -58,7 +58,7 @@ class Source(_Section):
     on_bad_shard: Literal["fail", "quarantine"]
 
     def reading(self) -> dict[str, str | None]:
-        """What decides how a document is read once its file is found."""
+        """The parameters that decide how the documents of a file are read."""
         return {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
 
     @field_validator("unit_bytes_max")
@@ -70,13 +70,13 @@ class Source(_Section):
 
 
 class Approximate(_Section):
-    """Counting in little memory: a count may be too low by `error` × the pre-tokens of its shard."""
+    """Approximate counting, which needs less memory. A count may be too low by `error` × the pre-tokens of its shard."""
 
     error: float = Field(gt=0, lt=1)
 
 
 class Count(_Section):
-    """How text is split into pre-tokens, and which of them count how much."""
+    """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped."""
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
@@ -85,8 +85,8 @@ class Count(_Section):
 
 
 class Extend(_Section):
-    """The tokenizer to add tokens to: its `digest` is held against the one at `path`, which DVC does not watch. `old_glob`:
-    shards of the text it was made for; how many of their documents get other ids is told."""
+    """The tokenizer to add tokens to. `digest`: the expected digest of the tokenizer at `path`, which DVC does not track.
+    `old_glob`: shards of the text it was made for; training reports how many of their documents get different ids."""
 
     path: str = Field(min_length=1)
     digest: str = Field(pattern="^[0-9a-f]{64}$")
@@ -94,7 +94,7 @@ class Extend(_Section):
 
 
 def _smallest(info: ValidationInfo) -> tuple[int, str]:
-    """The smallest vocabulary with the special tokens that were found to be right, and of what it is."""
+    """The smallest allowed vocabulary size, and the sum that explains it. Counts only special tokens that passed their check."""
     n_special = len(info.data.get("special_tokens", ()))
     return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special tokens"
 
@@ -111,7 +111,7 @@ class TrainVocab(_Section):
     vocab_sizes: list[int]
     extend: Extend | None
 
-    # Validators of fields, which run also where other fields are wrong: so all that is wrong is told at once.
+    # These validate single fields, because such validators run even if other fields are wrong. So one error lists everything.
 
     @field_validator("special_tokens")
     @classmethod
@@ -148,7 +148,7 @@ class TrainVocab(_Section):
 
 
 class TokenizerSource(_Section):
-    """A tokenizer that is taken instead of being trained: a published version, or a file or directory."""
+    """A tokenizer to import instead of training one: a published version, a file or a directory."""
 
     from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9/-]*[a-z0-9]$")
@@ -167,18 +167,20 @@ class TokenizerSource(_Section):
     @classmethod
     def _only_of_a_file(cls, value: Any, info: ValidationInfo) -> Any:
         if value is not None and info.data.get("name") is not None:
-            raise ValueError("found with name; allowed: with a .tiktoken file; a published version has its own")
+            raise ValueError(
+                "found together with name; allowed: only with a .tiktoken file; a published version has its own"
+            )
         return value
 
 
 class Publish(_Section):
-    """What the card of a tokenizer says that no file knows."""
+    """Facts for the model card of a tokenizer that only its owner knows."""
 
     license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
 
 
 class Refresh(_Section):
-    """How a scheduled build looks at new documents."""
+    """The limits of drift for new documents, and what a refresh does with its result."""
 
     drift_max: float = Field(gt=0, allow_inf_nan=False)
     new_scripts_max: float = Field(ge=0, le=1)
@@ -189,7 +191,7 @@ class Refresh(_Section):
 
 
 class Encode(_Section):
-    """What the token dataset looks like."""
+    """The format of the token dataset, and its special tokens."""
 
     formats: list[Literal["parquet"]] = Field(min_length=1, max_length=1)
     begin_of_document: str | None
@@ -211,13 +213,13 @@ class Encode(_Section):
 
 
 class Validate(_Section):
-    """How much of the dataset is compared with another engine."""
+    """How many documents are compared with the `tokenizers` library."""
 
     sample_documents: int = Field(ge=0)
 
 
 class RunOptions(_Section):
-    """How the build runs; nothing here changes a byte of the result."""
+    """How the build runs. Nothing here changes a byte of the result."""
 
     engine: Literal["threads", "inline"]
     workers: int | None = Field(ge=1)
@@ -246,13 +248,13 @@ class Params(_Section):
 def load_params(path: Path) -> Params:
     """The checked parameters of a params.yaml.
 
-    Raises ParamsError that lists everything wrong: file, section and key, what was found, what is allowed.
+    Raises one ParamsError that lists every wrong key with the file, the section, what was found and what is allowed.
     """
     try:
         found = _read_yaml(path)
         return Params.model_validate(found, context={"special_tokens": _special_tokens(found)})
     except ValidationError as error:
-        # A misspelled key comes first, and stands for the key that is missing because of it.
+        # Misspelled keys come first. The missing key that such a key was meant for is not listed again.
         details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
         meant = [_meant(detail) for detail in details if detail["type"] == "extra_forbidden"]
         details = [detail for detail in details if detail["type"] != "missing" or detail["loc"] not in meant]
@@ -261,7 +263,7 @@ def load_params(path: Path) -> Params:
 
 
 def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
-    """The special tokens in params.yaml, right or wrong; None if no tokenizer is trained."""
+    """The special tokens in params.yaml, not checked yet; None if no tokenizer is trained."""
     train_vocab = params.get("train_vocab")
     found = train_vocab.get("special_tokens") if isinstance(train_vocab, dict) else None
     return found if params.get("tokenizer") is None and isinstance(found, list) else None
@@ -289,7 +291,7 @@ def _read_yaml(path: Path) -> Any:
     return found
 
 
-@lru_cache(maxsize=1)  # a build looks after each stage whether it changed; 30 ms to parse
+@lru_cache(maxsize=1)  # a build checks before and after each stage whether it changed, and parsing takes 30 ms
 def _parsed(text: str) -> Any:
     from ruamel.yaml import YAML
 
@@ -297,14 +299,14 @@ def _parsed(text: str) -> Any:
 
 
 def _meant(unknown: Any) -> tuple[Any, ...] | None:
-    """The place of the key that an unknown one is probably meant for, if there is one."""
+    """The location of the known key that an unknown one was probably meant for, or None."""
     *section, key = unknown["loc"]
     near = nearest(str(key), _keys(_section_of(unknown["loc"])))
     return (*section, near) if near else None
 
 
 def _explain(detail: Any) -> str:
-    """One line for one of pydantic's findings."""
+    """One line about one error of pydantic."""
     place, limits = ".".join(str(part) for part in detail["loc"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
@@ -312,7 +314,7 @@ def _explain(detail: Any) -> str:
             hint = did_you_mean(str(detail["loc"][-1]), allowed)
             return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
         case "missing":
-            return f"{place}: missing; add it (the params.yaml of a new project has it, with its meaning)."
+            return f"{place}: missing. Copy its line from the params.yaml of a new project, which explains it."
         case "value_error":
             message = str(limits["error"])
             between = (": " if message.startswith("found") else ".") if place else ""
@@ -333,7 +335,7 @@ _ALLOWED = {  # by pydantic's type of error
     "too_long": "a list of at most {max_length}",
     "string_type": "a text (in quotes where YAML reads another type)",
     "int_type": "a whole number",
-    "int_from_float": "a whole number, written with digits alone",
+    "int_from_float": "a whole number, written only with digits",
     "float_type": "a number",
     "finite_number": "a finite number",
     "greater_than": "more than {gt}",

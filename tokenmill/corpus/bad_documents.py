@@ -12,10 +12,11 @@ N_LISTED_MAX = 20  # bad documents and files that an error names
 
 
 class BadDocument(msgspec.Struct, frozen=True):
-    """What is no document, with its bytes (None: it is null); with `row` None, a piece that is damaged.
+    """A bad document, or, if `row` is None, a damaged piece. `raw`: the document's bytes; None for a null document and for a piece.
 
-    `row` counts from 0 and `line`, of a .jsonl, from 1, both from the start of the shard. In the record of a unit both are
-    counted from the start of the piece with the index `piece`, from 0: where that is in its shard is not of the unit.
+    `row` counts from 0, and `line` (only of a .jsonl file) from 1, both from the start of the shard. In the record of a unit
+    both count from 0 and from the start of the piece with the index `piece`, so the record does not depend on where the piece
+    lies in its shard.
     """
 
     row: int | None
@@ -25,15 +26,17 @@ class BadDocument(msgspec.Struct, frozen=True):
     piece: int = 0
 
     def moved(self, n_rows: int, n_lines: int, piece: int = 0) -> "BadDocument":
-        """The same, seen from a place so many rows and lines before."""
+        """The same record with `n_rows` added to its row and `n_lines` to its line, for the piece with the index `piece`."""
         row = None if self.row is None else self.row + n_rows
         line = None if self.line is None else self.line + n_lines
         return BadDocument(row, line, self.reason, self.raw, piece)
 
 
 class PieceDamagedError(DamagedError):
-    """A piece turned out damaged after documents of it were given out. `rest`: the unit without that piece, which the work is
-    to be done of again from the start."""
+    """A piece turned out to be damaged after some of its documents were processed.
+
+    `rest`: the unit with that piece marked as damaged. The work on the unit must start again with `rest`.
+    """
 
     def __init__(self, message: str, rest: Unit) -> None:
         self.rest = rest
@@ -41,8 +44,8 @@ class PieceDamagedError(DamagedError):
 
 
 class BadInputError(CorpusError):
-    """Several bad documents and files. `n`: how many were found; `first`: what is wrong with the first of each file, by its name;
-    `is_all`: false where there may be more."""
+    """Several bad documents and files. `n`: how many were found. `first`: messages about the first ones of each file, by the
+    file's name. `is_all`: false if there may be more."""
 
     code = "TM210"
 
@@ -66,7 +69,8 @@ class BadInputError(CorpusError):
 
 
 def listed(found: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Those to name: of as many files as can be, the first of each file before the second of any.
+    """The N_LISTED_MAX messages that an error shows, spread over as many files as possible: the first message of each file,
+    then the second ones, and so on.
 
     >>> listed({"a": ["a 1", "a 2"], "b": ["b 1"]})
     {'a': ['a 1', 'a 2'], 'b': ['b 1']}

@@ -1,6 +1,6 @@
-"""Columns of text and ids out of a file of each format.
+"""Reads the columns of texts and ids from a file of each format.
 
-Parquet and Arrow files are tables; a .jsonl file is one JSON object a line (jsonlines.org), a .txt file bare text.
+Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (jsonlines.org). A .txt file is plain text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +16,19 @@ from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.errors import CorpusError
 
-_BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s so, at 540 with 128 kB, 530 with 1 MB
-_TABLE_BYTES = 4 << 20  # of text that one read of a Parquet file is meant to give
-_TABLE_ROWS_MAX = 1024  # when Parquet's sizes mislead: a dictionary makes a column of long texts look small
+_BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
+_TABLE_BYTES = 4 << 20  # the text that one read of a Parquet file should give
+_TABLE_ROWS_MAX = 1024  # because Parquet's sizes can mislead: a dictionary makes a column of long texts look small
 _COMPRESSION = {".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
 _BOM = b"\xef\xbb\xbf"
 
 
 class Columns(NamedTuple):
-    """Consecutive documents: `texts` of any string or binary type, `ids` also of any integer type; the position in the
-    file, in bytes, up to which it has been read; and those that are bad, which are null, with rows counted from the first."""
+    """Consecutive documents of a file. Those in `bad` have null texts.
+
+    `texts`: an array of any string or binary type. `ids`: of any string, binary or integer type; None: no ids are read.
+    `position`: how many bytes of the file or range have been read. `bad`: the bad documents, with rows from 0 in `texts`.
+    """
 
     texts: pa.Array
     ids: pa.Array | None
@@ -42,13 +45,13 @@ def read_columns(
     has_bad: bool = False,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Columns]:
-    """The shard's documents piece by piece. Texts of tables and .txt are as the file has them: null or invalid UTF-8.
+    """The shard's documents in consecutive blocks. Texts of tables and .txt are not checked: they may be null or invalid UTF-8.
 
-    `part`: those documents alone; positions are then seen from its start. `has_bad`: a line of a .jsonl that holds no
-    document is null and among `bad`, and no error.
+    `part`: read only this range; positions then count from its start. `has_bad`: a bad line of a .jsonl file becomes null and
+    an entry of `bad`, instead of an error.
 
-    Raises CorpusError for a column or line that is not as it must be, and for what is longer than `limits`
-    allow, OSError and pa.ArrowException for a damaged file.
+    Raises CorpusError for a missing or wrong column, a bad line, and a document or block that is larger than `limits`. Raises
+    OSError or pa.ArrowException for a damaged file.
     """
     if shard.name.endswith(".parquet"):
         return _read_parquet(shard, text_column, id_column, part, limits)
@@ -77,7 +80,7 @@ def _read_parquet(
 
 
 def _rows_at_once(metadata: pq.FileMetaData, text_column: str) -> int:
-    """Rows that hold about _TABLE_BYTES of text, where texts are longest."""
+    """The number of rows with about _TABLE_BYTES of text in the row group whose texts are longest."""
     row_bytes = 1
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
@@ -91,7 +94,7 @@ def _rows_at_once(metadata: pq.FileMetaData, text_column: str) -> int:
 
 
 def _read_arrow(shard: Shard, text_column: str, id_column: str | None, limits: Limits) -> Iterator[Columns]:
-    with BoundedFile(shard, limits) as file:  # not memory-mapped: a file cut short under a map kills the process
+    with BoundedFile(shard, limits) as file:  # not memory-mapped: if a mapped file is truncated, the process is killed
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         open_reader = pa.ipc.open_file if is_file else pa.ipc.open_stream
@@ -145,15 +148,15 @@ def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits
 
 
 def _blocks(file: pa.NativeFile, n_bytes: int | None = None) -> Iterator[bytes]:
-    """What the file holds from where it stands: `n_bytes`, or all."""
+    """The next `n_bytes` of the file, or all of the rest for None, in blocks."""
     while block := file.read(_BLOCK_BYTES if n_bytes is None else min(_BLOCK_BYTES, n_bytes)):
         n_bytes = None if n_bytes is None else n_bytes - len(block)
         yield block
 
 
 def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], str]) -> Iterator[bytes]:
-    """The same bytes in blocks of whole lines. `where`: what the line is called that follows those that were given out."""
-    parts: list[bytes] = []  # the line that has not ended yet: in parts, so that a long one costs linear time
+    """The same bytes in blocks of whole lines. `where` names the next line in an error message."""
+    parts: list[bytes] = []  # the line that has not ended yet; joining its parts once keeps a long line linear in time
     n_held = 0
 
     def check(n_more: int) -> None:
@@ -174,17 +177,19 @@ def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], st
 
 
 def _joined(parts: list[bytes]) -> bytes:
-    """What the parts are together; they are held no longer."""
+    """The parts as one bytes object. Clears the list, so that the parts are freed."""
     whole = b"".join(parts)
     parts.clear()
     return whole
 
 
 def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str, first: int) -> Iterator[list[bytes]]:
-    """What stands between the separators, from left to right; nothing stands after a last separator at the end. `where` and
-    `first`: what they are called, and the number of the first."""
+    """The documents between the separators, in order. A separator at the end of the file starts no document.
+
+    `where`, `first`: the words before a document's number in an error message, and the number of the first document.
+    """
     n_tail = len(separator) - 1  # bytes at a block's end that may begin a separator
-    parts: list[bytes] = []  # the document that has not ended yet: in parts, so that a long one costs linear time
+    parts: list[bytes] = []  # the document that has not ended yet; joined once, as in _whole_lines
     n_held = 0
     tail = b""
     for block in blocks:
@@ -208,7 +213,7 @@ def _columns(batch: pa.RecordBatch, text_column: str, id_column: str | None, pos
 
 
 def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column: str | None) -> list[str]:
-    """The columns to read. Raises CorpusError for one that is missing, doubled, or of a wrong type."""
+    """The names of the columns to read. Raises CorpusError for a column that is missing, duplicated, or of a wrong type."""
     names = [text_column] if id_column is None else [text_column, id_column]
     try:
         _ = schema.names
@@ -238,6 +243,6 @@ def _is_text(kind: pa.DataType) -> bool:
     types = pa.types
     is_views = types.is_string_view(kind) or types.is_binary_view(kind)
     if types.is_dictionary(kind):
-        kind = kind.value_type  # of views: pyarrow 26 cannot cast those
+        kind = kind.value_type  # is_views stays false here: pyarrow 26 cannot cast dictionaries of views
     is_plain = types.is_string(kind) or types.is_binary(kind)
     return bool(is_views or is_plain or types.is_large_string(kind) or types.is_large_binary(kind))

@@ -28,26 +28,26 @@ SCHEMA = pa.schema(
         pa.field("raw", pa.large_binary()),
     ]
 )
-"""The quarantine's columns. `row`: position in the shard, from 0; null: the shard, from its first document that is missing
-on. `line`: of a .jsonl, from 1. `raw`: the document's bytes; null: there are none."""
+"""The quarantine's columns. `row`: the row in the shard, from 0; null: a damaged shard, or a damaged range of
+one, left out whole. `line`: the line of a .jsonl file, from 1. `raw`: the document's bytes; null: there are none."""
 
 QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
-_N_FOUND_MAX = 1000  # in one file, which is read no further then
+_N_FOUND_MAX = 1000  # bad documents in one file, after which reading stops
 
 
 class _Enough(Exception):
-    """Of one file, enough bad documents are known."""
+    """Stops reading a file in which _N_FOUND_MAX bad documents were found."""
 
 
 class Documents:
-    """The good documents of a unit. Iterating gives batches, each with the index of its piece; `left` is then what was left
-    out of those read so far, as `source` says.
+    """The good documents of a unit. Iterating gives batches, each with the index of its piece. `left` collects the bad
+    documents and damaged pieces that were left out so far, if `source` allows that.
 
-    Pieces with known damage are passed over. `advance` is told how many bytes of file were worked on. Iterating raises
-    PieceDamagedError for another piece that is damaged and may be left out, and CorpusError for what may not.
+    Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
+    raises PieceDamagedError for a newly found damaged piece, and CorpusError for anything that `source` does not let pass.
     """
 
     def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance) -> None:
@@ -73,15 +73,15 @@ class Documents:
                 raise
             except CorpusError as error:
                 if not isinstance(error, DamagedError) or source.on_bad_shard == "fail":
-                    raise self._with_all_that_is_bad(i, error) from None
+                    raise self._error_with_all_bad(i, error) from None
                 reason = str(error).removeprefix(f"{piece.shard.name}: ")
                 raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
 
-    def _with_all_that_is_bad(self, first: int, error: CorpusError) -> CorpusError:
-        """`error`, which is of the piece `first`, or where more is bad from there on, an error that says all of it.
+    def _error_with_all_bad(self, first: int, error: CorpusError) -> CorpusError:
+        """`error`, found in the piece with the index `first`, or, if more is bad from there on, a BadInputError that lists it.
 
-        What follows is read for that alone, and no further in a file with very many bad documents: a wrong text_column makes
-        bad ones of all.
+        The rest of the unit is read only to find these. Reading stops early in a file with very many bad documents: with a
+        wrong text_column, all documents are bad.
         """
         source = self._source
         columns = (source.text_column, source.id_column, source.text_separator)
@@ -110,7 +110,7 @@ class Documents:
                         read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits),
                         maxlen=0,
                     )
-            except (_Enough, PassingError, UnitTimeoutError):  # the error at hand is told, not the time limit
+            except (_Enough, PassingError, UnitTimeoutError):  # the error found before matters more than the time limit
                 is_all = False
             except CorpusError as other:
                 if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":
@@ -122,8 +122,8 @@ class Documents:
 
 
 def good_batches(shard: Shard, source: Source, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
-    """The shard's good documents, for a look at them: what `source` lets be left out is passed over, from where a shard is
-    damaged on. Raises CorpusError for what is not to be left out."""
+    """The shard's good documents, for statistics. Bad documents that `source` allows to leave out are skipped, and reading
+    ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
         for _, batch in Documents(unit, source, limits, advance=lambda _bytes, _tokens: None):
@@ -133,7 +133,7 @@ def good_batches(shard: Shard, source: Source, limits: Limits = UNBOUNDED) -> It
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """How much was left out of a unit: documents and pieces, and the `first` of them."""
+    """How many bad documents and damaged pieces were left out of a unit, and the `first` few of them."""
 
     n_documents: int
     n_pieces: int
@@ -141,36 +141,38 @@ class LeftOut(msgspec.Struct, frozen=True):
 
     @property
     def n(self) -> int:
-        """Documents and pieces together."""
+        """The number of documents and pieces together."""
         return self.n_documents + self.n_pieces
 
     def fits(self, source: Source) -> bool:
-        """Whether `source` lets these be left out."""
+        """Whether `source` allows to leave these out."""
         fails_on_document, fails_on_shard = source.on_bad_document == "fail", source.on_bad_shard == "fail"
         return not ((self.n_documents and fails_on_document) or (self.n_pieces and fails_on_shard))
 
 
 def left_out(left: Sequence[BadDocument]) -> LeftOut:
-    """The sum of what was left out; raw bytes are not kept in it."""
+    """The summary of what was left out, without raw bytes."""
     n_pieces = sum(one.row is None for one in left)
     first = [msgspec.structs.replace(one, raw=None) for one in left[:_N_SHOWN]]
     return LeftOut(len(left) - n_pieces, n_pieces, first)
 
 
 def piece_bad(unit: Unit, left: Sequence[BadDocument]) -> list[int | None]:
-    """How many documents were left out of each piece; None: it is of a damaged shard, and not read."""
+    """The number of documents that were left out of each piece; None: the piece is damaged and was left out whole."""
     lost = {one.piece for one in left if one.row is None}
     return [None if i in lost else sum(one.piece == i for one in left) for i in range(len(unit.pieces))]
 
 
 def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int, source: Source) -> int:
-    """How many documents were left out, beside `n_documents` that were not. Raises CorpusError when they are too many,
-    or damaged shards leave none."""
+    """The number of documents that were left out of all units. `n_documents`: the number of good ones.
+
+    Raises CorpusError if more were left out than source.bad_documents_max allows, or if damaged shards leave no document.
+    """
     if not n_documents and any(one.n_pieces for one in left):
         damaged = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is None]
         shown = [f"  {_shard(unit, one)}: {one.reason}" for unit, one in damaged[:_N_SHOWN]]
         raise CorpusError(
-            "\n".join(["no document is left, since shards are damaged:", *shown, "Mend or replace them."]),
+            "\n".join(["no documents are left, because shards are damaged:", *shown, "Mend or replace them."]),
             code="TM208",
         )
     allowed = source.bad_documents_max
@@ -192,7 +194,7 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
 
 
 def write_left(left: Sequence[BadDocument], folder: Path) -> None:
-    """Writes what was left out of a unit into its folder; no file where it is nothing."""
+    """Writes what was left out of a unit into its folder. Writes no file if nothing was left out."""
     if left:
         path = folder / _LEFT_FILE
         with naming(path):
@@ -200,7 +202,7 @@ def write_left(left: Sequence[BadDocument], folder: Path) -> None:
 
 
 def write_quarantine(path: Path, units: Iterable[tuple[Unit, Path]]) -> None:
-    """Writes what was left out of all units; each comes with its folder."""
+    """Writes the quarantine file. `units`: each unit with the folder of its outputs."""
     with (
         write_atomic(path) as partial,
         pq.ParquetWriter(partial, SCHEMA, compression="zstd", write_statistics=False) as writer,
@@ -213,7 +215,7 @@ def write_quarantine(path: Path, units: Iterable[tuple[Unit, Path]]) -> None:
 
 
 def read_quarantine(path: Path) -> dict[str, list[BadDocument]]:
-    """What `write_quarantine` wrote, by the name of its shard."""
+    """The records that `write_quarantine` wrote, by the name of the shard."""
     found: dict[str, list[BadDocument]] = {}
     for row in pq.read_table(path).to_pylist():
         found.setdefault(row.pop("shard"), []).append(BadDocument(**row))

@@ -1,4 +1,4 @@
-"""Documents out of shards, in batches of bounded memory."""
+"""Reads the documents of shards in batches of bounded size."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ __all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shar
 
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
-_BATCH_ROWS_MAX = 1 << 18  # empty documents have no bytes, but each has an offset and an id
+_BATCH_ROWS_MAX = 1 << 18  # because empty documents have no bytes, but each needs an offset and an id
 
 
 OnBad = Callable[[BadDocument], None]
@@ -30,9 +30,10 @@ OnBad = Callable[[BadDocument], None]
 class Batch:
     """Consecutive documents of a shard.
 
-    `first_row`: position of the first one in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: the
-    same, one each, or None. `file_bytes`: bytes of the file read since the batch before, for a progress bar; over all
-    batches they add up to the file's size. `positions`: of each in the shard, int64, where bad ones among them were left out.
+    `first_row`: the row of the first document in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one
+    per document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a
+    progress bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None:
+    no bad document was left out, so rows are consecutive.
     """
 
     first_row: int
@@ -43,7 +44,7 @@ class Batch:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of text in UTF-8."""
+        """The size of the texts in UTF-8, in bytes."""
         offsets = _offsets(self.texts)
         return offsets[-1] - offsets[0]
 
@@ -57,7 +58,7 @@ class Batch:
         return Batch(positions[0].as_py() if len(positions) else self.first_row, texts, ids, positions=positions)
 
     def rows(self) -> pa.Int64Array:
-        """The position of each document in the shard, from 0."""
+        """Each document's row in the shard, from 0."""
         if self.positions is not None:
             return self.positions
         return pa.array(range(self.first_row, self.first_row + len(self.texts)), pa.int64())
@@ -73,16 +74,17 @@ def read_batches(
     on_bad: OnBad | None = None,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Batch]:
-    """The shard's documents, in order: as many to a batch as have `batch_bytes` of text; a larger one is a batch alone.
+    """The shard's documents in order, in batches of at most `batch_bytes` of text. A larger document is a batch of its own.
 
-    `part`: those documents alone; rows are counted from the shard's start all the same. `on_bad` takes in a document that is
-    none (no UTF-8, no text, no JSON), which is left out then; without it, it is an error.
+    `part`: read only this range; rows still count from the start of the shard. `on_bad`: called with each bad document (null,
+    not UTF-8, not JSON), which is then left out. Without it, a bad document is an error.
 
-    The file's suffix says its format. `separator` splits a .txt file into documents; with None the file is one document.
-    An empty file has no document. Documents of a .txt file have no ids of their own: where `id_column` is given, they get
-    their row in decimal. Integer ids become decimal text. Memory does not grow with the file, but with its longest
-    document, up to `limits`. Raises CorpusError, which names file and line or row, for whatever cannot be read as documents or is
-    longer than `limits` allow; it is DamagedError when the file is not whole.
+    The file's suffix decides its format. `separator` splits a .txt file into documents; None: the file is one document. An
+    empty file has no documents. A .txt file has no ids, so with `id_column` the id is the row in decimal. Integer ids become
+    decimal text. Memory grows with the longest document, up to `limits`, and not with the file.
+
+    Raises CorpusError, which names the file and the line or row, for bad or too long documents and wrong columns. Raises
+    DamagedError, a CorpusError, for a damaged or truncated file.
     """
     assert batch_bytes > 0 and separator != ""
     if text_column == id_column:
@@ -91,7 +93,7 @@ def read_batches(
             "or to the column that holds the ids."
         )
     try:
-        # Opened here: errors are then in the words of the system, and what takes the file's place meanwhile is not read.
+        # Opened once, here: the error is the system's own, and a file that replaces this one meanwhile is not read.
         with open(shard.path, "rb", opener=open_regular) as file:
             held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
@@ -112,7 +114,7 @@ def read_batches(
 
 
 class _Strings(NamedTuple):
-    """Consecutive documents, as large_string: `row` of the first in its shard, and up to where the file has been read."""
+    """Consecutive documents as large_string. `row`: the first one's row in the shard. `position`: as in Columns."""
 
     row: int
     texts: pa.LargeStringArray
@@ -123,11 +125,11 @@ class _Strings(NamedTuple):
 def _numbered(
     shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], row: int, on_bad: OnBad | None
 ) -> Iterator[_Strings]:
-    """The columns, checked, with their rows, which are counted here and nowhere else; `row`: the first."""
+    """The checked columns with their rows. Rows are counted only here. `row`: the row of the first document."""
     for one in columns:
         if on_bad:
             if not shard.name.endswith(LINES):
-                one = _sifted(shard, text_column, id_column, one)
+                one = _with_nulls_for_bad(shard, text_column, id_column, one)
             for bad in one.bad:
                 on_bad(bad.moved(row, 0))
         texts = _strings(shard, text_column, one.texts, row, has_nulls=on_bad is not None)
@@ -172,8 +174,8 @@ def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) ->
     )
 
 
-def _sifted(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:
-    """The columns of a table or .txt with nulls for documents that are bad."""
+def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:
+    """The columns of a table or a .txt file, with null for each bad document."""
     texts, ids, position, _ = columns
     bad = dict(_bad_values(shard, text_column, texts))
     if id_column is not None:
@@ -184,14 +186,14 @@ def _sifted(shard: Shard, text_column: str, id_column: str | None, columns: Colu
     is_good = pa.array([i not in bad for i in range(len(texts))])
     return Columns(
         pc.if_else(is_good, raw, None),
-        None if ids is None else pc.if_else(is_good, _plain(ids), None),
+        None if ids is None else pc.if_else(is_good, _as_bytes(ids), None),
         position,
         [BadDocument(i, None, bad[i], raw[i].as_py()) for i in sorted(bad)],
     )
 
 
 def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[int, str]]:
-    """Which values are null or no UTF-8, and what to say of them."""
+    """The indexes of the values that are null or not UTF-8, each with the reason for a message."""
     try:
         array.validate(full=True)
         if not array.cast(pa.large_string()).null_count:
@@ -200,7 +202,7 @@ def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[in
         if "UTF8" not in str(error):
             raise
     what = "the text" if shard.name.endswith(".txt") else f"column {column!r}"
-    for i, value in enumerate(_plain(array)):
+    for i, value in enumerate(_as_bytes(array)):
         found = value.as_py()
         if found is None:
             yield i, f"{what}: expected a value; found null"
@@ -214,15 +216,15 @@ def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[in
                 )
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """Integers as they are, strings of any kind as large_binary."""
+def _as_bytes(array: pa.Array) -> pa.Array:
+    """Strings of any type as large_binary. Integers stay as they are."""
     return array if pa.types.is_integer(array.type) else array.cast(pa.large_binary())
 
 
 def _in_batches(
     columns: Iterable[_Strings], batch_bytes: int, n_bytes: int, limits: Limits, name: str
 ) -> Iterator[Batch]:
-    """Cuts and joins columns, so that batches depend on the documents alone and not on the file's blocks."""
+    """Cuts and joins columns so that batches depend only on the documents, not on the file's blocks."""
     held: list[_Strings] = []
     held_rows = held_bytes = position_before = 0
     for row, texts, ids, position in columns:
@@ -259,7 +261,7 @@ def _join(held: Sequence[_Strings], file_bytes: int) -> Batch:
 
 
 def _offsets(texts: pa.LargeStringArray) -> Sequence[int]:
-    """Where each text starts in the array's bytes, and the last one ends; int64."""
+    """The int64 offsets of the texts in the array's bytes: each start, then the end of the last text."""
     buffer = texts.buffers()[1]
     if not len(texts) or buffer is None:
         return memoryview(bytes(8)).cast("q")

@@ -28,7 +28,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ShardRange:
-    """Whole documents of a shard, in order: bytes of a .jsonl file or row groups of a .parquet file, from `start` up to but
+    """A range of whole documents of a shard: bytes of a .jsonl file or row groups of a .parquet file, from `start` up to but
     without `stop`. `first_row`: the row of its first document in the shard, from 0. `first_line`: its first line, from 1."""
 
     start: int
@@ -50,7 +50,7 @@ def find_shards(root: Path, glob: str | Sequence[str], asked: str = "source.glob
     return [_shard(root, name, asked) for name in names]
 
 
-# A build lists the shards after every stage, and there may be many. Path objects for each step would take six times as long.
+# A build lists the shards after every stage, and there may be many, so paths are text here: Path objects take six times as long.
 
 
 def _matches(base: str, glob: str, asked: str) -> set[str]:
@@ -73,7 +73,7 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
 
 
 def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    """What a glob matches below a folder, relative to `base`: the folder, the name in it, and whether that is a folder too.
+    """The paths below a folder that a glob matches: the folder relative to `base`, the name in it, and whether that is a folder.
     Raises OSError for a folder that cannot be listed, which the glob module would silently skip."""
     part, rest = parts[0], parts[1:]
     if not globbing.has_magic(part):
@@ -129,13 +129,13 @@ def _shard(root: Path, name: str, asked: str) -> Shard:
         raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
     if not name.endswith(SUFFIXES):
         raise CorpusError(
-            f"{name}: not a kind of file that can be read; expected a name that ends with {', '.join(SUFFIXES)}. "
+            f"{name}: files of this kind cannot be read; expected a name that ends with {', '.join(SUFFIXES)}. "
             f"Convert it, move it elsewhere, or make {asked} narrower."
         )
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise CorpusError(f"{name}: is no file but a FIFO, a socket or a device. Remove it.")
+            raise CorpusError(f"{name}: is a FIFO, a socket or a device; expected a file. Remove it.")
         return Shard(path, name, found.st_size)
     except OSError as error:
         target = f" (a link to {path.readlink()})" if path.is_symlink() else ""
@@ -156,7 +156,7 @@ def _nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | No
             f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
         )
     if missing and folder.with_name(f"{folder.name}.dvc").is_file():
-        return f"{asked}: expected files that match {glob!r}; {folder} is with DVC and not here. Run `dvc pull`."
+        return f"{asked}: expected files that match {glob!r}; {folder} is tracked by DVC and not downloaded. Run `dvc pull`."
     return (
         f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
         f"{exists} holds {_listing(exists)}. "
@@ -168,7 +168,7 @@ def _listing(folder: Path) -> str:
     try:
         names = sorted(_entries(folder))
     except OSError as error:
-        return f"what cannot be listed ({error.strerror})"
+        return f"files that cannot be listed ({error.strerror})"
     more = f" and {len(names) - _N_NAMES_SHOWN} more" if len(names) > _N_NAMES_SHOWN else ""
     return ", ".join(names[:_N_NAMES_SHOWN]) + more if names else "nothing"
 

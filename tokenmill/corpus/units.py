@@ -1,4 +1,4 @@
-"""Cuts the corpus into units. Only content and parameters decide where, never the number of workers.
+"""Cuts the corpus into work units. The cuts depend only on content and parameters, never on the number of workers.
 
 A shard larger than `unit_bytes_max` is cut if its format can be read from the middle: .jsonl between lines, .parquet between
 row groups. A shard of any other format is one unit, however large. Shards smaller than `unit_bytes_min` share units. A unit of
@@ -78,19 +78,19 @@ class Unit:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The units in the order of their outputs' names, and the sha256 of every shard."""
+    """The units, sorted by the names of their outputs, and the sha256 of every shard."""
 
     units: list[Unit]
     sha256: dict[Shard, str]
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the files."""
+        """The size of all shards, in bytes."""
         return sum(unit.n_bytes for unit in self.units)
 
 
 class _Cut(msgspec.Struct, frozen=True, array_like=True):
-    """A shard's sha256, and its parts with theirs. No parts: the shard is not cut."""
+    """A shard's sha256, and its parts, each with its sha256. No parts: the shard is not cut."""
 
     sha256: str
     parts: list[tuple[ShardRange, str]]

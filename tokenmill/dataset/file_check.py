@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source
-from tokenmill.console import Advance, size
+from tokenmill.console import Advance
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
@@ -23,6 +23,7 @@ from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, schema
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
+from tokenmill.quantities import size
 
 
 class FileFacts(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.console import say, size
+from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
@@ -19,6 +19,7 @@ from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.quantities import size
 from tokenmill.storage.atomic import md5_file, sha256_file
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done, UnitStore

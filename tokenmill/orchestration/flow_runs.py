@@ -15,7 +15,7 @@ from prefect.states import Completed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tokenmill.config.params import load_params
-from tokenmill.console import StageSummary, rows, say
+from tokenmill.console import say
 from tokenmill.errors import BusyError
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.orchestration.address import without_password
@@ -26,6 +26,7 @@ from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.stages.refresh import refresh, skipped
+from tokenmill.summary import StageSummary, rows
 
 Stages = Callable[[Build], None]
 """Runs a project's stages in order. Each brings its outputs up to date."""

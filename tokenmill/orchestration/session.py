@@ -2,10 +2,10 @@
 
 from typing import cast
 
-from tokenmill.console import StageSummary
 from tokenmill.layout import STAGES
 from tokenmill.orchestration.settings import quiet_environment
 from tokenmill.pipeline.build import Build
+from tokenmill.summary import StageSummary
 
 
 def run_in_flow(build: Build) -> list[StageSummary]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokenmill import _core
 from tokenmill.config.params import Params, load_params
-from tokenmill.console import StageSummary, say
+from tokenmill.console import say
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
@@ -24,6 +24,7 @@ from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.storage.writable import check_writable
+from tokenmill.summary import StageSummary
 from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
 from tokenmill.versioning.dvc_files import Known
 
@@ -100,7 +101,7 @@ class Build:
 
     @cached_property
     def known(self) -> Known:
-        """What DVC has found at paths since the last stage ran."""
+        """What DVC found at paths since the last stage ran, so that it need not look again."""
         return {}
 
     @property
@@ -113,7 +114,7 @@ class Build:
         """The result of each stage. Stages of dvc.yaml that the project's flow did not call are settled first.
 
         Raises what `stage` raises."""
-        self._settle_passed_over(self.stages)
+        self._settle_uncalled(self.stages)
         return self.summaries
 
     def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:
@@ -125,20 +126,20 @@ class Build:
         if self.only not in (None, name) or self._is_done(name):
             return
         if under_dvc():
-            self.summaries.append(self._at_rest(name, run))
+            self.summaries.append(self._run_checked(name, run))
             return
         if self.only is None:
-            self._settle_passed_over(self._before.get(name, ()))
+            self._settle_uncalled(self._before.get(name, ()))
         else:
-            self._refuse_what_is_not_made_before(name)
-            self._tell_what_is_stale_before(name)
+            self._refuse_missing_inputs(name)
+            self._warn_of_stale_inputs(name)
         with dvc_stage.opened(self.root, name, self.known) as stage:
             settled = None if self.force else self._settle(stage, name)
             if settled is None:
                 if name not in STAGES:
                     stage.remove_outputs()
                 with stage.recording():
-                    settled = self._at_rest(name, run)
+                    settled = self._run_checked(name, run)
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))
@@ -146,7 +147,7 @@ class Build:
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)
 
-    def _settle_passed_over(self, names: Sequence[str]) -> None:
+    def _settle_uncalled(self, names: Sequence[str]) -> None:
         """Settles stages of dvc.yaml that the flow did not call. Raises ParamsError for one that has to run."""
         for name in names:
             if self._is_done(name):
@@ -163,7 +164,7 @@ class Build:
             self.summaries.append(settled)
 
     def settle_first(self) -> str | None:
-        """Settles the stages in front of the first one that has to run, and gives the name of that one; None if none has to."""
+        """Settles all stages before the first one that has to run. Gives the name of that one; None if no stage has to run."""
         for name in self.stages:
             with dvc_stage.opened(self.root, name, self.known) as stage:
                 settled = None if self.force else self._settle(stage, name)
@@ -189,7 +190,7 @@ class Build:
                     self.store.remove_damaged(stage.altered())
                 return StageSummary(name, "restored") if stage.restore() else None
 
-    def _refuse_what_is_not_made_before(self, name: str) -> None:
+    def _refuse_missing_inputs(self, name: str) -> None:
         """Raises ParamsError if an input of this stage is missing because an earlier stage has not made it."""
         with dvc_stage.opened(self.root, name, self.known) as stage:
             missing = stage.missing()
@@ -203,19 +204,19 @@ class Build:
                     f"`tokenmill build`, which builds all that is needed, or `tokenmill build --only {earlier}`."
                 )
 
-    def _tell_what_is_stale_before(self, name: str) -> None:
+    def _warn_of_stale_inputs(self, name: str) -> None:
         for earlier in self._before[name]:
             with dvc_stage.opened(self.root, earlier, self.known) as stage:
                 is_stale = stage.state() == "stale"
             if is_stale:
                 say(
-                    f"--only {name}: {earlier} is not up to date, and {name} uses its present outputs. `tokenmill build` brings "
+                    f"--only {name}: {earlier} is not up to date, but {name} uses its present outputs. `tokenmill build` brings "
                     "all stages up to date"
                 )
                 return
 
-    def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
-        """Runs a stage. Raises an error if the parameters or the shards changed since the build began."""
+    def _run_checked(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
+        """Runs a stage. Raises ParamsError or CorpusError if params.yaml or the shards changed since the build began."""
         self._check_params(name)
         self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
@@ -231,7 +232,7 @@ class Build:
         return summary
 
     def _check_folders(self) -> None:
-        """Raises TokenmillError for a folder that a stage yet to come writes into, and may not."""
+        """Raises TokenmillError for an output folder of a requested stage that cannot be written to."""
         outputs = [self.root / folder for name in self.stages for folder in OUTPUT_DIRECTORIES.get(name, ())]
         check_writable([self.root, *(one for folder in outputs for one in (folder.parent, folder))])
 
@@ -252,7 +253,7 @@ class Build:
             changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
             raise CorpusError(
                 f"{', '.join(changed[:_N_CHANGED_SHOWN])} changed while the build ran; nothing was recorded of stage {name}. Run "
-                "`tokenmill build` again when the inputs are at rest.",
+                "`tokenmill build` again when nothing changes the inputs any more.",
                 code="TM207",
             )
 
@@ -376,8 +377,8 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name:
                 folder = Path(shard.name).parent
                 raise ParamsError(
                     f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC "
-                    f"would not see it change. Put {folder} into the deps of {', '.join(DOCUMENT_STAGES)}, in the place of the one "
-                    "there.",
+                    f"would not see it change. In the deps of {', '.join(DOCUMENT_STAGES)}, replace the "
+                    f"folder of documents with {folder}.",
                     code="TM107",
                 )
             case "linked":

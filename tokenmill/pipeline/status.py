@@ -1,4 +1,4 @@
-"""What a build would do now, and why, without doing it."""
+"""What a build would do now and why, found without running anything."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,9 @@ from tokenmill.versioning.dvc_files import Known
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Of one stage. `changes`: what is no longer as when it ran; `after`: the stages before it that are to run, whose
-    outputs it reads."""
+class StageStatus:
+    """The status of one stage. `changes`: what has changed since it ran. `after`: the earlier stages whose outputs it reads and
+    that would run."""
 
     stage: str
     state: dvc_stage.State
@@ -21,13 +21,13 @@ class Standing:
 
     @property
     def would_run(self) -> bool:
-        """Whether a build would restore it or run it, or may have to after the stages before it."""
+        """Whether a build would run or restore the stage, or may have to once the earlier stages have run."""
         return self.state != "frozen" and bool(self.changes or self.after)
 
 
-def standing_of(root: Path) -> list[Standing]:
-    """How each stage of the project at `root` stands, in order. Raises VersionsError."""
-    found: list[Standing] = []
+def status_of(root: Path) -> list[StageStatus]:
+    """The status of each stage of the project at `root`, in order. Raises VersionsError."""
+    found: list[StageStatus] = []
     known: Known = {}
     of_other_code = stages_of_other_code(root)
     for name, before in stages_of(root).items():
@@ -35,20 +35,20 @@ def standing_of(root: Path) -> list[Standing]:
             state, changes = opened.state(), opened.changes()
         if name in of_other_code:
             state = "stale" if state == "current" else state
-            changes.append("its code is another in this tokenmill")
+            changes.append("its code differs in this version of tokenmill")
         found.append(
-            Standing(name, state, changes, [one.stage for one in found if one.would_run and one.stage in before])
+            StageStatus(name, state, changes, [one.stage for one in found if one.would_run and one.stage in before])
         )
     return found
 
 
-def as_text(found: list[Standing]) -> str:
-    """A line a stage, for a terminal."""
+def as_text(found: list[StageStatus]) -> str:
+    """One line per stage, for a terminal."""
     width = max(len(one.stage) for one in found)
     return "\n".join(f"{one.stage:<{width}}  {_words(one)}" for one in found)
 
 
-def _words(one: Standing) -> str:
+def _words(one: StageStatus) -> str:
     if one.state == "frozen":
         return "frozen"
     if one.changes:

@@ -1,1 +1,1 @@
-"""A project made and examined."""
+"""Makes a project, and checks one."""

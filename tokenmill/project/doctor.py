@@ -1,4 +1,4 @@
-"""What is wrong with this machine or a project, and how to mend it."""
+"""Checks this machine, and says how to mend what is wrong."""
 
 import platform
 from importlib import metadata
@@ -16,7 +16,7 @@ _ANSWER_S_MAX = 3.0
 
 
 def examine(root: Path | None) -> list[Finding]:
-    """All checks of the machine and of the project at `root`, if there is one, in a few seconds at most."""
+    """Runs all checks of the machine, and of the project at `root` if it is given. Takes a few seconds at most."""
     findings = [python(), libraries(), core(), git_command(root or Path.cwd()), prefect_server()]
     if root is None:
         return [*findings, Finding("project", "ok", "none in this folder; `tokenmill init DIR` makes one")]
@@ -26,27 +26,27 @@ def examine(root: Path | None) -> list[Finding]:
 
 
 def as_text(findings: list[Finding]) -> str:
-    """A line a check, for a terminal."""
+    """One line per check, for a terminal."""
     width = max(len(one.name) for one in findings)
     lines = (f"{one.state:<7}  {one.name:<{width}}  {' '.join(one.found.split())}" for one in findings)
     return "\n".join(f"{line}. {one.mend}" if one.mend else line for line, one in zip(lines, findings, strict=True))
 
 
 def python() -> Finding:
-    """The interpreter."""
+    """The version of Python."""
     return Finding("Python", "ok", platform.python_version())
 
 
 def libraries() -> Finding:
-    """Whether each library is of a version that tokenmill asks for. The lowest ones are above the known security fixes, such as
-    prefect 3.6.22 (CVE-2026-3514) and pyarrow 24 (CVE-2026-25087)."""
+    """Whether each library has a version that tokenmill requires. The required versions include the known security fixes, such
+    as prefect 3.6.22 (CVE-2026-3514) and pyarrow 24 (CVE-2026-25087)."""
     from packaging.requirements import Requirement
 
     try:
         asked = [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
     except metadata.PackageNotFoundError:
         return Finding(
-            "libraries", "warning", "tokenmill is not installed, so what it asks for is unknown", "Install it."
+            "libraries", "warning", "tokenmill is not installed, so its requirements are unknown", "Install it."
         )
     asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
     others = {}
@@ -57,13 +57,15 @@ def libraries() -> Finding:
         except metadata.PackageNotFoundError:
             others[f"no {one.name}"] = one
     if not others:
-        return Finding("libraries", "ok", f"tokenmill {tokenmill.__version__} and the {len(asked)} that it asks for")
+        return Finding("libraries", "ok", f"tokenmill {tokenmill.__version__} and its {len(asked)} requirements")
     wanted = " ".join(f"'{one}'" for one in others.values())
-    return Finding("libraries", "wrong", f"{', '.join(others)}: not what tokenmill asks for", f"pip install {wanted}")
+    return Finding(
+        "libraries", "wrong", f"{', '.join(others)}: tokenmill requires other versions", f"pip install {wanted}"
+    )
 
 
 def core() -> Finding:
-    """Whether the compiled core is that of the sources beside it."""
+    """Whether the compiled core matches the sources in core/, if they are there."""
     try:
         refuse_stale_core()
     except TokenmillError as error:
@@ -72,7 +74,7 @@ def core() -> Finding:
 
 
 def git_command(folder: Path) -> Finding:
-    """Whether git is there and knows who commits."""
+    """Whether git is installed and has a name and address for commits."""
     try:
         version = git.git(folder, "--version").split()[2]
     except TokenmillError as error:
@@ -81,12 +83,12 @@ def git_command(folder: Path) -> Finding:
         name, _, address = git.git(folder, "var", "GIT_COMMITTER_IDENT").rpartition(">")[0].partition(" <")
     except TokenmillError:
         mend = "git config --global user.name NAME; git config --global user.email ADDRESS"
-        return Finding("git", "warning", f"{version}, does not know who commits", mend)
+        return Finding("git", "warning", f"{version}, has no name and address for commits", mend)
     return Finding("git", "ok", f"{version}, commits as {name} <{address}>")
 
 
 def prefect_server() -> Finding:
-    """Whether the server that Prefect is set to use, if it is, answers."""
+    """Whether the configured Prefect server answers. It is fine if none is configured."""
     none = Finding("Prefect", "ok", "no server is set; a build starts one for itself, unless run.engine is inline")
     from tokenmill.orchestration import address
 

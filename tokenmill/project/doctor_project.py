@@ -1,4 +1,4 @@
-"""What is wrong with a project, and how to mend it."""
+"""Checks a project, and says how to mend what is wrong."""
 
 import os
 import shlex
@@ -23,12 +23,13 @@ from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
 _ANSWER_S_MAX = 2.0
 _PORTS = {"http": 80, "https": 443, "ssh": 22, "webdav": 80, "webdavs": 443}
 _PACKED = (".gz", ".zst", ".parquet")
-_PACKED_TIMES = 4  # what compressed text grows to, about
-_BUILD_SHARE = 0.5  # what a build takes beside its documents, about, of the size of their text
+_PACKED_TIMES = 4  # compressed text grows about this many times
+_BUILD_SHARE = 0.5  # the disk space of a build, beside its documents, is about this share of their text
 
 
 def examine_project(root: Path) -> list[Finding]:
-    """The checks of the project at `root`. Opening its DVC repository makes the site cache private, if nobody chose another."""
+    """The checks of the project at `root`. Opening its DVC repository also makes DVC's site cache private, unless one is
+    configured."""
     return [*_parameters(root), *_repositories(root), left_over(root)]
 
 
@@ -41,7 +42,7 @@ def _parameters(root: Path) -> list[Finding]:
 
 
 def corpus(root: Path, params: Params) -> Finding:
-    """Whether there are documents, and room for what becomes of them."""
+    """Whether there are documents, and disk space for a build of them."""
     try:
         shards = find_shards(root, params.source.glob)
     except TokenmillError as error:
@@ -50,7 +51,9 @@ def corpus(root: Path, params: Params) -> Finding:
     free_bytes = shutil.disk_usage(root).free
     said = f"{len(shards):,} files, about {n_bytes / 1e9:,.1f} GB of text; {free_bytes / 1e9:,.1f} GB are free"
     if free_bytes < n_bytes * _BUILD_SHARE:
-        return Finding("documents", "warning", said, "A build takes about half as much as the text: make room for it.")
+        return Finding(
+            "documents", "warning", said, "A build takes about half as much space as the text: make room for it."
+        )
     return Finding("documents", "ok", said)
 
 
@@ -75,7 +78,7 @@ def _repositories(root: Path) -> list[Finding]:
 
 
 def dvc_stages(repo: Any) -> Finding:
-    """Whether DVC finds the stages."""
+    """Whether dvc.yaml has tokenmill's stages."""
     import dvc
 
     try:
@@ -87,17 +90,20 @@ def dvc_stages(repo: Any) -> Finding:
 
 
 def site_cache(before: Path, was_closed: bool, now: Path) -> Finding:
-    """Whether DVC's site cache, out of which it unpickles (CVE-2025-69872), is closed to other users of the machine.
+    """Whether DVC's site cache is closed to other users of the machine. DVC unpickles files from it (CVE-2025-69872).
 
-    `before`: the one that it had before tokenmill opened its repository, which makes it a private one unless it was chosen.
+    `before`, `now`: the site cache before and after tokenmill opened the DVC repository, which configures a private one unless
+    one was configured already. `was_closed`: whether `before` was closed to other users.
     """
     if not _is_closed(now):
-        mend = f"chmod 700 {shlex.quote(str(now))}, or unset what names it: DVC_SITE_CACHE_DIR, or core.site_cache_dir of DVC"
+        mend = f"chmod 700 {shlex.quote(str(now))}, or unset DVC_SITE_CACHE_DIR or core.site_cache_dir of DVC, which names it"
         return Finding("site cache", "wrong", f"{now}: other users can put code there that DVC runs", mend)
     if before != now:
-        return Finding("site cache", "warning", f"was {before}, where other users could put code; is {now} from now on")
+        return Finding(
+            "site cache", "warning", f"was {before}, where other users could put code; from now on it is {now}"
+        )
     if not was_closed:
-        mend = "If there are some whom you do not trust, delete it."
+        mend = "If you do not trust them, delete it."
         return Finding("site cache", "warning", f"{now}: was open to other users until now", mend)
     return Finding("site cache", "ok", f"{now}, closed to other users")
 
@@ -115,14 +121,14 @@ def remote(repo: Any) -> Finding:
     name = repo.config["core"].get("remote")
     if not name:
         return Finding(
-            "DVC remote", "warning", "none is set; to publish or pull, it wants one", "dvc remote add -d NAME URL"
+            "DVC remote", "warning", "none is set; publishing and pulling need one", "dvc remote add -d NAME URL"
         )
     try:
         settings = repo.config["remote"][name]
         store, url = repo.cloud.get_remote_odb(name), settings["url"]
         if store.fs.protocol == "local":
             return _local_remote(name, Path(url))
-        wrong = _silence(store, settings.get("endpointurl") or url)
+        wrong = _why_unreachable(store, settings.get("endpointurl") or url)
     except (DvcException, KeyError) as error:
         return Finding("DVC remote", "wrong", f"{name}: {error}", "dvc remote modify")
     if wrong:
@@ -141,8 +147,8 @@ def _local_remote(name: str, path: Path) -> Finding:
     return Finding("DVC remote", "ok", f"{name}, {path}" + ("" if there == path else ", which the first push makes"))
 
 
-def _silence(store: Any, url: str) -> str | None:
-    """Why a remote of a network does not answer, or None. A store without a host of its own in its URL is asked for its folder."""
+def _why_unreachable(store: Any, url: str) -> str | None:
+    """Why a network remote does not answer, or None if it does. If its URL names no host, its storage is queried instead."""
     parts = urlsplit(url)
     if parts.hostname and parts.scheme in _PORTS:
         try:
@@ -150,36 +156,36 @@ def _silence(store: Any, url: str) -> str | None:
         except OSError as error:
             return str(error)
         return None
-    heard: list[str | None] = []
+    answers: list[str | None] = []
 
     def ask() -> None:
         try:
             store.fs.exists(store.path)
-            heard.append(None)
-        except Exception as error:  # noqa: BLE001 — each kind of store has its own
-            heard.append(str(error))
+            answers.append(None)
+        except Exception as error:  # noqa: BLE001 — each kind of storage raises its own errors
+            answers.append(str(error))
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(_ANSWER_S_MAX)
-    return heard[0] if heard else f"no answer in {_ANSWER_S_MAX:.0f} s"
+    return answers[0] if answers else f"no answer in {_ANSWER_S_MAX:.0f} s"
 
 
 def committed(root: Path, name: str) -> Finding:
-    """Whether git holds a file that versions of the data are known by."""
+    """Whether git tracks a file on which versions of the data depend."""
     if not (root / name).exists():
-        return Finding(
-            name, "ok", "not there yet; a build writes it" if name == "dvc.lock" else "not there, not needed"
-        )
+        return Finding(name, "ok", "missing; a build writes it" if name == "dvc.lock" else "missing, but not needed")
     if git.is_ignored(root, name):
-        return Finding(name, "wrong", "git ignores it, so no commit would know its data", "Take it out of .gitignore.")
+        return Finding(
+            name, "wrong", "git ignores it, so no commit would record the data", "Take it out of .gitignore."
+        )
     if not git.git(root, "ls-files", "--", name):
         return Finding(name, "warning", "not in git yet", f"git add {name}, and commit")
     return Finding(name, "ok", "in git")
 
 
 def pins_file(root: Path) -> Finding:
-    """Whether tokenmill.lock can be read, and git holds it."""
+    """Whether tokenmill.lock can be read and git tracks it."""
     try:
         read_lock(root)
     except TokenmillError as error:
@@ -190,8 +196,6 @@ def pins_file(root: Path) -> Finding:
 def left_over(root: Path) -> Finding:
     """Whether a killed build left files behind."""
     if paths := leftovers.own(root):
-        said = f"{len(paths)} temporary files of builds that were killed, like {paths[0].relative_to(root)}"
-        return Finding(
-            "leftovers", "warning", said, "The next `tokenmill build` that has to do something removes them."
-        )
-    return Finding("leftovers", "ok", "none of killed builds")
+        said = f"{len(paths)} temporary files of killed builds, such as {paths[0].relative_to(root)}"
+        return Finding("leftovers", "warning", said, "The next `tokenmill build` that runs a stage removes them.")
+    return Finding("leftovers", "ok", "no temporary files of killed builds")

@@ -1,4 +1,4 @@
-"""What `tokenmill doctor` finds."""
+"""The result of one check of `tokenmill doctor`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """One check. `state`: warning is what a build can do without; `mend`: what to do about it, where that is known."""
+    """The result of one check. `state`: a build runs despite a warning. `found`: what was found. `mend`: what to do, if known."""
 
     name: str
     state: Literal["ok", "warning", "wrong"]

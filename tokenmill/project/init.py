@@ -1,4 +1,4 @@
-"""Makes a new data project: a folder under git and DVC with all that a build reads but the documents."""
+"""Makes a new data project: a folder under git and DVC with everything that a build needs except documents."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,23 +32,22 @@ _OUTPUTS = (
     TABLES_DIRECTORY,
     str(Path(REPORT_FILE).parent),
 )
-_UNSEEN = (f"/{SCRATCH_DIRECTORY}", "/.venv", "*.partial", "__pycache__")  # by git and by DVC
-_NOT_IN_GIT = (*_UNSEEN, f"/{RAW_DIRECTORY}", *(f"/{output}" for output in _OUTPUTS))
+_IGNORED = (f"/{SCRATCH_DIRECTORY}", "/.venv", "*.partial", "__pycache__")  # by git and DVC
+_NOT_IN_GIT = (*_IGNORED, f"/{RAW_DIRECTORY}", *(f"/{output}" for output in _OUTPUTS))
 
 
 def make_project(root: Path) -> list[str]:
-    """Makes the folder `root` a project, in the git repository that it is in or a new one; what comes back are the names of
-    the files that were made or got lines.
+    """Makes the folder `root` a project, in its git repository or in a new one. Gives the names of the files that were written.
 
-    A README.md that is there stays; .gitignore and .dvcignore get the lines that they lack. Raises ParamsError, and writes
-    nothing, when any other file of a project or an output of a build is there. Raises VersionsError, OSError.
+    An existing README.md stays, and .gitignore and .dvcignore get their missing lines. If another file of a project or an
+    output of a build exists, raises ParamsError and writes nothing. Raises VersionsError, OSError.
     """
     root = root.absolute()
     files = _files()
     files[_README] = files[_README].replace("{name}", root.name)
     if (root / _README).exists():
         del files[_README]
-    _refuse_what_is_there(root, [*files, LOCK_FILE])
+    _refuse_existing(root, [*files, LOCK_FILE])
     root.mkdir(parents=True, exist_ok=True)
     _make_repositories(root)
     with ExitStack() as all_or_none:
@@ -58,12 +57,12 @@ def make_project(root: Path) -> list[str]:
         code = {stage: code_digest(stage) for stage in STAGES}
         write_lock(root, Lock.model_validate({"tokenmill": tokenmill.__version__, "code": code}))
     (root / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
-    ignored = {".gitignore": _NOT_IN_GIT, ".dvcignore": _UNSEEN}
+    ignored = {".gitignore": _NOT_IN_GIT, ".dvcignore": _IGNORED}
     return [*files, LOCK_FILE, *(name for name, lines in ignored.items() if _add_lines(root / name, lines))]
 
 
 def _files() -> dict[str, str]:
-    """The text of each file of the template, by its name seen from the project's folder."""
+    """The text of each file of the template, by its path relative to the project."""
     return {
         path.relative_to(_TEMPLATE).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(_TEMPLATE.rglob("*"))
@@ -71,12 +70,12 @@ def _files() -> dict[str, str]:
     }
 
 
-def _refuse_what_is_there(root: Path, files: list[str]) -> None:
+def _refuse_existing(root: Path, files: list[str]) -> None:
     if root.exists() and not root.is_dir():
-        raise ParamsError(f"{root}: a file; expected a folder, or nothing yet.", code="TM111")
+        raise ParamsError(f"{root}: is a file; expected a folder, or a name that does not exist yet.", code="TM111")
     if found := [name for name in (*files, *_OUTPUTS) if (root / name).exists()]:
         raise ParamsError(
-            f"{root}: holds {', '.join(found)} already; nothing was written. Move that away, or name another folder, like one "
+            f"{root}: already has {', '.join(found)}; nothing was written. Move them away, or name another folder, such as one "
             "inside.",
             code="TM111",
         )
@@ -98,7 +97,7 @@ def _make_repositories(root: Path) -> None:
 
 
 def _add_lines(path: Path, lines: tuple[str, ...]) -> bool:
-    """Adds the lines that a file lacks at its end; whether it lacked any."""
+    """Appends the lines that are missing in a file. Gives whether any were missing."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     lacking = [line for line in lines if line not in before.splitlines()]
     if lacking:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.params import Count, Source
-from tokenmill.console import Advance, StageSummary, progress, say, size
+from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
@@ -30,9 +30,11 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
+from tokenmill.quantities import size
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
+from tokenmill.summary import StageSummary
 
 _ONE = Fraction(1)
 _SUM_STAGE = "count-sum"
@@ -72,9 +74,8 @@ def count(
     """
     start_s = time.monotonic()
     try:
-        pre_tokenizer_of(
-            steps_of(params.pattern)
-        )  # refuses a regex that other libraries read differently, before any work
+        # Refuses a regex that other libraries read differently, before any work.
+        pre_tokenizer_of(steps_of(params.pattern))
     except PatternError as error:
         raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = runner.root
@@ -213,8 +214,8 @@ def _sums_of_groups(
 
     units = [Unit(name, "", ()) for name in summed]
     done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units)
-    alone = [group[0] for group in groups.values() if len(group) == 1]
-    return alone + [
+    single = [group[0] for group in groups.values() if len(group) == 1]
+    return single + [
         PartialCounts(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
         for unit, group, one in zip(units, summed.values(), done, strict=True)
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
-from tokenmill.console import Advance, StageSummary, progress, say
+from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,
@@ -38,6 +38,7 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import sha256_file, write_directory
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import unit_key
+from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_WARM = 1 << 16  # this many frequent pre-tokens make up nearly all of a text

@@ -1,4 +1,4 @@
-"""publish: a build that is up to date → a version that others can take."""
+"""publish: an up-to-date build → a version that others can fetch."""
 
 from pathlib import Path
 
@@ -10,10 +10,11 @@ from tokenmill.versioning.registry import parse_reference
 
 
 def publish(root: Path, reference: str, stage: str | None, remote: str | None, key: Path | None) -> list[str]:
-    """Publishes NAME@VERSION: checks, pushes the data, sets the tags, and gives them back.
+    """Publishes NAME@VERSION: checks the build, pushes the data, and sets the git tags, which are returned.
 
-    `stage`: GTO's stage to assign; `remote`: DVC's, None for its default; `key`: a private key to sign with. Stopped at any
-    moment, it is run again and goes on. Raises BusyError, VersionsError, ParamsError, TokenizerError.
+    `stage`: the GTO stage to assign. `remote`: the DVC remote; None: DVC's default. `key`: a private key to sign with. After
+    an interruption at any moment, a second call completes the publication. Raises BusyError, VersionsError, ParamsError,
+    TokenizerError.
     """
     with alone(root, wait=False):
         publication = check(root, reference, stage)
@@ -22,24 +23,24 @@ def publish(root: Path, reference: str, stage: str | None, remote: str | None, k
 
 
 def check(root: Path, reference: str, stage: str | None) -> Publication:
-    """The publication, when the version may be published."""
+    """The publication. Raises VersionsError or ParamsError if the version must not be published."""
     return ready(root, parse_reference(reference), stage)
 
 
 def push_data(publication: Publication, remote: str | None) -> None:
-    """Brings the data to DVC's remote, and says how much was new there."""
+    """Pushes the data to the DVC remote, and prints how many files were new there."""
     n_pushed = push(publication, remote)
-    say(f"publish: {n_pushed} files pushed" if n_pushed else "publish: DVC's remote has every file already")
+    say(f"publish: {n_pushed} files pushed" if n_pushed else "publish: the DVC remote already has every file")
 
 
 def set_tags(publication: Publication, key: Path | None) -> list[str]:
-    """Registers the version and says where."""
+    """Registers the version as git tags, and prints where they are."""
     tags = register(publication, key)
     where = f"pushed to {publication.git_remote}" if publication.git_remote else "in this repository: git has no remote"
     say(f"publish: {' and '.join(tags) or publication.tag}, {where}")
     if publication.git_remote and (branch := branch_to_push(publication.root, publication.git_remote)):
         say(
-            f"publish: the branch {branch} was not pushed; others can take the version all the same. To push it: "
+            f"publish: the branch {branch} was not pushed; others can fetch the version without it. To push it: "
             f"`git push {publication.git_remote} {branch}`"
         )
     return tags

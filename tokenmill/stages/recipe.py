@@ -3,10 +3,10 @@
 from functools import partial
 from importlib import import_module
 
-from tokenmill.console import StageSummary
 from tokenmill.layout import COUNTS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import RunUnits, run_in_threads
+from tokenmill.summary import StageSummary
 
 
 def run_inline(build: Build) -> list[StageSummary]:
@@ -38,11 +38,11 @@ def count(build: Build, run_units: RunUnits) -> StageSummary:
 
 def train_vocab(build: Build) -> StageSummary:
     """Counts of pre-tokens → tokenizer; or an imported tokenizer."""
-    from tokenmill.stages.train_vocab import take_tokenizer, train_vocab
+    from tokenmill.stages.train_vocab import import_tokenizer, train_vocab
 
     params = build.params
     if params.tokenizer is not None:
-        return take_tokenizer(build.root, params.tokenizer)
+        return import_tokenizer(build.root, params.tokenizer)
     return train_vocab(
         build.root,
         params.count.pattern,

@@ -1,4 +1,4 @@
-"""refresh: new data → a dataset that is built, judged and published, with the tokenizer that is pinned."""
+"""refresh: new data → a new version of the dataset, built with the pinned tokenizer, checked for drift and published."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill.analysis.compare import compare, text_of
 from tokenmill.analysis.drift import Drift, measure, new_shards
 from tokenmill.artifacts.model_card import read_card
-from tokenmill.console import StageSummary, say
+from tokenmill.console import say
 from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
@@ -24,19 +24,20 @@ from tokenmill.stages.publish import publish
 from tokenmill.stages.train_vocab import train_vocab
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.scratch import scratch_directory
+from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_repository, git
 from tokenmill.versioning.registry import order_of, read_at, versions_in
 
 CANDIDATE_DIRECTORY = f"{SCRATCH_DIRECTORY}/candidate"
 
-_SCRIPT_SHARDS_MAX = 256  # new shards whose first documents are looked at for their scripts
+_SCRIPT_SHARDS_MAX = 256  # new shards whose first batch is searched for scripts
 _FIRST_VERSION = "v0.1.0"
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh did. `published`: the version, if one was; `past`: what was past the limits of drift, in words."""
+    """What a refresh did. `past`: the limits of drift that were exceeded, as text. `published`: the version, or None."""
 
     summaries: list[StageSummary]
     drift: Drift
@@ -50,22 +51,22 @@ class Refreshed:
         return "built; nothing to publish" if changed else "nothing new"
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for a program."""
+        """The result as values of JSON."""
         stages = [asdict(one) for one in self.summaries]
         drift, past, published = asdict(self.drift), self.past, self.published
         return {"did": str(self), "stages": stages, "drift": drift, "past": past, "published": published}
 
 
 def skipped(holder: str) -> dict[str, Any]:
-    """The same of a refresh that did nothing, since another build is at work."""
+    """The result, as values of JSON, of a refresh that did nothing because another build runs. `holder`: that build."""
     return {"did": f"skipped: {holder}", "stages": [], "drift": None, "past": [], "published": None}
 
 
 def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> Refreshed:
-    """Brings new data, builds, measures drift, commits and publishes the dataset's next patch version if it changed.
+    """Updates the data, builds, measures drift, commits, and publishes the dataset's next patch version if it changed.
 
-    Raises ValidationError for drift past its limits (with refresh.on_drift: fail), and whatever a build or publishing raises;
-    then nothing is committed, and the next refresh looks at the same new documents again.
+    Raises ValidationError for drift beyond the limits (with refresh.on_drift: fail), and what a build or publishing raises.
+    After an error before the commit, nothing is committed, and the next refresh checks the same new documents again.
     """
     root, limits = build.root, build.params.refresh
     if build.params.tokenizer is None:
@@ -74,15 +75,15 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
             "params.yaml: tokenizer: {from: ., name: tokenizer, version: v1.0.0}."
         )
     _refuse_foreign_changes(root)
-    _refuse_what_is_behind(root)
+    _refuse_branch_behind_upstream(root)
     before = _manifest_before(root, limits.publish)
-    with _saying_the_way_back(root):
+    with _telling_how_to_undo(root):
         return _refresh(build, run_stages, before)
 
 
 def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], before: Manifest | None) -> Refreshed:
     root, limits = build.root, build.params.refresh
-    bring(root)
+    update_data(root)
     summaries = run_stages(build)
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     drift = _drift(build, manifest, before)
@@ -101,28 +102,28 @@ def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], be
 
 
 @contextmanager
-def _saying_the_way_back(root: Path) -> Iterator[None]:
-    """When the block fails, says which files it leaves changed, and the commands that undo it."""
+def _telling_how_to_undo(root: Path) -> Iterator[None]:
+    """If the block fails, prints the files that stay changed, and the commands that undo the changes."""
     try:
         yield
     except TokenmillError:
         if own := [name for name in git.changed_files(root) if _is_own(name)]:
             names = shlex.join(own)
             say(
-                f"refresh: {names}: changed and not committed; the next refresh goes on from there. To go back to the last "
+                f"refresh: {names}: changed and not committed; the next refresh continues from there. To go back to the last "
                 f"commit: `git checkout -- {names} && dvc checkout`"
             )
             if any(name.endswith(".dvc") for name in own):
                 say(
-                    "refresh: that takes new documents out of the folders that DVC tracks, too; keep a copy of those you added"
+                    "refresh: these commands also remove new documents from folders that DVC tracks; keep a copy of them"
                 )
         raise
 
 
-def bring(root: Path) -> None:
-    """Updates what was imported with DVC, and records what changed in folders that DVC tracks.
+def update_data(root: Path) -> None:
+    """Updates what DVC imported, and records changes in folders that DVC tracks.
 
-    A failed update leaves the data as it was. Raises VersionsError.
+    If an update fails, the previous data is restored. Raises VersionsError.
     """
     from dvc.exceptions import DvcException
 
@@ -132,7 +133,7 @@ def bring(root: Path) -> None:
                 try:
                     repo.update([stage.path])
                 except (DvcException, OSError) as error:
-                    repo.checkout([stage.path], force=True)  # an update that fails has deleted the old data by then
+                    repo.checkout([stage.path], force=True)  # a failed update has already deleted the old data
                     raise VersionsError(
                         f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."
                     ) from error
@@ -146,7 +147,8 @@ def _changed(repo: Any, stage: Any) -> bool:
 
 
 def train_candidate(build: Build) -> str:
-    """Trains a tokenizer on all documents as params.yaml says, beside the one in use, and compares them; the comparison."""
+    """Trains a candidate tokenizer on all documents with the parameters of params.yaml. Gives its comparison with the one in
+    use as text."""
     params, root = build.params, build.root
     known, (begin, end) = params.train_vocab.special_tokens, params.encode.framing
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
@@ -178,14 +180,14 @@ def train_candidate(build: Build) -> str:
 
 
 def _refuse_foreign_changes(root: Path) -> None:
-    """What a refresh commits must be its own: the files that it and a build write."""
+    """Raises VersionsError for uncommitted files that neither a refresh nor a build writes."""
     foreign = [name for name in git.changed_files(root) if not _is_own(name)]
     if foreign:
         raise VersionsError(f"{root}: not committed: {', '.join(foreign[:5])}. Commit them, and refresh again.")
 
 
-def _refuse_what_is_behind(root: Path) -> None:
-    """What a refresh commits must be what its branch's upstream can take."""
+def _refuse_branch_behind_upstream(root: Path) -> None:
+    """Raises VersionsError if the branch is behind its upstream, because its commit could not be pushed."""
     if git.has_upstream(root):
         git.git(root, "fetch", "--quiet")
         if n := int(git.git(root, "rev-list", "--count", "HEAD..@{upstream}")):
@@ -200,8 +202,10 @@ def _is_own(name: str) -> bool:
 
 
 def _manifest_before(root: Path, name: str | None) -> Manifest | None:
-    """The manifest of the last version that was published, or where there is none, of the last commit; None where that has none
-    that can be read. What someone committed by hand in between is new, too: it was not judged yet."""
+    """The manifest of the last published version, or of the last commit if there is no version. None if it cannot be read.
+
+    Documents that someone committed by hand since the last version count as new, because no refresh has checked them.
+    """
     last = None if name is None else _last_version(root, name)
     revision = last[1] if last and git.commit_of(root, last[1]) else "HEAD"
     content = read_at(root, revision, f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}")
@@ -233,7 +237,7 @@ def _commit(root: Path, manifest: Manifest) -> None:
 
 
 def _publish(root: Path, name: str) -> str | None:
-    """Publishes the artifact's next patch version, if its last one is not of the same data."""
+    """Publishes the artifact's next patch version. Gives None, and publishes nothing, if the last version has the same data."""
     version = _FIRST_VERSION
     if last := _last_version(root, name):
         if _same_data(root, last[1]):
@@ -245,13 +249,13 @@ def _publish(root: Path, name: str) -> str | None:
 
 
 def _last_version(root: Path, name: str) -> tuple[str, str] | None:
-    """The highest version of an artifact, here or in the git remote, and its commit."""
+    """The highest version of an artifact in this repository and its git remote, with its commit."""
     remote = git.remote_of(root)
     known = versions_in(git.tags_of(root, ".") | ({} if remote is None else git.tags_of(root, remote)), name)
     return max(known.items(), key=lambda one: order_of(one[0]), default=None)
 
 
 def _same_data(root: Path, commit: str) -> bool:
-    """Whether a commit's dataset is that of the last one: their manifests name every file by its digest."""
+    """Whether the dataset of a commit is the present one. Manifests with digests of all files are compared."""
     place = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
     return read_at(root, commit, place) == (root / place).read_bytes()

@@ -13,7 +13,7 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import N_BYTES, Extend, TokenizerSource, TrainVocab
-from tokenmill.console import StageSummary, progress, say
+from tokenmill.console import progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.counts.spill import open_parquet
@@ -23,14 +23,15 @@ from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE,
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.storage.atomic import write_atomic, write_directory
+from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, learn
 from tokenmill.training.checkpoint import Checkpoint
-from tokenmill.versioning.import_tokenizer import take_pinned
+from tokenmill.versioning.import_tokenizer import import_pinned
 
-_LENGTH_BYTES = 4  # before each value in a plain column of a .parquet file
+_LENGTH_BYTES = 4  # the length in front of each value in a plain column of a .parquet file
 # Measured: 25 bytes per byte for a million pre-tokens with Zipf's law; 31 for pre-tokens of 100 bytes, 10,000 bytes and 100 MB.
-_HELD_FOR_A_BYTE = 31
+_MEMORY_PER_BYTE = 31
 
 
 def train_vocab(
@@ -104,14 +105,14 @@ def train_vocab(
     )
 
 
-def take_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
+def import_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
     """Imports the tokenizer that tokenmill.lock pins into data/tokenizer, instead of training one.
 
     Raises VersionsError if the source now has another tokenizer.
     """
     start_s = time.monotonic()
-    tokenizer = take_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
-    return StageSummary("train-vocab", "taken", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
+    tokenizer = import_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
+    return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
 
 
 def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
@@ -130,7 +131,7 @@ def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
         )
     if missing := [token for token in params.special_tokens if token not in base.special_tokens]:
         raise ParamsError(
-            f"train_vocab.special_tokens: {missing[0]!r} is not one of {params.extend.path}; expected some of "
+            f"train_vocab.special_tokens: {missing[0]!r} is not in {params.extend.path}; expected some of "
             f"{list(base.special_tokens)}. An extended tokenizer keeps the special tokens that it has."
         )
     return base
@@ -141,12 +142,12 @@ def _check_fits(path: Path, memory: Memory) -> None:
     metadata = open_parquet(path).metadata
     pretokens = [metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups)]
     n_bytes = sum(pretokens) - _LENGTH_BYTES * metadata.num_rows
-    needed_mb = memory.base_mb + int(n_bytes * _HELD_FOR_A_BYTE / 1e6)
+    needed_mb = memory.base_mb + int(n_bytes * _MEMORY_PER_BYTE / 1e6)
     if needed_mb > memory.mb_max:
         raise CountsError(
             f"{path}: to learn from {metadata.num_rows:,} distinct pre-tokens of {n_bytes / 1e6:,.0f} MB together takes about "
-            f"{needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}. Raise it, or raise count.count_min, which leaves rare "
-            "pre-tokens out."
+            f"{needed_mb:,} MB; run.memory_mb_max allows {memory.mb_max:,}. Raise it, or raise count.count_min, which drops rare "
+            "pre-tokens."
         )
 
 
@@ -174,7 +175,7 @@ def _changes(
     extended: Extend,
     memory: Memory,
 ) -> dict[str, Any]:
-    """What an extension changes: the number of added tokens, and of documents of the old text that get other ids. Those
+    """What an extension changes: the number of added tokens, and of documents of the old text that get different ids. Those
     documents are read in the same way as the counted ones."""
     n_documents = n_changed = 0
     for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
@@ -183,7 +184,7 @@ def _changes(
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)
     if extended.old_glob:
-        say(f"train-vocab: {n_changed:,} of {n_documents:,} documents of the old text get other ids.")
+        say(f"train-vocab: {n_changed:,} of {n_documents:,} documents of the old text get different ids.")
     return {
         "digest": extended.digest,
         "n_tokens_added": new.vocab_size - old.vocab_size,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer, sample_engines
 from tokenmill.config.params import Source
-from tokenmill.console import Advance, StageSummary, progress
+from tokenmill.console import Advance, progress
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import read_counts
@@ -43,6 +43,7 @@ from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.storage.atomic import read, sha256_file, write_atomic
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
+from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _SEED = 0

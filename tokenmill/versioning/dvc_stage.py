@@ -108,7 +108,7 @@ class Stage:
         return True
 
     def altered(self) -> list[Path]:
-        """The output files whose bytes no stage made, because DVC's cache does not have them."""
+        """The output files that DVC's cache does not have, so no recorded run of a stage made their bytes."""
         changed = [out for out in self._stage.outs if out.use_cache and out.exists and out.changed_checksum()]
         return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
 
@@ -138,7 +138,7 @@ class Stage:
         If an input changes while the block runs, this raises VersionsError and records nothing. Until it ends, DVC in another
         process refuses to touch the stage's inputs and outputs.
         """
-        with self._kept_from_others():
+        with self._locked_in_dvc():
             with self._repo.lock:
                 _save_dependencies(self._stage)
             yield
@@ -154,7 +154,7 @@ class Stage:
             if changed:
                 raise VersionsError(
                     f"stage {self._name}: {', '.join(changed)} changed while the stage ran; nothing was recorded. "
-                    "Run `tokenmill build` again when the inputs are at rest."
+                    "Run `tokenmill build` again when nothing changes the inputs any more."
                 )
             self._record()
 
@@ -171,15 +171,15 @@ class Stage:
         # DVC ignores a file that it could not copy or a folder that it cannot see, and fails on it later with these errors.
         except (ConfirmRemoveError, AssertionError) as error:
             raise VersionsError(
-                f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. See whether "
-                "the disk is full or failing, and build again."
+                f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. Check "
+                "whether the disk is full or failing, and build again."
             ) from error
         finally:
             leftovers.remove_partials_of_dvc(Path(out.fs_path) for out in self._stage.outs)
         _dump(self._stage)
 
     @contextmanager
-    def _kept_from_others(self) -> Iterator[None]:
+    def _locked_in_dvc(self) -> Iterator[None]:
         from dvc.rwlock import rwlock
 
         repo = self._repo
@@ -243,7 +243,8 @@ def _load(repo: Any, name: str, known: Known) -> Any:
         stage = repo.stage.load_one(path=_pipeline(repo.root_dir), name=name)
     except (StageNotFound, StageFileDoesNotExistError):
         raise VersionsError(
-            f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Take this project's dvc.yaml as it was delivered."
+            f"dvc.yaml: expected a stage {name!r} in {repo.root_dir}. Restore dvc.yaml from git, or copy the stage from a new "
+            "project."
         ) from None
     ask_once([*stage.deps, *stage.outs], known)
     return stage

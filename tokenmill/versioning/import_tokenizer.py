@@ -19,7 +19,7 @@ from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, f
 
 
 def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
-    """The pin of the tokenizer that params.yaml asks for. It is made now if the present pin is for another request."""
+    """The pin of the tokenizer that params.yaml asks for. Pins it now unless tokenmill.lock already has its pin."""
     pin = read_pin(root)
     return pin if pin is not None and pin.asked == asked else pin_anew(root, asked)
 
@@ -27,7 +27,7 @@ def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
 def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
     """Looks up the tokenizer that params.yaml asks for, and pins it in tokenmill.lock. Raises VersionsError, TokenizerError."""
     with _folder_for(asked) as directory:
-        version, files_sha256 = _take(root, asked, None, directory)
+        version, files_sha256 = _fetch_or_copy(root, asked, None, directory)
         digest = Tokenizer.load(directory).digest
     pin = Pin(
         asked=asked,
@@ -40,18 +40,18 @@ def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
     return pin
 
 
-def take_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
-    """Puts the pinned tokenizer into `directory`, replacing its contents. Raises VersionsError if it is not the pinned one."""
-    with _taken(root, pin) as (taken, tokenizer):
-        check_golden(taken, tokenizer)
+def import_pinned(root: Path, pin: Pin, directory: Path) -> Tokenizer:
+    """Imports the pinned tokenizer into `directory`, replacing its contents. Raises VersionsError if it is not the pinned one."""
+    with _imported(root, pin) as (imported, tokenizer):
+        check_golden(imported, tokenizer)
         with write_directory(directory) as partial:
-            _copy(taken, partial)
+            _copy(imported, partial)
     return tokenizer
 
 
 def check_pinned(root: Path, pin: Pin) -> None:
     """Raises VersionsError if the source now has another tokenizer than the pinned one, TokenizerError if it has none."""
-    with _taken(root, pin):
+    with _imported(root, pin):
         return
 
 
@@ -72,10 +72,10 @@ def refuse_changed(root: Path, pin: Pin) -> None:
 
 
 @contextmanager
-def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
-    with _folder_for(pin.asked) as taken:
-        _version, files_sha256 = _take(root, pin.asked, pin, taken)
-        tokenizer = Tokenizer.load(taken)
+def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
+    with _folder_for(pin.asked) as directory:
+        _version, files_sha256 = _fetch_or_copy(root, pin.asked, pin, directory)
+        tokenizer = Tokenizer.load(directory)
         for what, found, expected in (
             ("digest", tokenizer.digest, pin.digest),
             ("sha256 over its files", files_sha256, pin.files_sha256),
@@ -83,10 +83,10 @@ def _taken(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
             if found != expected:
                 raise VersionsError(
                     f"{words_for(pin.asked)}: not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}. "
-                    "To take it all the same, run `tokenmill pin`; every document is encoded anew then.",
+                    "To use it anyway, run `tokenmill pin`; all documents are then encoded again.",
                     code="TM405",
                 )
-        yield taken, tokenizer
+        yield directory, tokenizer
 
 
 @contextmanager
@@ -100,8 +100,8 @@ def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
             raise TokenizerError(str(error).replace(str(directory), words_for(asked))) from None
 
 
-def _take(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
-    """Fills `directory` with the requested tokenizer. Gives its version and the sha256 over the files that were taken."""
+def _fetch_or_copy(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
+    """Fills `directory` with the requested tokenizer. Gives its version and the sha256 over the imported files."""
     if asked.name is None or asked.version is None:
         return None, _adopt(_source(root, asked), asked, directory)
     version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
@@ -115,7 +115,7 @@ def _take(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) 
 
 
 def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
-    """Copies a tokenizer that tokenmill made. Any other is saved anew with golden vectors and a model card."""
+    """Copies a tokenizer that tokenmill made. Any other is saved again, with golden vectors and a model card."""
     if _is_ours(source):
         with write_directory(directory) as partial:
             _copy(source, partial)
@@ -126,7 +126,7 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
         tokenizer = Tokenizer.load(partial)
         golden = make_golden(partial, tokenizer, {})
         if different := first_difference(original.encode, golden.vectors):
-            raise TokenizerError(f"{source}: tokenizer.json cannot say the same as this file: {different}")
+            raise TokenizerError(f"{source}: a tokenizer.json made from this file gives other ids: {different}")
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
     return _files_sha256(source)
@@ -141,7 +141,7 @@ def _is_ours(source: Path) -> bool:
 
 
 def _files_sha256(source: Path) -> str:
-    """The sha256 over the files that are taken from a file or directory."""
+    """The sha256 over the files that an import of this file or directory copies."""
     if _is_ours(source):
         return sha256_directory(source)
     return sha256_file(source / "tokenizer.json" if source.is_dir() else source)

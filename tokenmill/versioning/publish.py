@@ -1,4 +1,4 @@
-"""Giving a version to what a build made: what must hold before, the data's way to DVC's remote, and GTO's tag."""
+"""Publishes a version of a build: checks the build, pushes its data to the DVC remote, and sets the GTO tags."""
 
 import json
 from dataclasses import dataclass
@@ -27,7 +27,8 @@ from tokenmill.versioning.signing import sign_directory
 
 @dataclass(frozen=True)
 class Publication:
-    """A version that may be published. `path`: the artifact's directory; `assign`: the stage it is to get, if any."""
+    """A version that may be published. `path`: the artifact's directory. `assign`: the GTO stage to assign, or None.
+    `is_tagged`: whether an earlier, interrupted attempt has set the version's tag."""
 
     root: Path
     name: str
@@ -45,10 +46,11 @@ class Publication:
 
 
 def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
-    """The publication, when all that must hold does: nothing to commit, a build that is up to date and was validated, golden
-    vectors that hold, a version that is new and rises.
+    """The publication, if nothing is uncommitted, the build is up to date and validated, the golden vectors match, and the
+    version is new and higher than all others.
 
-    A version that an earlier attempt left half published, on this very commit, goes on. Raises VersionsError, ParamsError.
+    A version that an interrupted attempt has left half published at the same commit can be completed. Raises VersionsError,
+    ParamsError, TokenizerError.
     """
     order_of(reference.version)
     if stage is not None and not stage.replace("-", "").isalnum():
@@ -74,7 +76,7 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
 
 
 def _refuse_unrecorded_documents(root: Path) -> None:
-    """Raises VersionsError if files that a .dvc file tracks have changed since: the push would not bring them."""
+    """Raises VersionsError if files that a .dvc file tracks have changed, because DVC would not push the changes."""
     with dvc_repository.repository(root) as repo, repo.lock:
         for stage in repo.index.stages:
             changed = [str(out) for out in stage.outs if stage.is_data_source and "modified" in out.status().values()]
@@ -88,10 +90,10 @@ def _refuse_unrecorded_documents(root: Path) -> None:
 
 
 def push(publication: Publication, dvc_remote: str | None) -> int:
-    """Brings all outputs of the build to DVC's remote; what comes back is how many files it did not have yet.
+    """Pushes all outputs of the build to the DVC remote. Gives the number of files that were new there.
 
-    What the artifact is made of is read first, and afterwards looked for on the other side, and pushed again if it is not
-    there: DVC takes a file of its cache for what its name says, even one whose bytes were changed. Raises VersionsError.
+    The files of the artifact are hashed before the push, because DVC trusts the names in its cache even if bytes have changed.
+    After the push, files that the remote lacks are pushed again. Raises VersionsError.
     """
     from dvc_objects.errors import ObjectFormatError
 
@@ -101,7 +103,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
             n_pushed: int = repo.push(remote=dvc_remote)
             missing = sorted(objects - set(store.oids_exist(list(objects))))
-            if missing:  # DVC asks for a directory's own object only, and takes its files to be there
+            if missing:  # DVC looks only for the directory's own object, and assumes that its files are there
                 cache = repo.cache.local
                 store.add([cache.oid_to_path(name) for name in missing], cache.fs, missing)
                 n_pushed += len(missing)
@@ -109,27 +111,26 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
         except ObjectFormatError as error:
             name = str(error).split()[1]
             raise VersionsError(
-                f"DVC's remote: {error}: {store.oid_to_path(name)}. No version was registered; delete that file, and publish "
+                f"DVC's remote: {error}: {store.oid_to_path(name)}. No version was registered. Delete that file, and publish "
                 "again."
             ) from error
         except remote_errors() as error:
             raise VersionsError(
-                f"DVC's remote: {error}. No version was registered; publish again when the remote can be reached."
+                f"DVC's remote: {error}. No version was registered. Publish again when the remote can be reached."
             ) from error
         if missing:
             raise VersionsError(
                 f"DVC's remote lacks {len(missing)} of {len(objects)} files after the push, for example "
-                f"{missing[0]}. No version was registered; publish again."
+                f"{missing[0]}. No version was registered. Publish again."
             )
     return n_pushed
 
 
 def register(publication: Publication, private_key: Path | None) -> list[str]:
-    """Sets the version's tag, and its stage's, by GTO, and brings them to the git remote, where there is one; the tags.
+    """Sets the GTO tags of the version and of its stage, and pushes them to the git remote if there is one. Gives the tags.
 
-    The version's tag says the sha256 over its files, and holds their signature when there is a key. Tags that an attempt which
-    was killed has set here go on their way. One that the remote does not take is removed again. Raises VersionsError,
-    ParamsError.
+    The version's tag has the sha256 over its files and, with a key, their signature. Tags that a killed attempt has set here
+    are pushed too. If the push fails, the unpushed tags are deleted. Raises VersionsError, ParamsError.
     """
     from gto.api import assign
     from gto.api import register as gto_register
@@ -167,7 +168,7 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
         for tag in unpushed:
             git.git(root, "tag", "--delete", tag)
         raise VersionsError(
-            f"{error} The data is in DVC's remote, no tag was set; publish again when git can push."
+            f"{error} The data is in the DVC remote, but no tag was set. Publish again when git can push."
         ) from None
     return unpushed
 
@@ -177,7 +178,7 @@ def _artifact(root: Path, name: str) -> Path:
         artifacts: dict[str, Any] = repo.artifacts.read().get("dvc.yaml", {})
     if name not in artifacts:
         raise ParamsError(
-            f"dvc.yaml: artifacts: there is no {name!r}; it has: {', '.join(artifacts) or 'none'}."
+            f"dvc.yaml: artifacts: there is no {name!r}; the artifacts are: {', '.join(artifacts) or 'none'}."
             f"{did_you_mean(name, artifacts)}",
             code="TM109",
         )
@@ -202,7 +203,8 @@ def _refuse_uncommitted(root: Path) -> None:
 
 
 def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, stage: str | None) -> bool:
-    """Whether the version's tag is set already, by an attempt that did not come to its end; refuses one that did."""
+    """Whether an interrupted attempt has set the version's tag. Raises VersionsError if the version is published already, is
+    not higher than the others, or if the commit has a version."""
     here = git.tags_of(root, ".")
     there = here if remote is None else git.tags_of(root, remote)
     tag = str(reference)
@@ -215,24 +217,26 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
         where = there.get(tag, here.get(tag, ""))
         hint = f" To give it a stage: gto assign {reference.name} --version {reference.version} --stage STAGE."
         raise VersionsError(
-            f"{tag} exists, of commit {where[:12]}; nothing is overwritten. Take a higher version.{hint}",
+            f"{tag} exists, at commit {where[:12]}; nothing is overwritten. Choose a higher version.{hint}",
             code="TM404",
         )
     highest = max(known, key=order_of, default=None)
     if highest is not None and order_of(reference.version) < order_of(highest):
         raise VersionsError(
-            f"{tag}: versions rise, and {reference.name}@{highest} exists. Take a higher version.", code="TM404"
+            f"{tag}: {reference.name}@{highest} exists, and a new version must be higher. Choose a higher version.",
+            code="TM404",
         )
     of_commit = [version for version, of in known.items() if of == commit]
     if of_commit:
         raise VersionsError(
-            f"{tag}: this commit is {reference.name}@{of_commit[0]} already; a commit has one version.", code="TM404"
+            f"{tag}: this commit already has the version {reference.name}@{of_commit[0]}; a commit has only one.",
+            code="TM404",
         )
     return False
 
 
 def _refuse_unvalidated(root: Path, digest: str) -> None:
-    """The report of `validate` is written only when every check held; it must be about this tokenizer."""
+    """Raises VersionsError unless there is a report of `validate` about this tokenizer. A failed check leaves no report."""
     path = root / REPORT_FILE
     try:
         validated = json.loads(path.read_text(encoding="utf-8")).get("tokenizer_digest")
@@ -240,18 +244,18 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
         raise VersionsError(f"{path}: cannot be read: {error}. Run `tokenmill build`.", code="TM404") from None
     if validated != digest:
         raise VersionsError(
-            f"{path}: about the tokenizer {validated}, not about {digest}. Run `tokenmill build --force`.",
+            f"{path}: a report about the tokenizer {validated}; expected {digest}. Run `tokenmill build --force`.",
             code="TM404",
         )
 
 
 def _objects(repo: Any, publication: Publication) -> set[str]:
-    """The names in DVC's cache of all that the artifact is made of, after their bytes were held against their names."""
+    """The names of the artifact's files in DVC's cache. Raises VersionsError if the bytes of one do not match its name."""
     [out] = [one for one in repo.index.outs if Path(one.fs_path) == publication.path]
     tree = out.get_obj()
     if tree is None or (publication.path.is_dir() and directory_md5(publication.path) != tree.hash_info.value):
         raise VersionsError(
-            f"{publication.path}: its files are not those that dvc.lock names, although DVC takes them for it. "
+            f"{publication.path}: its files differ from those in dvc.lock, although DVC calls them unchanged. "
             "Run `tokenmill build --force`.",
             code="TM404",
         )
@@ -260,6 +264,7 @@ def _objects(repo: Any, publication: Publication) -> set[str]:
         path = Path(out.cache.oid_to_path(name))
         if not path.is_file() or md5_file(path) != name.removesuffix(".dir"):
             raise VersionsError(
-                f"{path}: DVC's cache holds other bytes than its name says. Delete that file, run `dvc commit`, publish again."
+                f"{path}: the bytes of this file in DVC's cache do not match its name. Delete it, run `dvc commit`, and publish "
+                "again."
             )
     return names

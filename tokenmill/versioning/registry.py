@@ -18,7 +18,7 @@ from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
 _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
-FILES = "files: sha256 "  # begins the line of a version's tag that has the digest of its files
+FILES = "files: sha256 "  # starts the line with the digest of the files in a version's tag message
 SIGNATURE = "signature: "
 
 _ARRIVING = ".arriving"  # DVC fetches into a directory that it creates itself
@@ -28,7 +28,8 @@ _VERSION = re.compile(r"v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Reference:
-    """An artifact by name and version: v1.2.0, or the name of a stage (prod), which stands for the version last assigned to it."""
+    """An artifact by name and version. The version is a number such as v1.2.0, or a stage such as prod, which means the version
+    that was last assigned to it."""
 
     name: str
     version: str
@@ -109,9 +110,8 @@ def find_version(repository: str, reference: Reference, folder: Path) -> Version
     names = {tag.split("@")[0] for tag in tags if "@" in tag}
     hint = "" if reference.name in names else did_you_mean(reference.name, names)
     stages = sorted({tag.split("#")[1] for tag in tags if tag.startswith(f"{reference.name}#")})
-    stages = [
-        stage for stage in stages if assigned_commit(tags, Reference(reference.name, stage))
-    ]  # not prod!, nor who lost it
+    # Only stages with a version: without unassigned ones and GTO's tags of unassignment, such as prod!.
+    stages = [stage for stage in stages if assigned_commit(tags, Reference(reference.name, stage))]
     raise VersionsError(
         f"{repository}: there is no {reference}. Versions of {reference.name}: {', '.join(known) or 'none'}; "
         f"stages: {', '.join(stages) or 'none'}. `git fetch --tags` brings newer ones into a clone.{hint}",
@@ -127,12 +127,12 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     nothing is overwritten.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise VersionsError(f"{directory}: is there already. Name a directory that is new, or remove it first.")
-    said = _said_by_tag(version)
+        raise VersionsError(f"{directory}: exists already. Name a new directory, or remove this one first.")
+    tag_lines = _tag_lines(version)
     with write_directory(directory) as partial:
         with _opened(version) as files:
             place = files.repo.artifacts.get_path(version.name)
-            expected = {"md5, by its commit": files.info(place).get("md5"), "sha256, by its tag": said.get(FILES)}
+            expected = {"md5, by its commit": files.info(place).get("md5"), "sha256, by its tag": tag_lines.get(FILES)}
             files.get(place, str(partial / _ARRIVING), recursive=True)
         for path in (partial / _ARRIVING).iterdir():
             path.rename(partial / path.name)
@@ -146,20 +146,20 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
                     code="TM405",
                 )
         if public_key is not None:
-            if SIGNATURE not in said:
+            if SIGNATURE not in tag_lines:
                 raise VersionsError(
                     f"{version} from {version.repository}: is not signed. Do not use it, or omit --verify.",
                     code="TM405",
                 )
-            verify_directory(partial, said[SIGNATURE], public_key, f"{version} from {version.repository}")
-    return said.get(SIGNATURE)
+            verify_directory(partial, tag_lines[SIGNATURE], public_key, f"{version} from {version.repository}")
+    return tag_lines.get(SIGNATURE)
 
 
 def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None = None) -> None:
     """The same as `fetch_version`, but raises VersionsError unless the version is a tokenizer."""
     fetch_version(version, directory, public_key)
     if not (directory / "tokenizer.json").is_file():
-        raise VersionsError(f"{version} from {version.repository} is no tokenizer: it has no tokenizer.json.")
+        raise VersionsError(f"{version} from {version.repository} is not a tokenizer: it has no tokenizer.json.")
 
 
 def read_at(root: Path, revision: str, place: str) -> bytes | None:
@@ -181,7 +181,7 @@ def directory_md5(directory: Path) -> str:
     return hashlib.md5(listing, usedforsecurity=False).hexdigest() + ".dir"
 
 
-def _said_by_tag(version: Version) -> dict[str, str]:
+def _tag_lines(version: Version) -> dict[str, str]:
     """The digest of the files and the signature, as far as the version's tag has them."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
         message = git.tag_message(Path(folder), version.repository, str(version))
@@ -210,8 +210,8 @@ def assigned_commit(tags: dict[str, str], reference: Reference) -> str | None:
         if (parsed.get(NAME), parsed.get(STAGE)) == (reference.name, reference.version) and COUNTER in parsed:
             events.append((parsed[COUNTER], parsed[ACTION] == Action.UNASSIGN, commit))
     assigned: list[str] = []
-    for _number, taken, commit in sorted(events):
-        assigned = [one for one in assigned if one != commit] + ([] if taken else [commit])
+    for _number, is_unassigned, commit in sorted(events):
+        assigned = [one for one in assigned if one != commit] + ([] if is_unassigned else [commit])
     return assigned[-1] if assigned else None
 
 

@@ -6,13 +6,13 @@ from tasks.count import count
 from tasks.encode import encode
 from tasks.train_vocab import train_vocab
 from tasks.validate import validate
-from tokenmill.console import StageSummary
 from tokenmill.orchestration.flow_runs import FLOW, build_name, run_build
 from tokenmill.pipeline.build import Build
+from tokenmill.summary import StageSummary
 
 
 def stages(build: Build) -> None:
-    """Brings every stage up to date, in this order. A stage of your own stands here and in dvc.yaml."""
+    """Brings every stage up to date, in this order. Add a stage of your own here and in dvc.yaml."""
     count(build)
     train_vocab(build)
     encode(build)
@@ -23,8 +23,9 @@ def stages(build: Build) -> None:
 def build(
     project: str = ".", only: str | None = None, force: bool = False, rehash: bool = False
 ) -> list[StageSummary] | State[None]:
-    """Builds the project in the folder `project`; the result is what each stage did.
+    """Builds the project in the folder `project`, and gives a summary of each stage.
 
-    `only`: one stage; `force`: also what is up to date or finished; `rehash`: read files again that seem unchanged.
+    `only`: build one stage. `force`: run stages and units again even if they are up to date. `rehash`: hash files again even
+    if they seem unchanged.
     """
     return run_build(stages, project, only, force, rehash)

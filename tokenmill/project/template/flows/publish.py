@@ -12,9 +12,10 @@ from tokenmill.pipeline.build import alone
 def publish(
     reference: str, project: str = ".", stage: str | None = None, remote: str | None = None, key: str | None = None
 ) -> list[str]:
-    """Publishes NAME@VERSION of the project in the folder `project`; what comes back are the tags that were set.
+    """Publishes NAME@VERSION of the project in the folder `project`, and gives the git tags that were set.
 
-    `stage`: GTO's stage to assign; `remote`: DVC's, None for its default; `key`: the file of a private key to sign with.
+    `stage`: the GTO stage to assign. `remote`: the DVC remote; None: DVC's default. `key`: the file of a private key to sign
+    with.
     """
     root = Path(project).absolute()
     with alone(root, wait=False):

@@ -1,1 +1,1 @@
-"""The tasks of this project, a module a stage: each finds the units of its stage, maps a task over them, and collects."""
+"""The Prefect tasks of this project, one module per stage. Each module maps a task over the work units of its stage."""

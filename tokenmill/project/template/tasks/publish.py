@@ -1,4 +1,4 @@
-"""publish: a build that is up to date → a version that others can take, in three tasks."""
+"""publish: an up-to-date build → a version that others can fetch, in three tasks."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ from tokenmill.versioning.publish import Publication
 
 @task(**STAGE_TASK)
 def check(root: Path, reference: str, stage: str | None) -> Publication:
-    """The publication, when the version may be published."""
+    """The publication. Raises VersionsError or ParamsError if the version must not be published."""
     return steps.check(root, reference, stage)
 
 
 @task(**STAGE_TASK)
 def push_data(publication: Publication, remote: str | None) -> None:
-    """Brings the data to DVC's remote, and says how much was new there."""
+    """Pushes the data to the DVC remote, and prints how many files were new there."""
     steps.push_data(publication, remote)
 
 
 @task(**STAGE_TASK)
 def set_tags(publication: Publication, key: Path | None) -> list[str]:
-    """Registers the version and says where."""
+    """Registers the version as git tags, and prints where they are."""
     return steps.set_tags(publication, key)
