@@ -52,7 +52,7 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM104": ErrorCode(
             "params.yaml cannot be read",
-            "The file is missing, is not UTF-8, or is not valid YAML. The message has the line where YAML stops making sense.",
+            "The file is missing, is not UTF-8, or is not valid YAML. The message has the line of the mistake.",
             "Correct that line. A tab at its beginning, or a colon in a text without quotes, is often the reason.",
         ),
         "TM105": ErrorCode(
