@@ -217,6 +217,11 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "another now. A remote, a cache or a tag was changed.",
             "Do not use the files. Ask whoever published them. For a change that was meant, run `tokenmill pin`.",
         ),
+        "TM406": ErrorCode(
+            "the directory for a version is not free",
+            "`tokenmill fetch` overwrites nothing. The directory that it was to bring a version into holds files, or is a file.",
+            "Name a directory that is not there yet, or an empty one; or move away what the message lists.",
+        ),
         "TM501": ErrorCode(
             "the dataset does not hold what it says",
             "The token dataset, its manifest or its report is missing, damaged, or differs from the documents and the "
