@@ -287,7 +287,7 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
     assert done.returncode == 2
     assert (
-        "data/tokens: is not empty: it holds a.jsonl.parquet, b.jsonl.parquet, manifest.json. Nothing was"
+        "[TM406]: data/tokens: is not empty: it holds a.jsonl.parquet, b.jsonl.parquet, manifest.json. Nothing was"
         in done.stderr
     )
     assert done.stderr.endswith("or delete this one first: `rm -r data/tokens`.\n")
