@@ -18,7 +18,7 @@ GROUPS = {
 _OUTPUT = {
     ("--json",): "print one JSON object, errors included",
     ("-q", "--quiet"): "print errors, and what was asked for; no progress, notes or reports",
-    ("-v", "--verbose"): "print a line for each unit of work, too",
+    ("-v", "--verbose"): "print a line for each unit of work, and why it is done, too",
     ("--debug",): "print tracebacks of errors, and the logs of Prefect and DVC",
 }
 

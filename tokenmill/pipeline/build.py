@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from tokenmill import _core
+from tokenmill import _core, console
 from tokenmill.config.params import Params, load_params
-from tokenmill.console import StageSummary, say
+from tokenmill.console import StageSummary, say, say_more
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
@@ -133,8 +133,10 @@ class Build:
             self._refuse_what_is_not_made_before(name)
             self._tell_what_is_stale_before(name)
         with dvc_stage.opened(self.root, name, self.known) as stage:
+            why = stage.changes() if console.level >= 1 else []  # before DVC puts the new inputs into the stage
             settled = None if self.force else self._settle(stage, name)
             if settled is None:
+                say_more(f"{name}: to do: {'--force' if self.force else ', '.join(why)}")
                 if name not in STAGES:
                     stage.remove_outputs()
                 with stage.recording():
