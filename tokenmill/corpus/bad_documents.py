@@ -88,7 +88,8 @@ class BadInputError(CorpusError):
             lines.append(
                 "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
             )
-        super().__init__("\n".join([head, *lines]), code="TM209" if is_column else "TM210")
+        code = "TM209" if is_column else "TM210"
+        super().__init__("\n".join([head, *lines]), code=code, fix=remedy_of(lines))
 
 
 def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str]:
@@ -104,6 +105,11 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
             f"Set {settings} in params.yaml, which holds for all files, to a column that they have, or mend the files."
         )
     return lines, settings
+
+
+def remedy_of(lines: Sequence[str]) -> str:
+    """What to do, out of the lines of an error: those that name no document or file."""
+    return "\n".join(line for line in lines if not line.startswith(" "))
 
 
 def joined(some: Sequence[Bad], one: Bad) -> list[Bad]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
-from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of
+from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of, remedy_of
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.storage.retries import with_retries
@@ -81,11 +81,11 @@ def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[A
         codes = {error.code for _, error in failed}
         if len(codes) > 1 and codes <= _OF_DOCUMENTS:
             codes = {"TM210"}
-        raise UnitsError(_table(stage, len(units), failed), code=codes.pop() if len(codes) == 1 else None)
+        raise _all_of(stage, len(units), failed, codes.pop() if len(codes) == 1 else None)
     return done
 
 
-def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]]) -> str:
+def _all_of(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]], code: str | None) -> UnitsError:
     found: dict[str, list[Bad]] = {}
     n = 0
     is_all = True
@@ -104,4 +104,4 @@ def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError
     kept = n_units - len(failed)
     head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
     lines, _ = lines_of(found, n, is_all)
-    return "\n".join([head, *lines])
+    return UnitsError("\n".join([head, *lines]), code=code, where=stage, fix=remedy_of(lines) or None)

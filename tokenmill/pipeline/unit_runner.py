@@ -127,7 +127,8 @@ class UnitRunner:
         except UnitTimeoutError:
             raise UnitTimeoutError(
                 f"{stage} {unit.name}: not done after {self.unit_timeout_s:g} s. Look at its documents, or raise "
-                "run.unit_timeout_s."
+                "run.unit_timeout_s.",
+                where=f"{stage} {unit.name}",
             ) from None
         finally:
             _core.deadline(None)
