@@ -52,7 +52,7 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM104": ErrorCode(
             "params.yaml cannot be read",
-            "The file is missing, is not UTF-8, or is not valid YAML. The message has the line where YAML stops making sense.",
+            "The file is missing, is not UTF-8, or is not valid YAML. The message has the line of the mistake.",
             "Correct that line. A tab at its beginning, or a colon in a text without quotes, is often the reason.",
         ),
         "TM105": ErrorCode(
@@ -106,7 +106,7 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM201": ErrorCode(
             "a document is bad",
-            "A line or row of a file is not a document: it is not valid JSON, has no text, or its text is not valid UTF-8. The "
+            "A line or row of a file is not a document: it is not valid JSON, its text is null or is not valid UTF-8. The "
             "message has the file and the line or row.",
             "Mend or delete the document. To build without such documents, set source.on_bad_document: quarantine in "
             "params.yaml: they are then left out and kept in the quarantine, each with its place and the reason.",
@@ -158,8 +158,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM209": ErrorCode(
             "a column is missing or of the wrong kind",
-            "A file of documents lacks the column that holds the text or the ids, has it twice, or has something else in it "
-            "than text. The message lists the columns that the file has.",
+            "A file of documents lacks the column or key that holds the text or the ids, has it twice, or has something else "
+            "in it than text. The message has a line for each file, with the columns that it has.",
             "Set source.text_column or source.id_column in params.yaml to one of these columns. The setting holds for all "
             "files: if others have other names, rename the column in this file.",
         ),
@@ -216,6 +216,11 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "What arrived differs from what the version's commit, its tag or its signature says, or a pinned tokenizer is "
             "another now. A remote, a cache or a tag was changed.",
             "Do not use the files. Ask whoever published them. For a change that was meant, run `tokenmill pin`.",
+        ),
+        "TM406": ErrorCode(
+            "the directory for a version is not free",
+            "`tokenmill fetch` overwrites nothing. The directory that it was to bring a version into holds files, or is a file.",
+            "Name a directory that is not there yet, or an empty one; or move away what the message lists.",
         ),
         "TM501": ErrorCode(
             "the dataset does not hold what it says",

@@ -40,12 +40,18 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class TokenmillError(Exception):
-    """Base of every error that a user can mend. `code`: a key of CODES, where it is another than that of the class."""
+    """Base of every error that a user can mend. `code`: a key of CODES, where it is another than that of the class. `where` and
+    `fix`: the parts of the message that say where it is, at its begin, and what to do, at its end, for a message from whose
+    words they cannot be told."""
 
     code: str = "TM900"
 
-    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, code: str | None = None, where: str | None = None, fix: str | None = None
+    ) -> None:
         super().__init__(message)
+        self.where = where
+        self.fix = fix
         if code is not None:
             self.code = code
         assert self.code in CODES
@@ -133,7 +139,7 @@ class BusyError(TokenmillError):
 
     def __init__(self, holder: str, advice: str) -> None:
         self.holder = holder
-        super().__init__(f"{holder} {advice}")
+        super().__init__(f"{holder} {advice}", fix=advice)
 
 
 class ValidationError(TokenmillError):

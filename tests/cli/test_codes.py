@@ -75,7 +75,7 @@ def test_an_error_has_the_code_of_its_kind(error: BaseException, code: str) -> N
         ({"source__golb": "x"}, "TM101"),
         ({"run__workers": 0}, "TM102"),
         ({"run__memory_mb_max": 17}, "TM110"),
-        ({"source__text_column": "words"}, "TM210"),
+        ({"source__text_column": "words"}, "TM209"),
         ({"count__pattern": "("}, "TM302"),
     ],
 )

@@ -1,8 +1,13 @@
 """Help, suggestions and completion of the command line, and how fast it starts."""
 
 import argparse
+import os
+import pty
+import select
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -114,9 +119,66 @@ complete=$(complete -p tokenmill | sed 's/.*-F \\([^ ]*\\).*/\\1/')
 COMP_WORDS=(tokenmill bu); COMP_CWORD=1; $complete tokenmill bu tokenmill; echo "${COMPREPLY[@]}"
 COMP_WORDS=(tokenmill build --re); COMP_CWORD=2; $complete tokenmill --re build; echo "${COMPREPLY[@]}"
 COMP_WORDS=(tokenmill completion z); COMP_CWORD=2; $complete tokenmill z completion; echo "${COMPREPLY[@]}"
+COMP_WORDS=(tokenmill build --only tr); COMP_CWORD=3; $complete tokenmill tr --only; echo "${COMPREPLY[@]}"
+COMP_WORDS=(tokenmill explain TM11); COMP_CWORD=2; $complete tokenmill TM11 explain; echo "${COMPREPLY[@]}"
 """
     done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.stdout.splitlines()) == ("", ["build", "--rehash", "zsh"])
+    assert (done.stderr, done.stdout.splitlines()) == ("", ["build", "--rehash", "zsh", "train-vocab", "TM110 TM111"])
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_commands_options_and_values(tmp_path: Path) -> None:
+    script = cli(Project(tmp_path), "completion", "fish").stdout
+    (tmp_path / "tokenmill.fish").write_text(script, encoding="utf-8")
+    lines = ["bu", "build --re", "completion z", "build --only tr", "explain TM11"]
+    asked = "\n".join(["source tokenmill.fish", *(f"complete -C 'tokenmill {line}'" for line in lines)])
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["fish", "-c", asked], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    found = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert found == ["build", "--rehash", "zsh", "train-vocab", "TM110", "TM111"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("bu", "build "),
+        ("build --re", "--rehash "),
+        ("completion z", "zsh "),
+        ("build --only tr", "train-vocab "),
+        ("explain TM11", "TM110  TM111"),
+    ],
+)
+def test_zsh_completes_commands_options_and_values(tmp_path: Path, typed: str, shown: str) -> None:
+    (tmp_path / "_tokenmill").write_text(cli(Project(tmp_path), "completion", "zsh").stdout, encoding="utf-8")
+    ours, its = pty.openpty()  # completion wants a terminal
+    environment = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"], cwd=tmp_path, env=environment, stdin=its, stdout=its, stderr=its, start_new_session=True
+    )
+    try:
+        os.write(ours, b"fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; echo rea''dy\n")
+        assert "ready" in _read_until(ours, "ready")
+        os.write(ours, f"tokenmill {typed}\t".encode())
+        assert shown in _read_until(ours, shown)
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
+        os.close(its)
+
+
+def _read_until(terminal: int, words: str) -> str:
+    """What a terminal shows until it shows these words, or for 20 seconds."""
+    shown = b""
+    end_s = time.monotonic() + 20
+    while words.encode() not in shown and time.monotonic() < end_s:
+        if select.select([terminal], [], [], 0.1)[0]:
+            shown += os.read(terminal, 1 << 16)
+    return shown.decode()
 
 
 @pytest.mark.parametrize("code", ["import tokenmill", "from tokenmill.__main__ import program; program()"])

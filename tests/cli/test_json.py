@@ -1,7 +1,9 @@
 """--json: one object on standard output, whatever the command and however it ends."""
 
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from tokenmill import console
 from tokenmill.cli import answer
 from tokenmill.cli import main as cli_main
 from tokenmill.cli.answer import SCHEMA, Answer, as_json
-from tokenmill.errors import CODES, CorpusError, ParamsError, VersionsError
+from tokenmill.errors import CODES, BusyError, CorpusError, ParamsError, VersionsError
 
 
 def result(done: Any, command: str | None, code: int = 0) -> Any:
@@ -189,6 +191,9 @@ def test_serve_prints_the_object_of_each_refresh_in_a_line(project: Project) -> 
         ("a: they drift. Nothing was published.", "a", "they drift. Nothing was published.", None),
         ("a: they drift. Nothing was published. Mend it.", "a", "they drift. Nothing was published.", "Mend it."),
         ("it has 1,284 rows.", None, "it has 1,284 rows.", None),
+        ("b.parquet: row 3: id 9 is out of range.", "b.parquet: row 3", "id 9 is out of range.", None),
+        ("dvc.yaml: stage count: no deps. Add them.", "dvc.yaml: stage count", "no deps.", "Add them."),
+        ("a.jsonl, line 1: key 'text': found null.", "a.jsonl, line 1: key 'text'", "found null.", None),
         ("two\nlines: of it. And more.", None, "two\nlines: of it. And more.", None),
     ],
 )
@@ -201,6 +206,61 @@ def test_a_message_is_taken_apart_at_its_place_and_its_advice(
         assert found["where"] == where
         assert what is None or found["what"] == what
         assert found["fix"] == (fix or CODES[kind.code].advice)
+
+
+def raised() -> dict[str, str]:
+    """Every message in the sources that an error is made with, by its place; what is put in are samples."""
+    found = {}
+    for path in Path(tokenmill.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_error = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error")
+            is_whole = is_error and not {"where", "fix"} & {one.arg for one in node.keywords}  # type: ignore[attr-defined]
+            if is_whole and node.args and isinstance(node.args[0], ast.JoinedStr | ast.Constant):  # type: ignore[attr-defined]
+                words = _sample(node.args[0])  # type: ignore[attr-defined]
+                found[f"{path.name}:{node.lineno}"] = words  # type: ignore[attr-defined]
+    return found
+
+
+def _sample(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_sample, node.values))
+    assert isinstance(node, ast.FormattedValue)
+    is_path = any(word in ast.unparse(node.value) for word in ("path", "directory", "folder", "file", "name"))
+    return "/a b/x.json" if is_path else "<3>"
+
+
+def test_no_message_of_the_sources_is_taken_apart_in_a_clause() -> None:
+    messages = raised()
+    assert len(messages) > 200
+    for place, message in messages.items():
+        found = as_json(CorpusError(message))
+        clause = re.search(r"\b(is|are|has|have|was|gives?|holds?|expected|found|no longer)\b", found["where"] or "")
+        assert clause is None, (place, found["where"])
+        assert found["what"], place
+
+
+def test_an_error_that_carries_its_parts_is_not_taken_apart() -> None:
+    error = CorpusError(
+        "a clause with v1.2: more of it. Then what? do this.", where="a clause with v1.2", fix="do this."
+    )
+    found = as_json(error)
+    assert (found["where"], found["what"], found["fix"]) == ("a clause with v1.2", "more of it. Then what?", "do this.")
+    busy = as_json(BusyError("process 3 is building this project.", "Wait: it may take long."))
+    assert (busy["what"], busy["fix"]) == ("process 3 is building this project.", "Wait: it may take long.")
+
+
+def test_the_remedy_of_a_list_of_files_is_apart(project: Project) -> None:
+    project.set(source__text_column="body")
+    told = error(cli(project, "build", "--json"), "build")
+    assert (told["code"], told["where"]) == ("TM209", "count")
+    assert told["what"].startswith("2 of 2 units failed") and told["what"].count("\n") == 2
+    assert told["fix"].startswith("Set source.text_column")
+    project.set(source__unit_bytes_min=100_000)
+    told = error(cli(project, "build", "--json"), "build")
+    assert (told["code"], told["where"]) == ("TM209", "source.text_column")
+    assert told["fix"].startswith("Set source.text_column")
 
 
 def test_an_error_of_the_machine_names_the_file() -> None:

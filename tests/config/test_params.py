@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from tests.conftest import REPOSITORY
 from tokenmill.config.params import load_params
+from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.errors import ParamsError
 
 DELIVERED = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
@@ -141,3 +144,60 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_list_of_globs_is_allowed(tmp_path: Path) -> None:
     path = changed(tmp_path, "glob: data/raw/**/*", "glob: [a/*.parquet, b/*.txt]")
     assert load_params(path).source.glob == ["a/*.parquet", "b/*.txt"]
+
+
+MISTAKES = {  # with the line that is to be named
+    "unclosed dq": ('a: 1\nb: "abc\nc: 3\nd: 4\n', 2),
+    "unclosed sq": ("a: 1\nb: 'abc\nc: 3\n", 2),
+    "unclosed [": ("a: 1\nb: [x, y\nc: 3\nd: 4\n", 2),
+    "unclosed {": ("a: 1\nb: {x: 1\nc: 3\n", 2),
+    "unclosed [ at end": ("a: 1\nb: [x, y\n", 2),
+    "bad indent deeper": ("s:\n  a: 1\n   b: 2\n  c: 3\n", 3),
+    "bad indent shallower": ("s:\n  a: 1\n b: 2\nc: 3\n", 3),
+    "deeper after plain": ("s:\n  a: x\n     b: 2\n", 3),
+    "missing colon": ("s:\n  a 1\n  b: 2\n", 2),
+    "missing colon comment": ("s:\n  a 1  # c: x\n  # foo: bar\n\n  b: 2\n", 2),
+    "missing colon top": ("a: 1\nfoo\nb: 2\n", 2),
+    "tab": ("s:\n\ta: 1\n", 2),
+    "colon in text": ("s:\n  a: x: y\n  b: 1\n", 2),
+    "missing space after colon": ("s:\n  a:1\n  b: 2\n", 2),
+    "missing space after colon later": ("s:\n  b: 2\n  a:1\n  c: 1\n", 3),
+    "extra ]": ("s:\n  a: x]\n  b: ]\n  c: 1\n", 3),
+    "star": ("s:\n  glob: *.jsonl\n  b: 2\n", 2),
+    "at": ("s:\n  a: @x\n", 2),
+    "dup": ("s:\n  a: 1\n  a: 2\n", 3),
+    "list dash": ("s:\n  a:\n  - x\n -y\n", 4),
+    "quote then text": ('s:\n  a: "x" y\n  b: 1\n', 2),
+    "bad escape": ('s:\n  a: "\\d"\n  b: 1\n', 2),
+    "unclosed [ then section": ("s:\n  a: [x, y\n  b: 1\nt:\n  c: 2\n", 2),
+    "unclosed quote w later quotes": ('s:\n  a: "x\n  b: "y"\n  c: 1\n', 2),
+    "control": ("s:\n  a: \x01\n", 2),
+    "merge": ("<<<<<<< HEAD\na: 1\n", 1),
+    "merge2": ("s:\n<<<<<<< HEAD\n  a: 1\n=======\n  a: 2\n>>>>>>> x\n", 2),
+    "two docs": ("a: 1\n---\nb: 2\n", 2),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_yaml_is_told_with_the_line_it_is_in(name: str) -> None:
+    text, line = MISTAKES[name]
+    with pytest.raises(YAMLError) as error:
+        YAML(typ="safe", pure=True).load(text)
+    assert mistake(text, error.value).startswith(f"line {line}: not valid YAML: ")
+
+
+KEYS = [i for i, line in enumerate(DELIVERED.splitlines()) if line.startswith("  ") and line.strip()[0] != "#"]
+
+
+@pytest.mark.parametrize("i", KEYS)
+@pytest.mark.parametrize("how", [": -> ", ": -> :", ": -> : [x, ", ": -> : {x: y, ", ': -> : "', ": -> : '", "    -> "])
+def test_a_mistake_in_any_line_of_params_is_told_with_that_line(tmp_path: Path, i: int, how: str) -> None:
+    lines = DELIVERED.splitlines()
+    lines[i] = lines[i].replace(*how.split("-> "), 1) if how.startswith(":") else f"   {lines[i]}"
+    (tmp_path / "params.yaml").write_text("\n".join(lines), encoding="utf-8")
+    try:
+        load_params(tmp_path / "params.yaml")
+    except ParamsError as error:
+        if "not valid YAML" in str(error):
+            lines_told = {i + 1, i + 2} if how.startswith(" ") else {i + 1}  # an indentation is wrong beside another
+            assert {line for line in lines_told if f": line {line}: not valid YAML: " in str(error)}, error

@@ -85,11 +85,11 @@ def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: P
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
     assert "data/raw/a.jsonl, line 1: " in done.stderr
-    for limit in (2, 0.3):
+    for limit, words in ((2, "2"), (0.3, "30 %"), (0.001, "0.1 %")):
         project.set(source__on_bad_document="quarantine", source__bad_documents_max=limit)
         done = project.run("tokenmill", "build")
         assert done.returncode == 2
-        assert f"3 of 9 documents are bad; source.bad_documents_max allows {limit}" in done.stderr
+        assert f"3 of 9 documents are bad; source.bad_documents_max allows {words}. The first:" in done.stderr
         assert "data/raw/a.jsonl, line 4: invalid JSON" in done.stderr
     project.set(source__bad_documents_max=0.34)
     build(project)
@@ -182,13 +182,14 @@ def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Pr
     project.set(source__unit_bytes_min=100_000)  # one unit
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
-    head, *shown, last = done.stderr.split("tokenmill: error[TM210]: ")[1].splitlines()
+    head, *shown, of_columns, last = done.stderr.split("tokenmill: error[TM210]: ")[1].splitlines()
     assert head == "6 documents or files are bad:"
     assert [line.strip().split(": ")[0] for line in shown] == [
         *(f"data/raw/a.jsonl, line {line}" for line in (1, 4, 7)),
         "data/raw/c.parquet",
         *(f"data/raw/d.parquet, row {row}" for row in (1, 2)),
     ]
+    assert "source.text_column" in of_columns
     assert "source.on_bad_document" in last
     project.set(source__on_bad_document="quarantine")
     done = project.run("tokenmill", "build")
@@ -212,6 +213,39 @@ def test_of_many_bad_lines_the_first_twenty_are_named_and_the_others_counted(pro
     assert done.stderr.endswith("  and at least 1,003 more\n")  # the third file was not read to its end
 
 
+@pytest.mark.parametrize("unit_bytes_min", [0, 100_000])
+def test_a_wrong_text_column_is_a_line_a_file_with_one_code_and_one_remedy(
+    project: Project, unit_bytes_min: int
+) -> None:
+    (project.root / "data/raw/n.jsonl").write_text('{"id": 1, "body": 3}\n{"id": 2, "body": 4.5}\n', encoding="utf-8")
+    pq.write_table(pa.table({"id": ["a"], "text": ["one"]}), project.root / "data/raw/t.parquet")
+    pq.write_table(pa.table({"id": ["a"], "body": [1]}), project.root / "data/raw/u.parquet")
+    project.set(source__text_column="body", source__unit_bytes_min=unit_bytes_min)
+    done = project.run("tokenmill", "build")
+    assert done.returncode == 2
+    head, *lines, last = done.stderr.split("tokenmill: error[TM209]: ")[1].splitlines()
+    assert head.startswith(
+        "count: 5 of 5 units" if not unit_bytes_min else "source.text_column: what it names is missing"
+    )
+    assert lines == [
+        "  data/raw/a.jsonl, line 1: the key 'body' is missing; found the keys id, text (3 such documents).",
+        "  data/raw/b.jsonl, line 1: the key 'body' is missing; found the keys id, text (3 such documents).",
+        "  data/raw/n.jsonl, line 1: key 'body': expected a string; found an int (3) (2 such documents).",
+        "  data/raw/t.parquet: the column 'body' is missing; found the columns id, text.",
+        "  data/raw/u.parquet: column 'body': expected strings; found int64.",
+    ]
+    assert last.startswith("Set source.text_column in params.yaml, which holds for all files, to a column")
+
+
+def test_a_wrong_text_column_of_a_cut_file_is_one_line(project: Project) -> None:
+    project.write("long.jsonl", [f"document {i}" for i in range(300)])
+    project.set(source__text_column="body", source__unit_bytes_max=700)
+    done = project.run("tokenmill", "build")
+    assert "tokenmill: error[TM209]: " in done.stderr
+    assert done.stderr.count("\n  data/raw/long.jsonl") == 1
+    assert "found the keys id, text (300 such documents)." in done.stderr
+
+
 def test_every_bad_file_is_named_before_the_second_document_of_any() -> None:
     found = {f"{i:02}": [f"{i:02} first", f"{i:02} second"] for i in range(18)}
     names = [one for some in listed(found).values() for one in some]
@@ -226,8 +260,9 @@ def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(projec
     done = project.run("tokenmill", "build")
     assert done.returncode == 2
     assert "count: 2 of 4 units failed; the results of the other 2 are kept" in done.stderr
-    for name in "cd":
-        assert f"  data/raw/{name}.jsonl\n    data/raw/{name}.jsonl, line 1: the key 'text' is missing" in done.stderr
+    assert [line.split(": ")[:2] for line in done.stderr.splitlines()[-3:-1]] == [
+        [f"  data/raw/{name}.jsonl, line 1", "the key 'text' is missing; found the keys " + name + "."] for name in "cd"
+    ]
     assert project.outputs() == {}
     project.write("c.jsonl", ["one is mended"])
     project.write("d.jsonl", ["and the other"])

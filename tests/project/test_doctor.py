@@ -205,3 +205,34 @@ def test_a_server_that_the_environment_names_is_asked_without_importing_prefect(
     )
     done = project.run(sys.executable, "-c", script)
     assert done.stdout.strip().endswith("/api answers False"), done.stderr
+
+
+def test_small_documents_have_a_size_in_a_fitting_unit(project: Project) -> None:
+    found = findings(project, 0)
+    assert found["documents"]["found"].startswith("1 files, about 39 bytes of text; ")
+    assert found["text"]["found"] == "the first documents of 1 files can be read"
+
+
+@pytest.mark.parametrize(("policy", "code", "state"), [("fail", 1, "wrong"), ("quarantine", 0, "warning")])
+def test_a_wrong_text_column_is_found_without_a_build(project: Project, policy: str, code: int, state: str) -> None:
+    project.write("b.jsonl", ["x"] * 100)
+    project.set(source__text_column="body", source__on_bad_document=policy)
+    found = findings(project, code)["text"]
+    assert (found["state"], found["found"]) == (
+        state,
+        "2 of 2 files begin with something bad; data/raw/a.jsonl, line 1: the key 'body' is missing; found the keys id, text",
+    )
+    assert found["mend"].startswith("Set source.text_column")
+
+
+def test_a_bad_document_or_file_is_found_without_a_build(project: Project) -> None:
+    path = project.root / "data/raw/b.jsonl.gz"
+    path.write_bytes(b"not gzip")
+    found = findings(project, 1)["text"]
+    assert found["found"].startswith("1 of 2 files begin with something bad; data/raw/b.jsonl.gz: the file is damaged")
+    path.unlink()
+    with (project.root / "data/raw/a.jsonl").open("a", encoding="utf-8") as file:
+        file.write("no JSON\n")
+    found = findings(project, 1)["text"]
+    assert found["found"].startswith("data/raw/a.jsonl, line 2: invalid JSON")
+    assert "quarantine" in found["mend"]

@@ -155,7 +155,7 @@ def test_a_version_that_exists_or_does_not_rise_is_not_published(team: Team) -> 
     other = team.clone("other")
     assert other.run("dvc", "pull", "-q").returncode == 0
     run(other.root, "git", "tag", "-d", "tokenizer@v1.10.0")  # known to the remote alone
-    assert "exists" in refused(other, "tokenizer@v1.10.0")
+    assert "is published already" in refused(other, "tokenizer@v1.10.0")
     assert "tokenizer@v1.10.0 exists, and a new version must be higher" in refused(other, "tokenizer@v1.9.3")
     assert "this commit already has the version tokenizer@v1.10.0" in refused(other, "tokenizer@v2.0.0")
     assert "three numbers" in refused(other, "tokenizer@latest")
@@ -286,7 +286,41 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     publish(team.project, "dataset@v0.1.0")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
     assert done.returncode == 2
-    assert "exists already" in done.stderr
+    assert (
+        "[TM406]: data/tokens: is not empty: it holds a.jsonl.parquet, b.jsonl.parquet, manifest.json. Nothing was"
+        in done.stderr
+    )
+    assert done.stderr.endswith("or delete this one first: `rm -r data/tokens`.\n")
+    done = cli(team.project, "fetch", "dataset@v0.1.0", "dvc.lock")
+    assert "dvc.lock: is a file. Name a directory that is not there yet" in done.stderr
+    (team.project.root / "new").mkdir()
+    assert cli(team.project, "fetch", "dataset@v0.1.0", "new").returncode == 0
+
+
+def test_publishing_again_what_is_published_says_so_and_what_of_its_stage(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    again = refused(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    assert "tokenizer@v1.0.0 is published already with the stage prod, and is of the present commit" in again
+    assert "is published already, and is of the present commit" in refused(team.project, "tokenizer@v1.0.0")
+    (team.project.root / "notes").touch()
+    commit(team.project)
+    assert "exists with the stage prod, of commit" in refused(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    other = refused(team.project, "tokenizer@v1.0.0", "--stage", "test")
+    assert other.endswith("`gto assign tokenizer --version v1.0.0 --stage test`, and push the tag.")
+    assert refused(team.project, "tokenizer@v1.0.0").endswith("Take a higher version.")
+
+
+def test_a_version_that_lost_its_stage_is_told_how_to_get_it_again(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    (team.project.root / "notes").touch()
+    commit(team.project)
+    publish(team.project, "tokenizer@v1.1.0", "--stage", "prod")
+    run(team.project.root, "git", "checkout", "-q", "tokenizer@v1.0.0")
+    said = refused(team.project, "tokenizer@v1.0.0", "--stage", "prod")
+    assert "tokenizer@v1.0.0 is published already, and is of the present commit" in said
+    [command] = [part for part in said.split("`") if part.startswith("gto assign")]
+    assert team.project.run(*command.split()).returncode == 0
+    assert "tokenizer#prod#3" in tags(team.project.root)
 
 
 @pytest.mark.slow
@@ -315,7 +349,7 @@ def test_killed_at_any_moment_it_publishes_whole_or_not_and_goes_on(team: Team) 
             other = team.clone(name)
             assert cli(other, "fetch", "tokenizer@v1.0.0", "got").returncode == 0
     last = cli(team.project, "publish", "tokenizer@v1.0.0", "--stage", "prod")
-    assert last.returncode == 0 or "exists" in last.stderr
+    assert last.returncode == 0 or "is published already" in last.stderr
     assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
 
 

@@ -89,7 +89,8 @@ def check_golden(directory: Path, tokenizer: Tokenizer) -> list[str]:
         if different:
             raise TokenizerError(
                 f"{path}: {_release(name)} no longer gives the ids that this tokenizer was made with: {different} "
-                "Install the release that was used before, or train and publish a new version."
+                "Install the release that was used before, or train and publish a new version.",
+                where=str(path),
             )
     return checked
 

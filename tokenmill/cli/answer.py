@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tokenmill.errors import CODES, EXIT_DONE, code_of, of_the_machine
+from tokenmill.errors import CODES, EXIT_DONE, TokenmillError, code_of, of_the_machine
 
 SCHEMA = 1
 """Version of the envelope. It rises when a field is removed or changes its meaning, not when one is added."""
@@ -17,7 +17,9 @@ SCHEMA = 1
 STREAMS = ("serve",)
 """Commands that print one JSON object per line while they run."""
 
-_PLACE = re.compile(r"(?P<place>(?:[^\s:]*[/.][^:\n]*|[^\s:]+|--[a-z][^:\n]*|[^:\n]+, (?:row|line) \d+)): ")
+_PLACE = re.compile(
+    r"(?P<place>(?:(?:row|line|column|key|stage) [^\s:]+|[^\s:]*[/.][^:\n]*|[^\s:]+|--[a-z][^:\n]*|[^:\n]+, (?:row|line) \d+)): "
+)
 # Before the advice at the end of a message. A sentence that begins with one of these words is still part of the error.
 _ADVICE = re.compile(r"(?<=[.?!]) (?!(?:A|An|Expected|It|No|Nothing|The|They|Versions) )(?=[A-Z`])")
 
@@ -64,18 +66,28 @@ def as_json(error: BaseException) -> dict[str, str | None]:
     ('params.yaml: count.pattern', 'found 3; allowed: a text.', 'Put it in quotes.')
     """
     code, message = code_of(error), message_of(error)
-    rest, places = message, []
-    while found := _PLACE.match(rest):
-        places.append(found["place"])
-        rest = rest[found.end() :]
-    what, *advice = (rest, "") if "\n" in rest else _ADVICE.split(rest, maxsplit=1)
+    where, fix = (error.where, error.fix) if isinstance(error, TokenmillError) else (None, None)
+    rest = message
+    if where is not None:
+        rest = rest.removeprefix(where).removeprefix(": ")
+    else:
+        places = []
+        while found := _PLACE.match(rest):
+            places.append(found["place"])
+            rest = rest[found.end() :]
+        where = ": ".join(places) or None
+    if fix is not None:
+        what = rest.removesuffix(fix).rstrip()
+    else:
+        what, *advice = (rest, "") if "\n" in rest else _ADVICE.split(rest, maxsplit=1)
+        fix = "".join(advice)
     return {
         "code": code,
         "title": CODES[code].title,
         "what": what,
-        "where": ": ".join(places) or None,
+        "where": where,
         "why": CODES[code].meaning,
-        "fix": "".join(advice) or CODES[code].advice,
+        "fix": fix or CODES[code].advice,
         "message": message,
     }
 

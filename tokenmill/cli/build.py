@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokenmill import console
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
@@ -45,8 +46,9 @@ def add_commands(commands: "Commands") -> None:
     status = commands.add_parser(
         "status",
         help="say what a build would do now, and why",
-        description="Runs nothing. Exit code 0: every stage is up to date, 1: a build would do something.",
-        epilog="example: tokenmill status --json",
+        description="Runs nothing. With -v it names the files that changed since the dataset was made. Exit code 0: every stage "
+        "is up to date, 1: a build would do something.",
+        epilog="example: tokenmill status -v",
     )
     status.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
     status.set_defaults(run=_status)
@@ -106,7 +108,13 @@ def _status(asked: argparse.Namespace) -> Answer:
     found = status_of(root)
     would_run = any(one.would_run for one in found)
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
-    return text({"would_run": would_run, "stages": stages}, as_text(found), EXIT_NO if would_run else EXIT_DONE)
+    result, words = {"would_run": would_run, "stages": stages}, as_text(found)
+    if console.level >= 1:
+        from tokenmill.pipeline.status import files_since_the_dataset
+
+        files, more = files_since_the_dataset(root, params)
+        result["files"], words = files, f"{words}\n{more}"
+    return text(result, words, EXIT_NO if would_run else EXIT_DONE)
 
 
 def _check(asked: argparse.Namespace) -> Answer:

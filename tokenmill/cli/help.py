@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.answer import Answer, text
 from tokenmill.errors import CODES, UsageError, did_you_mean
+from tokenmill.layout import STAGES
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands, Parser
@@ -61,12 +62,16 @@ def _completion(parser: "Parser", asked: argparse.Namespace) -> Answer:
     import shtab
 
     for one in (parser, *parser.commands.values()):
-        _complete_paths(one, shtab.FILE, shtab.DIRECTORY)
+        _complete_values(one, shtab.FILE, shtab.DIRECTORY)
+        one.description = one.summary or one.description  # one line
     script = shtab.complete(parser, asked.shell)
     return text({"shell": asked.shell, "script": script}, script.rstrip("\n"))
 
 
-def _complete_paths(parser: "Parser", files: Mapping[str, Any], folders: Mapping[str, Any]) -> None:
+def _complete_values(parser: "Parser", files: Mapping[str, Any], folders: Mapping[str, Any]) -> None:
+    values = {"--only": STAGES, "error_code": tuple(CODES)}
     for action in parser._actions:  # argparse has no public list of them
+        # They are for the script alone: a project may have stages of its own, and `explain` takes 203 for TM203.
+        action.choices = values.get(next(iter(action.option_strings), action.dest), action.choices)
         if action.type is Path:
             action.complete = folders if action.metavar in _FOLDERS else files  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ GROUPS = {
 _OUTPUT = {
     ("--json",): "print one JSON object, also for an error",
     ("-q", "--quiet"): "print only errors and the requested result; no progress, notes or reports",
-    ("-v", "--verbose"): "also print a line for each work unit",
+    ("-v", "--verbose"): "also print a line for each work unit, and why it is done",
     ("--debug",): "print tracebacks of errors, and the logs of Prefect and DVC",
 }
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
@@ -272,8 +273,10 @@ def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
 def _read_yaml(path: Path) -> Any:
     from ruamel.yaml.error import YAMLError
 
+    text = ""
     try:
-        found = _parsed(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = _parsed(text)
     except OSError as error:
         raise ParamsError(
             f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.", code="TM104"
@@ -281,9 +284,7 @@ def _read_yaml(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.", code="TM104") from None
     except YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        place = f"line {mark.line + 1}: " if mark else ""
-        raise ParamsError(f"{path}: {place}not valid YAML: {problem or error}.", code="TM104") from None
+        raise ParamsError(f"{path}: {mistake(text, error)}", code="TM104") from None
     if not isinstance(found, dict):
         raise ParamsError(
             f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104"

@@ -2,13 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError, DamagedError
 
+T = TypeVar("T")
+
 N_LISTED_MAX = 20  # bad documents and files that an error names
+N_FOUND_MAX = 1000  # in one file, which is read no further then
 
 
 class BadDocument(msgspec.Struct, frozen=True):
@@ -16,7 +20,8 @@ class BadDocument(msgspec.Struct, frozen=True):
 
     `row` counts from 0, and `line` (only of a .jsonl file) from 1, both from the start of the shard. In the record of a unit
     both count from 0 and from the start of the piece with the index `piece`, so the record does not depend on where the piece
-    lies in its shard.
+    lies in its shard. `setting`: the parameter, such as source.text_column, that names the column or key which is missing or of
+    the wrong kind.
     """
 
     row: int | None
@@ -24,12 +29,13 @@ class BadDocument(msgspec.Struct, frozen=True):
     reason: str
     raw: bytes | None
     piece: int = 0
+    setting: str | None = None
 
     def moved(self, n_rows: int, n_lines: int, piece: int = 0) -> "BadDocument":
         """The same record with `n_rows` added to its row and `n_lines` to its line, for the piece with the index `piece`."""
         row = None if self.row is None else self.row + n_rows
         line = None if self.line is None else self.line + n_lines
-        return BadDocument(row, line, self.reason, self.raw, piece)
+        return BadDocument(row, line, self.reason, self.raw, piece, self.setting)
 
 
 class PieceDamagedError(DamagedError):
@@ -43,32 +49,81 @@ class PieceDamagedError(DamagedError):
         super().__init__(message)
 
 
+class ColumnError(CorpusError):
+    """A file or a document of it lacks the column or key that `setting` names, or has something else in it. `words`: the
+    message without what to do."""
+
+    code = "TM209"
+
+    def __init__(self, words: str, advice: str, setting: str) -> None:
+        self.words = words
+        self.setting = setting
+        super().__init__(f"{words} {advice}")
+
+
+class Bad(NamedTuple):
+    """A line of an error: what is wrong in `n` documents of a file, or with the file. `setting`: as of a BadDocument; such
+    documents of a file share one line."""
+
+    words: str
+    n: int = 1
+    setting: str | None = None
+
+    def __str__(self) -> str:
+        more = "" if self.n < N_FOUND_MAX else " or more"
+        return self.words if self.n == 1 else f"{self.words.removesuffix('.')} ({self.n:,}{more} such documents)."
+
+
 class BadInputError(CorpusError):
     """Several bad documents and files. `n`: how many were found. `first`: messages about the first ones of each file, by the
     file's name. `is_all`: false if there may be more."""
 
-    code = "TM210"
-
-    def __init__(self, n: int, first: Mapping[str, Sequence[str]], is_all: bool) -> None:
+    def __init__(self, n: int, first: Mapping[str, Sequence[Bad]], is_all: bool) -> None:
         self.n = n
-        self.first: dict[str, Sequence[str]] = listed(first)
+        self.first: dict[str, Sequence[Bad]] = listed(first)
         self.is_all = is_all
-        at_least = "" if is_all else "at least "
-        lines = [f"  {one}" for some in self.first.values() for one in some]
-        more = [f"  and {at_least}{n - len(lines):,} more"] if n > len(lines) else []
-        super().__init__(
-            "\n".join(
-                [
-                    f"{at_least}{n:,} documents or files are bad:",
-                    *lines,
-                    *more,
-                    "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out.",
-                ]
+        lines, settings = lines_of(first, n, is_all)
+        is_column = bool(settings) and all(one.setting for some in first.values() for one in some)
+        if is_column:
+            head = f"{settings}: what it names is missing or of the wrong kind:"
+        else:
+            head = f"{'' if is_all else 'at least '}{n:,} documents or files are bad:"
+            lines.append(
+                "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
             )
+        code = "TM209" if is_column else "TM210"
+        super().__init__("\n".join([head, *lines]), code=code, fix=remedy_of(lines))
+
+
+def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str]:
+    """The lines of an error that name the first bad documents and files, the number of the others, and how to mend settings
+    that are to blame; and these settings."""
+    named = [one for some in listed(first).values() for one in some]
+    lines = [f"  {one}" for one in named]
+    if n_more := n - sum(one.n for one in named):
+        lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
+    settings = " and ".join(dict.fromkeys(one.setting for one in named if one.setting))
+    if settings:
+        lines.append(
+            f"Set {settings} in params.yaml, which holds for all files, to a column that they have, or mend the files."
         )
+    return lines, settings
 
 
-def listed(found: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+def remedy_of(lines: Sequence[str]) -> str:
+    """The advice among the lines of an error: the lines that name no document or file."""
+    return "\n".join(line for line in lines if not line.startswith(" "))
+
+
+def joined(some: Sequence[Bad], one: Bad) -> list[Bad]:
+    """The lines of a file with one more."""
+    for i, other in enumerate(some):
+        if one.setting and one.setting == other.setting:
+            return [*some[:i], other._replace(n=other.n + one.n), *some[i + 1 :]]
+    return [*some, one]
+
+
+def listed(found: Mapping[str, Sequence[T]]) -> dict[str, Sequence[T]]:
     """The N_LISTED_MAX messages that an error shows, spread over as many files as possible: the first message of each file,
     then the second ones, and so on.
 

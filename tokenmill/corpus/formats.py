@@ -9,12 +9,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.shards import Shard, ShardRange
-from tokenmill.errors import CorpusError
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
 _TABLE_BYTES = 4 << 20  # the text that one read of a Parquet file should give
@@ -213,7 +212,7 @@ def _columns(batch: pa.RecordBatch, text_column: str, id_column: str | None, pos
 
 
 def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column: str | None) -> list[str]:
-    """The names of the columns to read. Raises CorpusError for a column that is missing, duplicated, or of a wrong type."""
+    """The names of the columns to read. Raises ColumnError for a column that is missing, duplicated, or of a wrong type."""
     names = [text_column] if id_column is None else [text_column, id_column]
     try:
         _ = schema.names
@@ -222,19 +221,19 @@ def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column:
     for name, param in zip(names, ("text_column", "id_column"), strict=False):
         if schema.names.count(name) != 1:
             problem = "is missing" if name not in schema.names else "is there more than once"
-            raise CorpusError(
-                f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(schema.names) or '(none)'}. "
+            raise ColumnError(
+                f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(schema.names) or '(none)'}.",
                 f"Set source.{param} in params.yaml, which holds for all files, to one of them"
                 f"{' or to null' if param == 'id_column' else ''}.",
-                code="TM209",
+                f"source.{param}",
             )
         found = schema.field(name).type
         is_id = param == "id_column"
         if not (_is_text(found) or (is_id and pa.types.is_integer(found))):
-            raise CorpusError(
-                f"{shard.name}: column {name!r}: expected {'strings or integers' if is_id else 'strings'}; found {found}. "
+            raise ColumnError(
+                f"{shard.name}: column {name!r}: expected {'strings or integers' if is_id else 'strings'}; found {found}.",
                 f"Set source.{param} in params.yaml to another of {', '.join(schema.names)}, or convert the column.",
-                code="TM209",
+                f"source.{param}",
             )
     return names
 

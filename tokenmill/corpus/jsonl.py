@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
@@ -49,10 +49,13 @@ def line_reader(
             try:
                 document: Any = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                reason = _explain(line, error, text_column, id_column)
+                fault = _explain(line, error, text_column, id_column)
                 if on_bad_line is None:
-                    raise CorpusError(f"{shard.name}, line {number}: {reason}", code="TM201") from None
-                on_bad_line(BadDocument(len(texts), number, reason, line))
+                    words = f"{shard.name}, line {number}: {fault.words}"
+                    if fault.setting:
+                        raise ColumnError(words, fault.advice, fault.setting) from None
+                    raise CorpusError(f"{words} {fault.advice}", code="TM201") from None
+                on_bad_line(BadDocument(len(texts), number, fault.words, line, setting=fault.setting))
                 texts.append(None)
                 if id_column is not None:
                     ids.append(None)
@@ -66,33 +69,41 @@ def line_reader(
     return read
 
 
-def _explain(line: bytes, error: Exception, text_column: str, id_column: str | None) -> str:
+class _Fault(NamedTuple):
+    """What is wrong with a line. `setting`: as of a BadDocument."""
+
+    words: str
+    advice: str = "Correct the line, or delete it."
+    setting: str | None = None
+
+
+def _explain(line: bytes, error: Exception, text_column: str, id_column: str | None) -> _Fault:
     if isinstance(error, RecursionError):
-        return "the JSON is nested too deep to be read. Flatten the value, or delete the line."
+        return _Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
     try:
         line.decode()
     except UnicodeDecodeError as bad:
-        return (
-            f"expected UTF-8; found {line[bad.start]:#04x} at byte {bad.start} of the line. "
-            "Convert the file to UTF-8, or delete the line."
+        return _Fault(
+            f"expected UTF-8; found {line[bad.start]:#04x} at byte {bad.start} of the line.",
+            "Convert the file to UTF-8, or delete the line.",
         )
     if isinstance(error, msgspec.ValidationError):
         return _wrong_value(line, error, text_column, id_column)
     if _has_lone_surrogate(line):
-        return (
-            "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8. "
-            "Replace it, for instance by \\ufffd, or delete the line."
+        return _Fault(
+            "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8.",
+            "Replace it, for instance by \\ufffd, or delete the line.",
         )
-    return f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line; correct the line, or delete it."
+    return _Fault(f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line.")
 
 
-def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str | None) -> str:
+def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str | None) -> _Fault:
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        return f"{error}. Correct the line, or delete it."
+        return _Fault(f"{error}.")
     if not isinstance(found, dict):
-        return f"expected an object; found {_kind(found)}. Correct the line, or delete it."
+        return _Fault(f"expected an object; found {_kind(found)}.")
     for name, param, expected in (
         (text_column, "text_column", "a string"),
         (id_column, "id_column", "a string or an integer"),
@@ -101,16 +112,18 @@ def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str
             continue
         if name not in found:
             or_null = " or to null" if param == "id_column" else ""
-            return (
-                f"the key {name!r} is missing; found the keys {', '.join(found) or '(none)'}. "
-                f"Set source.{param} in params.yaml, which holds for all files, to one of them{or_null}, or correct the line."
+            return _Fault(
+                f"the key {name!r} is missing; found the keys {', '.join(found) or '(none)'}.",
+                f"Set source.{param} in params.yaml, which holds for all files, to one of them{or_null}, or correct the line.",
+                f"source.{param}",
             )
         value = found[name]
         is_fine = isinstance(value, str) or (param == "id_column" and type(value) is int)
         if not is_fine:
             shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
-            return f"key {name!r}: expected {expected}; found {_kind(value)}{shown}. Correct the line, or delete it."
-    return f"{error}. Correct the line, or delete it."
+            setting = None if value is None else f"source.{param}"
+            return _Fault(f"key {name!r}: expected {expected}; found {_kind(value)}{shown}.", setting=setting)
+    return _Fault(f"{error}.")
 
 
 def _kind(value: object) -> str:

@@ -11,7 +11,16 @@ import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
-from tokenmill.corpus.bad_documents import N_LISTED_MAX, BadDocument, BadInputError, PieceDamagedError
+from tokenmill.corpus.bad_documents import (
+    N_FOUND_MAX,
+    N_LISTED_MAX,
+    Bad,
+    BadDocument,
+    BadInputError,
+    ColumnError,
+    PieceDamagedError,
+    joined,
+)
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
@@ -35,7 +44,6 @@ QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
-_N_FOUND_MAX = 1000  # bad documents in one file, after which reading stops
 
 
 class _Enough(Exception):
@@ -86,22 +94,22 @@ class Documents:
         source = self._source
         columns = (source.text_column, source.id_column, source.text_separator)
         n = 0
-        shown: dict[str, list[str]] = {}
+        shown: dict[str, list[Bad]] = {}
         is_all = True
 
-        def add(name: str, words: str) -> None:
+        def add(name: str, words: str, setting: str | None) -> None:
             nonlocal n
             n += 1
-            if len(shown) < N_LISTED_MAX and len(some := shown.setdefault(name, [])) < N_LISTED_MAX:
-                some.append(words)
+            if name in shown or len(shown) < N_LISTED_MAX:
+                shown[name] = joined(shown.get(name, []), Bad(words, setting=setting))[:N_LISTED_MAX]
 
         for piece in self.unit.pieces[first:]:
             n_before = n
 
             def on_bad(bad: BadDocument, piece: Piece = piece, n_before: int = n_before) -> None:
                 if source.on_bad_document == "fail":
-                    add(piece.shard.name, f"{piece.shard.name}, {_place(bad)}: {bad.reason}")
-                if n - n_before >= _N_FOUND_MAX:
+                    add(piece.shard.name, f"{piece.shard.name}, {_place(bad)}: {bad.reason}", bad.setting)
+                if n - n_before >= N_FOUND_MAX:
                     raise _Enough
 
             try:
@@ -112,9 +120,11 @@ class Documents:
                     )
             except (_Enough, PassingError, UnitTimeoutError):  # the error found before matters more than the time limit
                 is_all = False
+            except ColumnError as other:
+                add(piece.shard.name, other.words, other.setting)
             except CorpusError as other:
                 if not isinstance(other, DamagedError) or source.on_bad_shard == "fail":
-                    add(piece.shard.name, str(other))
+                    add(piece.shard.name, str(other), None)
         return error if n < 2 else BadInputError(n, shown, is_all)
 
     def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
@@ -179,12 +189,13 @@ def check_limit(units: Sequence[Unit], left: Sequence[LeftOut], n_documents: int
     n_bad = sum(one.n_documents for one in left)
     if n_bad <= (allowed if isinstance(allowed, int) else allowed * (n_bad + n_documents)):
         return n_bad
+    most = allowed if isinstance(allowed, int) else f"{allowed * 100:g} %"
     first = [(unit, one) for unit, some in zip(units, left, strict=True) for one in some.first if one.row is not None]
     shown = [f"  {_where(unit, one)}: {one.reason}" for unit, one in first[:_N_SHOWN]]
     raise CorpusError(
         "\n".join(
             [
-                f"{n_bad:,} of {n_bad + n_documents:,} documents are bad; source.bad_documents_max allows {allowed}. The first:",
+                f"{n_bad:,} of {n_bad + n_documents:,} documents are bad; source.bad_documents_max allows {most}. The first:",
                 *shown,
                 "Mend them, or raise source.bad_documents_max.",
             ]

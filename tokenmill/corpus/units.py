@@ -112,18 +112,7 @@ def cut(
     Files without a fact in `digests` are read. Raises CorpusError for two units with the same output name, and for a file that
     cannot be read or changes meanwhile. Raises Stopped.
     """
-    stop = threading.Event()
-
-    def look(shard: Shard) -> _Cut:
-        word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
-        read = partial(_look, shard, unit_bytes_max, stop.is_set)
-        return with_retries(partial(digests.fact, shard.path, word, _Cut, read))
-
-    with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
-        try:
-            cuts = list(pool.map(look, shards))
-        finally:
-            stop.set()
+    cuts = _cuts(shards, digests, unit_bytes_max, threads)
     digests.save()
     units: list[Unit] = []
     small: list[Piece] = []
@@ -138,6 +127,27 @@ def cut(
     _refuse_clashes(units)
     sha256 = {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
     return Corpus(sorted(units, key=lambda unit: unit.output), sha256)
+
+
+def sha256_of_shards(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int) -> dict[Shard, str]:
+    """The sha256 of each shard. Files with a fact in `digests` are not read. Raises CorpusError."""
+    cuts = _cuts(shards, digests, unit_bytes_max, threads)
+    return {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
+
+
+def _cuts(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int) -> list[_Cut]:
+    stop = threading.Event()
+
+    def look(shard: Shard) -> _Cut:
+        word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
+        read = partial(_look, shard, unit_bytes_max, stop.is_set)
+        return with_retries(partial(digests.fact, shard.path, word, _Cut, read))
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
+        try:
+            return list(pool.map(look, shards))
+        finally:
+            stop.set()
 
 
 def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from tokenmill import _core
+from tokenmill import _core, console
 from tokenmill.config.params import Params, load_params
-from tokenmill.console import say
+from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
@@ -134,8 +134,10 @@ class Build:
             self._refuse_missing_inputs(name)
             self._warn_of_stale_inputs(name)
         with dvc_stage.opened(self.root, name, self.known) as stage:
+            why = stage.changes() if console.level >= 1 else []  # before DVC puts the new inputs into the stage
             settled = None if self.force else self._settle(stage, name)
             if settled is None:
+                say_more(f"{name}: to do: {'--force' if self.force else ', '.join(why)}")
                 if name not in STAGES:
                     stage.remove_outputs()
                 with stage.recording():

@@ -7,11 +7,13 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
-from tokenmill.corpus.bad_documents import BadInputError, listed
+from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of, remedy_of
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
 from tokenmill.storage.retries import with_retries
 from tokenmill.storage.unit_store import Done
+
+_OF_DOCUMENTS = {"TM201", "TM202", "TM209", "TM210"}
 
 
 class Facts(Protocol):
@@ -77,28 +79,29 @@ def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[A
         raise failed[0][1]
     if failed:
         codes = {error.code for _, error in failed}
-        raise UnitsError(_table(stage, len(units), failed), code=codes.pop() if len(codes) == 1 else None)
+        if len(codes) > 1 and codes <= _OF_DOCUMENTS:
+            codes = {"TM210"}
+        raise _all_of(stage, len(units), failed, codes.pop() if len(codes) == 1 else None)
     return done
 
 
-def _table(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]]) -> str:
-    found: dict[str, list[str]] = {}
+def _all_of(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillError]], code: str | None) -> UnitsError:
+    found: dict[str, list[Bad]] = {}
     n = 0
     is_all = True
     for unit, error in failed:
         if isinstance(error, BadInputError):
-            for name, some in error.first.items():
-                found.setdefault(name, []).extend(some)
-            n, is_all = n + error.n, is_all and error.is_all
+            bad, n_bad, is_all = error.first, error.n, is_all and error.is_all
+        elif isinstance(error, ColumnError):
+            bad, n_bad = {unit.pieces[0].shard.name: [Bad(error.words, setting=error.setting)]}, 1
         else:
-            found.setdefault(unit.name, []).append(str(error))
-            n += 1
+            words = str(error)
+            bad, n_bad = {unit.name: [Bad(words if unit.name in words else f"{unit.name}: {words}")]}, 1
+        n += n_bad
+        for name, some in bad.items():
+            for one in some:
+                found[name] = joined(found.get(name, []), one)
     kept = n_units - len(failed)
     head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
-    lines = [head]
-    for name, some in listed(found).items():
-        lines += [f"  {name}", *(f"    {one}" for one in some)]
-        n -= len(some)
-    if n:
-        lines.append(f"  and {'' if is_all else 'at least '}{n:,} more")
-    return "\n".join(lines)
+    lines, _ = lines_of(found, n, is_all)
+    return UnitsError("\n".join([head, *lines]), code=code, where=stage, fix=remedy_of(lines) or None)

@@ -1,10 +1,19 @@
 """What a build would do now and why, found without running anything."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from tokenmill.config.params import Params
+from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.pipeline.code_pins import stages_of_other_code
+from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
+from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.storage.file_facts import Digests
 from tokenmill.versioning import dvc_stage
 from tokenmill.versioning.dvc_files import Known
 
@@ -40,6 +49,22 @@ def status_of(root: Path) -> list[StageStatus]:
             StageStatus(name, state, changes, [one.stage for one in found if one.would_run and one.stage in before])
         )
     return found
+
+
+def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] | None, str]:
+    """The files that changed since the dataset in data/tokens was made, as values of JSON (None without a dataset) and as text.
+
+    Files that seem unchanged are not read. Raises CorpusError."""
+    manifest, found = last_manifest(root), None
+    if manifest is not None:
+        threads = n_workers(params.run.workers)
+        sha256_of = partial(
+            sha256_of_shards, digests=Digests(root), unit_bytes_max=params.source.unit_bytes_max, threads=threads
+        )
+        found = input_changes(manifest, find_shards(root, params.source.glob), sha256_of)
+    shown = ("changed", "new", "removed", "renamed", "n_unchanged")
+    result = None if found is None else {name: getattr(found, name) for name in shown}
+    return result, input_changes_as_text(found)
 
 
 def as_text(found: list[StageStatus]) -> str:

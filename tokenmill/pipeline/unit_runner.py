@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenmill import _core
+from tokenmill import _core, console
 from tokenmill.config.params import Source
 from tokenmill.console import say, say_more
 from tokenmill.corpus.bad_documents import PieceDamagedError
@@ -16,6 +16,7 @@ from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
 from tokenmill.errors import UnitTimeoutError
 from tokenmill.pipeline.executor import F, RunUnits
+from tokenmill.pipeline.input_changes import InputChanges, input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import Done, UnitStore
@@ -52,6 +53,12 @@ class UnitRunner:
             self.memory.workers,
         )
 
+    @cached_property
+    def _changes(self) -> InputChanges | None:
+        """What changed since the last dataset; None if nobody asks, or there is none. `encode` replaces the dataset."""
+        manifest = last_manifest(self.root) if console.level >= 1 else None
+        return None if manifest is None else input_changes(manifest, self.shards, lambda _: self.corpus.sha256)
+
     def finish(
         self,
         stage: str,
@@ -85,6 +92,10 @@ class UnitRunner:
         skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
+        if self._changes is not None and not self.anew:
+            for unit in todo.values():
+                if unit.pieces:  # a sum has none
+                    say_more(f"{stage} {unit.name}: to do: {self._changes.reason(unit)}")
 
         def one(unit: Unit) -> Done[F]:
             key, start_s = keys[unit.name], time.monotonic()
@@ -116,7 +127,8 @@ class UnitRunner:
         except UnitTimeoutError:
             raise UnitTimeoutError(
                 f"{stage} {unit.name}: not done after {self.unit_timeout_s:g} s. Look at its documents, or raise "
-                "run.unit_timeout_s."
+                "run.unit_timeout_s.",
+                where=f"{stage} {unit.name}",
             ) from None
         finally:
             _core.deadline(None)

@@ -17,7 +17,9 @@ from tokenmill.config.params import Params, load_params
 from tokenmill.corpus.shards import find_shards
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.project.doctor_documents import first_documents
 from tokenmill.project.finding import Finding
+from tokenmill.quantities import size
 from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
 
 _ANSWER_S_MAX = 2.0
@@ -38,7 +40,9 @@ def _parameters(root: Path) -> list[Finding]:
         params = load_params(root / PARAMS_FILE)
     except TokenmillError as error:
         return [Finding(PARAMS_FILE, "wrong", "; ".join(str(error).splitlines()))]
-    return [Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"), corpus(root, params)]
+    findings = [Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"), corpus(root, params)]
+    text = first_documents(root, params.source)
+    return findings if text is None else [*findings, text]
 
 
 def corpus(root: Path, params: Params) -> Finding:
@@ -49,7 +53,7 @@ def corpus(root: Path, params: Params) -> Finding:
         return Finding("documents", "warning", str(error))
     n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.path.suffix in _PACKED else 1) for shard in shards)
     free_bytes = shutil.disk_usage(root).free
-    said = f"{len(shards):,} files, about {n_bytes / 1e9:,.1f} GB of text; {free_bytes / 1e9:,.1f} GB are free"
+    said = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
     if free_bytes < n_bytes * _BUILD_SHARE:
         return Finding(
             "documents", "warning", said, "A build takes about half as much space as the text: make room for it."

@@ -284,7 +284,8 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
             if shard.name in glob_of:
                 raise ParamsError(
                     f"count.weights: {shard.name} is matched by {glob_of[shard.name]!r} and by {glob!r}; "
-                    "allowed: one glob for a shard."
+                    "allowed: one glob for a shard.",
+                    where="count.weights",
                 )
             glob_of[shard.name] = glob
     return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}

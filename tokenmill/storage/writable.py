@@ -16,10 +16,12 @@ def check_writable(folders: Iterable[Path]) -> None:
             raise TokenmillError(
                 f"{there}: expected a folder, found a file. A build writes {to_write}: move the file away.",
                 code="TM602",
+                fix="move the file away.",
             )
         if not os.access(there, os.W_OK | os.X_OK):
+            fix = "change the folder's owner or permissions (`ls -ld` shows them), or see whether its disk is mounted read-only."
             raise TokenmillError(
-                f"{there}: this user may not write into the folder. A build writes {to_write}: change the folder's owner or "
-                "permissions (`ls -ld` shows them), or see whether its disk is mounted read-only.",
+                f"{there}: this user may not write into the folder. A build writes {to_write}: {fix}",
                 code="TM602",
+                fix=fix,
             )

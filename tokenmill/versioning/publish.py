@@ -208,18 +208,24 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
     here = git.tags_of(root, ".")
     there = here if remote is None else git.tags_of(root, remote)
     tag = str(reference)
-    if here.get(tag) == commit and there.get(tag, commit) == commit:
-        is_assigned = any(one.startswith(f"{reference.name}#{stage}#") for one, of in there.items() if of == commit)
-        if tag not in there or (stage is not None and not is_assigned):
-            return True
+    had_stage = {of for one, of in there.items() if one.startswith(f"{reference.name}#{stage}#")}
+    is_to_assign = stage is not None and commit not in had_stage
+    if here.get(tag) == commit and there.get(tag, commit) == commit and (tag not in there or is_to_assign):
+        return True
     known = versions_in(here, reference.name) | versions_in(there, reference.name)
     if tag in here or tag in there:
         where = there.get(tag, here.get(tag, ""))
-        hint = f" To give it a stage: gto assign {reference.name} --version {reference.version} --stage STAGE."
-        raise VersionsError(
-            f"{tag} exists, at commit {where[:12]}; nothing is overwritten. Choose a higher version.{hint}",
-            code="TM404",
-        )
+        has_stage = stage is not None and assigned_commit(there, Reference(reference.name, stage)) == where
+        with_stage = f" with the stage {stage}" if has_stage else ""
+        if where == commit:
+            said = f"is published already{with_stage}, and is of the present commit: there is nothing to publish."
+        else:
+            said = f"exists{with_stage}, of commit {where[:12]}; nothing is overwritten. Take a higher version."
+        if stage is not None and not has_stage:
+            again = " --force" if where in had_stage else ""  # GTO's word for a stage that the version had before
+            assign = f"gto assign {reference.name} --version {reference.version} --stage {stage}{again}"
+            said += f" To give this one the stage {stage}: `{assign}`, and push the tag."
+        raise VersionsError(f"{tag} {said}", code="TM404")
     highest = max(known, key=order_of, default=None)
     if highest is not None and order_of(reference.version) < order_of(highest):
         raise VersionsError(

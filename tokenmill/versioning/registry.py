@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[
 FILES = "files: sha256 "  # starts the line with the digest of the files in a version's tag message
 SIGNATURE = "signature: "
 
+_N_NAMES_SHOWN = 5
 _ARRIVING = ".arriving"  # DVC fetches into a directory that it creates itself
 
 _VERSION = re.compile(r"v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
@@ -126,8 +128,16 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     the signature, and an unsigned version is refused. Raises VersionsError, also if `directory` exists and is not empty:
     nothing is overwritten.
     """
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise VersionsError(f"{directory}: exists already. Name a new directory, or remove this one first.")
+    if directory.exists():
+        if not directory.is_dir():
+            raise VersionsError(f"{directory}: is a file. Name a directory that is not there yet.", code="TM406")
+        if names := sorted(path.name for path in directory.iterdir()):
+            more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
+            raise VersionsError(
+                f"{directory}: is not empty: it holds {', '.join(names[:_N_NAMES_SHOWN])}{more}. Nothing was fetched, as nothing "
+                f"is overwritten. Name another directory, or delete this one first: `rm -r {shlex.quote(str(directory))}`.",
+                code="TM406",
+            )
     tag_lines = _tag_lines(version)
     with write_directory(directory) as partial:
         with _opened(version) as files:

@@ -214,7 +214,8 @@ def _check_bpe(model: dict[str, Any], specials: set[str], place: str) -> None:
     check(model, _BPE, f"{place}: model.")
     if model.get("dropout"):
         raise TokenizerError(
-            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would differ each time. Set it to null."
+            f"{place}: model.dropout is {model['dropout']!r:.40}: ids would differ each time. Set it to null.",
+            where=place,
         )
     vocab, merges = model["vocab"], model.get("merges")
     if not isinstance(vocab, dict):
