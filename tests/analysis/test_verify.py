@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project, make_project
+from tests.registry import cli
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, verify
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
@@ -96,6 +97,100 @@ def test_the_documents_of_the_project_are_those_of_the_dataset(data: Path) -> No
     found = check(data)
     assert [one.what.split(".")[0] for one in found.findings] == ["data/raw/new"]
     assert "does not name" in found.findings[0].what
+
+
+def cut(project: Project) -> None:
+    """Every kind of shard that is cut, bad documents in quarantine, and a normalizing tokenizer."""
+    lines = [json.dumps({"id": f"l{n}", "text": f"line {n} e\u0301" + "y" * n}) for n in range(40)]
+    lines[7] = "{"
+    (project.root / "data/raw/long.jsonl").write_text("\n".join(lines) + "\n\n")
+    table = pa.table({"id": [f"p{n}" for n in range(60)], "text": [f"row {n}" + "z" * n for n in range(60)]})
+    pq.write_table(table, project.root / "data/raw/long.parquet", row_group_size=7)
+    project.set(source__unit_bytes_max=700, source__on_bad_document="quarantine", source__bad_documents_max=1)
+
+
+def test_shards_that_were_cut_are_read_where_they_were_cut(project: Project) -> None:
+    cut(project)
+    project.build()
+    manifest = read_manifest(project.root / "data/tokens")
+    assert sum("long" in shard.name for shard in manifest.shards) > 6
+    found = check(project.root / "data")
+    assert (found.result, found.findings, found.not_checked) == ("right", [], [])
+    assert check(project.root / "data", with_source=False).result == "right"
+
+
+@pytest.mark.parametrize("kind", ["normalizing", "not byte-level"])
+def test_a_tokenizer_that_changes_text_is_compared_with_what_it_encodes(project: Project, kind: str) -> None:
+    cut(project)
+    project.build()
+    document = json.loads((project.root / "data/tokenizer/tokenizer.json").read_text(encoding="utf-8"))
+    if kind == "normalizing":
+        document["normalizer"] = {"type": "NFC"}
+    else:
+        words = {"<|endoftext|>": 0, "[UNK]": 1, "line": 2, "row": 3, "the": 4}
+        document |= {"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
+        document["model"] = {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"}
+    (project.root / "other.json").write_text(json.dumps(document), encoding="utf-8")
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8")
+    assert "tokenizer: null" in text
+    params.write_text(text.replace("tokenizer: null", "tokenizer: {from: other.json}"), encoding="utf-8")
+    assert cli(project, "pin").returncode == 0
+    project.build()
+    for with_source in (True, False):
+        found = check(project.root / "data", with_source)
+        assert (found.result, found.findings, found.not_checked) == ("right", [], [])
+    manifest = read_manifest(project.root / "data/tokens")
+    i = next(i for i, shard in enumerate(manifest.shards) if shard.name.startswith("long.jsonl"))
+    path = project.root / "data/tokens" / manifest.shards[i].name
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    rows[1]["input_ids"][0] = 2 + (rows[1]["input_ids"][0] == 2)
+    path.unlink()
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    _agree(project.root / "data", manifest, i, rows)
+    found = check(project.root / "data")
+    assert [one.file for one in found.findings if "row 1: " in one.what] == [manifest.shards[i].name]
+
+
+def test_a_dataset_of_0_1_is_verified(tmp_path: Path) -> None:
+    made = Path(__file__).parents[1] / "dataset/made_by_0_1"
+    for name in ("tokens", "tokenizer"):
+        shutil.copytree(made / name, tmp_path / "data" / name)
+    shutil.copytree(made / "raw", tmp_path / "data/raw")
+    found = check(tmp_path / "data")
+    assert found.result == "not checked" and not found.findings
+    assert "format 3" in found.not_checked[0]
+    assert check(tmp_path / "data", with_source=False).result == "right"
+
+
+def test_the_command_has_an_exit_code_for_each_answer(built: Project, data: Path) -> None:
+    copied = Project(data.parent)
+    assert cli(copied, "verify").returncode == 0
+    (data / "raw/b.jsonl").rename(data / "b.jsonl")
+    done = cli(copied, "verify", "data/tokens")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (2, "not checked")
+    done = cli(copied, "verify", "data/tokens", "--no-source", "--sample", "0", "--json")
+    assert (done.returncode, json.loads(done.stdout)["result"]["result"]) == (0, "right")
+    (data / "tables/token_bytes.npy").write_bytes(b"x")
+    done = cli(copied, "verify", "data/tokens", "--json")
+    found = json.loads(done.stdout)["result"]
+    assert (done.returncode, found["result"]) == (1, "wrong")
+    assert found["findings"][0]["file"] == "../tables/token_bytes.npy"
+    done = cli(copied, "verify", "data/raw")
+    assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr
+    shutil.rmtree(data / "tokenizer")
+    done = cli(copied, "verify")
+    assert done.returncode == 2 and "name it with --tokenizer" in done.stderr
+    assert cli(copied, "verify", "--sample", "-1").returncode == 2
+
+
+def test_info_says_what_the_manifest_says(data: Path) -> None:
+    copied = Project(data.parent)
+    said = cli(copied, "info").stdout
+    assert "begins with id 0 and ends with id 1" in said
+    found = json.loads(cli(copied, "info", "data/tokens", "--json").stdout)["result"]
+    assert (found["documents"], found["files"], found["format_version"]) == (28, 3, 4)
 
 
 @pytest.mark.slow

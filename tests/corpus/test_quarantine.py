@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.registry import build, cli
+from tests.stages.test_validate import edit_manifest
 from tokenmill.corpus.bad_documents import listed
 
 BAD_LINES = [b'{"id": "x", "text": 7}\n', b'{"id": "y", "te\n', b'{"id": "z", "text": "\xff"}\n']
@@ -164,11 +165,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
 
 def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project) -> None:
     build(project)
-    path = project.root / "data/tokens/manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["shards"][0]["rows"][0]["n_bad"] = None
-    path.unlink()
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+    edit_manifest(project, lambda manifest: manifest["shards"][0]["rows"][0].update(n_bad=None))
     done = project.run("tokenmill", "build", "--only", "validate")
     assert done.returncode == 2
     assert "says that data/raw/a.jsonl is damaged; it can be read" in done.stderr
