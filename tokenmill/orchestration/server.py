@@ -26,7 +26,7 @@ from prefect.logging.handlers import set_api_log_sink
 
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
-from tokenmill.orchestration.address import check_standing, place
+from tokenmill.orchestration.address import check_standing, without_password
 
 T = TypeVar("T")
 
@@ -70,7 +70,8 @@ class Server:
         """
         server = cls()
         if url := check_standing():
-            say(f"{place(url)}: the build appears there in some seconds")
+            page = without_password(url).rstrip("/").removesuffix("/api")
+            say(f"Prefect at {page}: the build appears there in some seconds")
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
             url = server._start_embedded()
