@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
@@ -17,7 +16,6 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.objects import TERMINAL_STATES
 from prefect.context import refresh_global_settings_context
 from prefect.events import Event
 from prefect.events.worker import EventsWorker, ProcessPoolForwardingEventsClient
@@ -31,18 +29,15 @@ from tokenmill.orchestration.address import check_standing, without_password
 T = TypeVar("T")
 
 _START_S_MAX = 120.0
-_END_S_MAX = 5.0
+_END_S_MAX = 10.0  # longer than the embedded server takes to record what it was sent, and to end
 _ANSWER_S_MAX = 5.0
-_SETTLE_S_MAX = 15.0
-_SETTLE_EVERY_S = 0.1
+_TAKE_S_MAX = 15.0
 _SENT_AT_ONCE_MAX = 500  # events, or log records, in one request
 _SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")  # the last line of a traceback
 FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
 """What Prefect's client raises if a server refuses or does not answer. RuntimeError comes when the client is entered;
 AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
-
-_ENDED = [state.value for state in TERMINAL_STATES]
 
 
 class Server:
@@ -59,7 +54,6 @@ class Server:
         self._told: set[str] = set()
         self._events: list[Event] = []
         self._logs: list[dict[str, Any]] = []
-        self._ended: set[str] = set()
         self._sending = threading.Lock()
 
     @classmethod
@@ -102,7 +96,7 @@ class Server:
             return cast("T", self._without(error))
         finally:
             _current.reset(token)
-            self._settle()
+            self._send_rest()
 
     def keep(self, outcome: object) -> None:
         """Stores the result or exception of the flow's work. `run` uses it if the server cannot be told of the end.
@@ -134,10 +128,7 @@ class Server:
 
     def put(self, item: tuple[str, Event]) -> None:
         """Takes an event. Prefect calls this for each one."""
-        event = item[1]
-        self._events.append(event)
-        if event.event.startswith("prefect.task-run.") and event.payload["intended"]["to"] in _ENDED:
-            self._ended.add(event.resource.id)
+        self._events.append(item[1])
 
     def send(self, client: SyncPrefectClient) -> None:
         """Sends the events and log records so far to the server. Raises FAILURES."""
@@ -210,25 +201,15 @@ class Server:
         self.is_gone = True
         self.say_once("Prefect's server does not answer, so it may not show how this build ended")
 
-    def _settle(self) -> None:
-        """Sends what is left, and waits until an embedded server has written the task runs; it would lose them when it ends."""
-        if self.is_gone:
-            return
-        end_s = time.monotonic() + _SETTLE_S_MAX
-        EventsWorker.drain_all(timeout=_SETTLE_S_MAX)
-        filters = {
-            "flow_runs": {"id": {"any_": [str(self.flow_run)]}},
-            "task_runs": {"state": {"type": {"any_": _ENDED}}},
-        }
-        with suppress(*FAILURES), get_client(sync_client=True) as client:
-            self.send(client)
-            while self._ended and self._process and self._process.poll() is None and time.monotonic() < end_s:
-                if client.request("POST", "/task_runs/count", json=filters).json() >= len(self._ended):
-                    return
-                time.sleep(_SETTLE_EVERY_S)
+    def _send_rest(self) -> None:
+        """Sends what is left."""
+        if not self.is_gone:
+            EventsWorker.drain_all(timeout=_TAKE_S_MAX)
+            with suppress(*FAILURES), get_client(sync_client=True) as client:
+                self.send(client)
 
     def _stop(self) -> None:
-        """Ends an embedded server. A signal meanwhile kills it at once."""
+        """Ends an embedded server, which first records what it was sent. A signal meanwhile kills it at once."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
         try:
