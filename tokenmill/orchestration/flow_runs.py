@@ -1,14 +1,12 @@
 """Wraps the stages of every flow run: takes the project lock, watches the run, and publishes its results."""
 
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 from prefect import State, task
 from prefect.artifacts import create_table_artifact
-from prefect.exceptions import PrefectException
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.states import Completed
@@ -18,9 +16,8 @@ from tokenmill.config.params import load_params
 from tokenmill.console import StageSummary, rows, say
 from tokenmill.errors import BusyError
 from tokenmill.layout import PARAMS_FILE
-from tokenmill.orchestration.address import without_password
 from tokenmill.orchestration.notify import notify
-from tokenmill.orchestration.server import Server
+from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
@@ -29,9 +26,6 @@ from tokenmill.stages.refresh import refresh, skipped
 
 Stages = Callable[[Build], None]
 """Runs a project's stages in order. Each brings its outputs up to date."""
-
-prepared: ContextVar[Build | None] = ContextVar("prepared", default=None)
-"""The build that the command line started, for the flow that it calls. A flow that a server starts makes its own build."""
 
 
 def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
@@ -67,16 +61,17 @@ def run_build(
 ) -> list[StageSummary] | State[None]:
     """Builds the project in the folder `project` and returns the result of each stage. The artifact tokenmill-build shows the
     results as a table. The state is Cancelled if the run was cancelled on the server. Raises TokenmillError."""
-    root = Path(project)
+    root, server = Path(project), Server.current()
 
     def work() -> list[StageSummary]:
         with alone(root, wait=False, force=force, rehash=rehash):
-            build = prepared.get() or start(root / PARAMS_FILE, only, force, rehash)
+            build = server.prepared or start(root / PARAMS_FILE, only, force, rehash)
             return _run_and_note(stages, build)
 
     done = watched(work)
-    if not isinstance(done, State) and not Server.current().is_gone:
-        _show(done, root)
+    if not isinstance(done, State) and not server.is_gone:
+        with suppress(*FAILURES):  # they do not fail the finished build
+            create_table_artifact(rows(done), "tokenmill-build", f"What each stage of {root.resolve()} did")
     return done
 
 
@@ -116,11 +111,3 @@ def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
     skipped = [one for one in summaries if one.action != "run"]
     wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
     return summaries
-
-
-def _show(summaries: Sequence[StageSummary], root: Path) -> None:
-    """Publishes the table as an artifact. A server that rejects it does not fail the finished build."""
-    try:
-        create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
-    except (httpx.HTTPError, PrefectException) as error:
-        say(f"Prefect's server did not take the table of the build: {without_password(str(error))}")
