@@ -11,9 +11,7 @@ from prefect.states import Completed
 
 from tokenmill import _core
 from tokenmill.corpus.units import Unit
-from tokenmill.errors import PassingError
 from tokenmill.pipeline.executor import F, RunUnits, results
-from tokenmill.storage.retries import DELAYS_S
 from tokenmill.storage.unit_store import Done
 
 Do = Callable[[Unit], Done[Any]]
@@ -22,19 +20,9 @@ Do = Callable[[Unit], Done[Any]]
 _CACHED_SHOWN_MAX = 100  # a task run costs about 4 ms
 
 
-def may_pass(_task: object, _run: object, state: State[Any]) -> bool:
-    """Whether to retry a failed task."""
-    return isinstance(state.result(raise_on_failure=False), PassingError)
-
-
 # Prefect's own cache stays off, because it does not notice missing files.
 STAGE_TASK: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
-UNIT_TASK: dict[str, Any] = STAGE_TASK | {
-    "retries": len(DELAYS_S),
-    "retry_delay_seconds": list(DELAYS_S),
-    "retry_condition_fn": may_pass,
-}
-"""Options of a task that runs one unit. It is retried after a transient failure, such as a temporarily unreadable file."""
+"""Options of a task of a stage. Units need no retries of Prefect's, because UnitRunner tries them again."""
 
 
 def finished(stage: str, unit: Unit, do: Do) -> State[Done[Any]]:

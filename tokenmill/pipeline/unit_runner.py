@@ -14,10 +14,11 @@ from tokenmill.console import say, say_more
 from tokenmill.corpus.bad_documents import PieceDamagedError
 from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
-from tokenmill.errors import UnitTimeoutError
+from tokenmill.errors import PassingError, UnitTimeoutError
 from tokenmill.pipeline.executor import F, RunUnits
 from tokenmill.pipeline.memory import Memory
 from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.retries import wait_after
 from tokenmill.storage.unit_store import Done, UnitStore
 
 
@@ -68,7 +69,8 @@ class UnitRunner:
         `keys`: the key of each unit, by its name; units with equal keys are one. A finished unit is used if its facts satisfy
         `fits`; `skip` is called with the bytes of such units. `do` makes a unit's files in the folder that it is given, and
         returns its facts. `run_units` calls it for each unit. If a piece turns out damaged, `do` is called again without that
-        piece. Raises what `do` raises, after all other units are done.
+        piece, and after a PassingError as it is (see tokenmill.storage.retries). Raises what `do` raises, after all other units
+        are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -87,17 +89,19 @@ class UnitRunner:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
 
         def one(unit: Unit) -> Done[F]:
-            key, start_s = keys[unit.name], time.monotonic()
-            with self._in_time(stage, unit), self.store.new(key) as partial:
-                facts, rest = None, unit
-                while facts is None:
-                    try:
+            key, rest, n_tried, start_s = keys[unit.name], unit, 0, time.monotonic()
+            kept = None
+            while kept is None:
+                try:
+                    with self._in_time(stage, unit), self.store.new(key) as partial:
                         facts = do(rest, partial)
-                    except PieceDamagedError as error:
-                        rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
-                for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
-                    self.digests.check_unchanged(piece.shard.path)
-                kept = self.store.keep(key, partial, facts)
+                        for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
+                            self.digests.check_unchanged(piece.shard.path)
+                        kept = self.store.keep(key, partial, facts)
+                except PieceDamagedError as error:
+                    rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
+                except PassingError as error:
+                    wait_after(error, n_tried := n_tried + 1)
             say_more(f"{stage} {unit.name}: {facts}, {time.monotonic() - start_s:.1f} s")
             return kept
 
