@@ -1,6 +1,6 @@
 """Checks that the rows of a token dataset match their documents."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +29,16 @@ class Span:
         return found
 
 
-def aligned(documents: Iterator[tuple[str, Batch]], tokens: Iterator[pa.RecordBatch]) -> Iterator[Span]:
-    """Pairs documents, which come with the name of their shard, with their rows, in order.
+def aligned(
+    documents: Iterable[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
+) -> Iterator[Span]:
+    """Pairs documents, which come with the index of their shard in `shards`, with their rows, in order.
 
     Raises ValidationError if one side has more than the other.
     """
     held, at, shard, row = next(tokens, None), 0, "", 0
-    for shard, batch in documents:
-        row = batch.first_row
+    for i, batch in documents:
+        shard, row = shards[i], batch.first_row
         while len(batch.texts):
             while held is not None and not held.num_rows:
                 held = next(tokens, None)

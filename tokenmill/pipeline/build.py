@@ -125,7 +125,8 @@ class Build:
         if self.only not in (None, name) or self._is_done(name):
             return
         if under_dvc():
-            self.summaries.append(self._at_rest(name, run))
+            with self._at_rest(name) as start_s:
+                self.summaries.append(_summary(name, run(self), start_s))
             return
         if self.only is None:
             self._settle_passed_over(self._before.get(name, ()))
@@ -137,8 +138,8 @@ class Build:
             if settled is None:
                 if name not in STAGES:
                     stage.remove_outputs()
-                with stage.recording():
-                    settled = self._at_rest(name, run)
+                with stage.recording(), self._at_rest(name) as start_s:
+                    settled = _summary(name, run(self), start_s)
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))
@@ -214,21 +215,20 @@ class Build:
                 )
                 return
 
-    def _at_rest(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
-        """Runs a stage. Raises an error if the parameters or the shards changed since the build began."""
+    @contextmanager
+    def _at_rest(self, name: str) -> Iterator[float]:
+        """Lets the block run a stage, and yields when that begins. Raises an error if the parameters or the shards changed since
+        the build began."""
         self._check_params(name)
         self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
         signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
         release_unused()
         reset_peak()
-        start_s = time.monotonic()
-        done = run(self) or StageSummary(name, "run", seconds=time.monotonic() - start_s)
-        summary = replace(done, peak_mb=peak_mb())
+        yield time.monotonic()
         if signatures is not None:
             self._check_shards(name, signatures)
         self._check_params(name)
-        return summary
 
     def _check_folders(self) -> None:
         """Raises TokenmillError for a folder that a stage yet to come writes into, and may not."""
@@ -322,6 +322,10 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
         if is_first and (rehash or force) and not under_dvc():
             dvc_repository.forget_hashes(root)
         yield
+
+
+def _summary(name: str, done: StageSummary | None, start_s: float) -> StageSummary:
+    return replace(done or StageSummary(name, "run", seconds=time.monotonic() - start_s), peak_mb=peak_mb())
 
 
 def _signatures(shards: Sequence[Shard]) -> list[Signature]:

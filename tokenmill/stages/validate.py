@@ -135,8 +135,8 @@ def validate_unit(
     _check_lost(unit, source, entry, limits)
     documents = Documents(unit.without(dict.fromkeys(_lost(entry), "")), source, limits, advance)
     n_documents = n_tokens = text_bytes = n_sampled = 0
-    named = ((unit.pieces[piece].shard.name, batch) for piece, batch in documents)
-    for span in aligned(named, read_tokens(tokens / entry.name)):
+    shards = [piece.shard.name for piece in unit.pieces]
+    for span in aligned(documents, shards, read_tokens(tokens / entry.name)):
         check_span(span, judge.tokenizer, judge.end_id, judge.special_in_text)
         n_sampled += check_against(span, judge.reference, judge.end_id, sample)
         n_documents += span.tokens.num_rows
