@@ -41,8 +41,11 @@ def servers(home: dict[str, str]) -> set[int]:
     }
 
 
-def test_an_inline_build_and_one_with_nothing_to_do_do_not_import_prefect(project: Project) -> None:
-    script = "import sys; from tokenmill.cli.main import main; main(['build']); assert 'prefect' not in sys.modules"
+def test_an_inline_build_and_one_with_nothing_to_do_import_neither_prefect_nor_pandas(project: Project) -> None:
+    script = (
+        "import sys; from tokenmill.cli.main import main; main(['build']); "
+        "assert not {'prefect', 'pandas'} & sys.modules.keys()"
+    )
     assert project.run(sys.executable, "-c", script).returncode == 0
     project.set(run__engine="threads")
     assert project.run(sys.executable, "-c", script).returncode == 0
