@@ -19,6 +19,7 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     from tokenmill.orchestration.flow_runs import threads
     from tokenmill.orchestration.project_flows import load_flow
 
-    flow = load_flow(build.root, "build").with_options(task_runner=threads(build.workers))
-    done: list[StageSummary] = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
+    arguments = (str(build.root), build.only, build.force, build.rehash)
+    flow = load_flow(build.root, "build", *arguments).with_options(task_runner=threads(build.workers))
+    done: list[StageSummary] = server.run(lambda: flow(*arguments))
     return done
