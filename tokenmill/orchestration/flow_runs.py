@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from prefect import State, task
+from prefect import State
 from prefect.artifacts import create_table_artifact
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
@@ -18,7 +19,6 @@ from tokenmill.errors import BusyError
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.orchestration.notify import notify
 from tokenmill.orchestration.server import FAILURES, Server
-from tokenmill.orchestration.unit_tasks import STAGE_TASK
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.executor import n_workers
@@ -66,7 +66,7 @@ def run_build(
     def work() -> list[StageSummary]:
         with alone(root, wait=False, force=force, rehash=rehash):
             build = server.prepared or start(root / PARAMS_FILE, only, force, rehash)
-            return _run_and_note(stages, build)
+            return _run(stages, build)
 
     done = watched(work)
     if not isinstance(done, State) and not server.is_gone:
@@ -87,7 +87,7 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
         try:
             with alone(root, wait=False):
                 build = start(root / PARAMS_FILE, None, False, False)
-                done = refresh(build, lambda build: _run_and_note(stages, build))
+                done = refresh(build, partial(_run, stages))
         except BusyError as busy:
             say(f"refresh: skipped: {busy.holder}")
             return Completed(name="Skipped", message=busy.holder, data=skipped(busy.holder))
@@ -99,15 +99,6 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
     return watched(work)
 
 
-@task(name="skipped", task_run_name="{stage}", **STAGE_TASK)
-def _skipped(stage: str, action: str) -> State[None]:
-    return Completed(name="Skipped", message=f"{stage}: {action}")
-
-
-def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
-    """Runs the stages. Each stage that did not need to run gets a task run in the state Skipped."""
+def _run(stages: Stages, build: Build) -> list[StageSummary]:
     stages(build)
-    summaries = build.finished()
-    skipped = [one for one in summaries if one.action != "run"]
-    wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
-    return summaries
+    return build.finished()

@@ -25,15 +25,13 @@ F = TypeVar("F", bound=Facts)
 
 
 class RunUnits(Protocol):
-    """Runs `do(unit)` for every unit, and gives the results in the order of `units`. `finished`: units that need no work.
+    """Runs `do(unit)` for every unit, and gives the results in the order of `units`.
 
     A unit that fails does not stop the others. At the end its error is raised; if several failed, UnitsError names the first
     twenty errors.
     """
 
-    def __call__(
-        self, stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
-    ) -> list[Done[F]]: ...
+    def __call__(self, stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]: ...
 
 
 def n_workers(asked: int | None) -> int:
@@ -44,9 +42,7 @@ def n_workers(asked: int | None) -> int:
 def run_in_threads(workers: int) -> RunUnits:
     """Runs units in threads of this process."""
 
-    def run(
-        stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
-    ) -> list[Done[F]]:
+    def run(stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
             futures: list[Future[Done[F]]] = []
             for unit in units:

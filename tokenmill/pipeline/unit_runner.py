@@ -74,15 +74,12 @@ class UnitRunner:
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
-        finished = []
         for unit in units:
             key = keys[unit.name]
             found = None if self.anew or key in done else self.store.find(key, kind)
             if found and fits(found.facts):
                 done[key] = found
-            if key in done:
-                finished.append(unit)
-            else:
+            if key not in done:
                 todo.setdefault(key, unit)
         skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
@@ -106,7 +103,7 @@ class UnitRunner:
             return kept
 
         try:
-            done |= zip(todo, run_units(stage, one, list(todo.values()), finished), strict=True)
+            done |= zip(todo, run_units(stage, one, list(todo.values())), strict=True)
         finally:
             self.store.flush()
         return [done[keys[unit.name]] for unit in units]
