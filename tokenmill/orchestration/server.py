@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar, Self, TypeVar, cast
-from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -42,15 +41,13 @@ class Server:
     """The server of one build, and the state that the build shares with it.
 
     `prepared`: the build that the command line started; None in a flow that a server started, which makes its own.
-    `flow_run`: the id of the build's flow run, once its work has begun. `outcome`: the result or exception of that work. `is_gone`:
-    the server does not answer any more.
+    `outcome`: the result or exception of the flow's work. `is_gone`: the server does not answer any more.
     """
 
     _current: ClassVar["Server | None"] = None
 
     def __init__(self, prepared: Build | None = None) -> None:
         self.prepared = prepared
-        self.flow_run: UUID | None = None
         self.outcome: object = TokenmillError(
             "Prefect's server went away before the build began. Start it and build again, or set run.engine: inline in "
             "params.yaml.",

@@ -36,9 +36,8 @@ def watched(work: Callable[[], T]) -> T | State[None]:
     Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server stops nothing.
     """
     server = Server.current()
-    server.flow_run = UUID(flow_run.id)
     ended, cancelled = threading.Event(), threading.Event()
-    watch = threading.Thread(target=_watch, args=(server, server.flow_run, ended, cancelled), daemon=True)
+    watch = threading.Thread(target=_watch, args=(server, UUID(flow_run.id), ended, cancelled), daemon=True)
     watch.start()
     outcome: object = None
     try:
