@@ -34,11 +34,8 @@ def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
 
 
 def build_name() -> str:
-    """The name of a build's flow run, which contains the name of the project's folder."""
-    asked = flow_run.parameters
-    what = [f"only {asked['only']}"] if asked.get("only") else []
-    what += [word for word in ("force", "rehash") if asked.get(word)]
-    return f"build {Path(asked.get('project', '.')).resolve().name}" + (f" ({', '.join(what)})" if what else "")
+    """The name of a build's flow run, which contains the name of the project's folder. Its options are its parameters."""
+    return f"build {Path(flow_run.parameters.get('project', '.')).resolve().name}"
 
 
 FLOW: dict[str, Any] = {
