@@ -6,12 +6,12 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.corpus.units import Unit
-from tokenmill.orchestration.unit_tasks import UNIT_TASK, Do, finished, map_units
+from tokenmill.orchestration.unit_tasks import STAGE_TASK, Do, finished, map_units
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
-@task(name="encode", **UNIT_TASK)
+@task(name="encode", **STAGE_TASK)
 def encode_unit(unit: Unit, do: Do) -> State[Any]:
     """Encodes one unit of documents into one file of tokens."""
     return finished("encode", unit, do)

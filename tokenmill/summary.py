@@ -41,10 +41,13 @@ def rows(summaries: Sequence[StageSummary]) -> list[dict[str, str]]:
 
 def table(summaries: Sequence[StageSummary]) -> None:
     """Prints the table to standard output. A narrow terminal shows fewer columns."""
-    from rich.console import Console
-
     # DVC's colorama removes colours from what goes through sys.stdout into a pipe. Under --json, stdout is stderr.
     is_coloured = os.environ.get("FORCE_COLOR") and sys.stdout is not sys.stderr
+    if not is_coloured and not sys.stdout.isatty():
+        print("\n".join(table_lines(summaries, None)))
+        return
+    from rich.console import Console
+
     console = Console(highlight=False, file=sys.__stdout__ if is_coloured else sys.stdout)
     lines = table_lines(summaries, console.width if console.file.isatty() else None)
     for i, line in enumerate(lines):

@@ -93,11 +93,7 @@ def test_an_inline_build_asks_for_a_step_that_it_does_not_run(own: Project) -> N
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (
-            "project: str",
-            "folder: str",
-            "the flow takes folder, only, force, rehash; expected project, only, force, rehash",
-        ),
+        (", rehash: bool = False", "", "too many positional arguments"),
         ("run_build\n", "run_all\n", "cannot import name 'run_all'"),
         ("def build", "def make", "has no attribute 'build'"),
     ],

@@ -47,11 +47,11 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     project.build(**server.environment)
     states = server.task_states(server.flow_run(name))
     assert {unit: state for unit, (state, _) in states.items()} == {
-        **dict.fromkeys(("count", "train-vocab", "encode"), "Skipped"),
         "validate data/raw/a.jsonl": "Completed",
         "validate data/raw/b.jsonl": "Quarantined",
     }
-    assert states["count"][1] == "count: up to date"
+    assert '"stage": "count"' in (table := server.artifacts(server.flow_run(name))["tokenmill-build"])
+    assert '"what": "up to date"' in table
 
     project.write("c.jsonl", ["the new cat"])
     (project.root / "data/raw/d.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
@@ -66,7 +66,6 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     assert run["state"]["type"] == "FAILED"
     states = server.task_states(run)
     assert {unit: state for unit, (state, _) in states.items()} == {
-        "count data/raw/a.jsonl": "Cached",
         "count data/raw/c.jsonl": "Completed",
         "count data/raw/d.jsonl": "Failed",
     }
@@ -131,7 +130,6 @@ def test_a_server_that_hangs_stops_no_build(
             assert process.wait(timeout=60) == code, said(project).read_text(encoding="utf-8")
     words = said(project).read_text(encoding="utf-8")
     assert "Traceback" not in words
-    assert "waiting for" in words
     assert "it may not show how this build ended" in words
     if number is None:
         assert project.run("tokenmill", "status").returncode == 0
@@ -193,14 +191,14 @@ def test_a_run_that_is_cancelled_when_its_work_is_done_ends_on_the_server(
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == state
 
 
-def test_a_flow_run_that_was_deleted_is_told_as_that(project: Project, tmp_path: Path) -> None:
-    def at_the_end(_: int) -> str:
+def test_a_flow_run_that_was_deleted_stops_no_build(project: Project, tmp_path: Path) -> None:
+    def at_the_end() -> str:
         done = project.run(sys.executable, "-c", LAST_MOMENT.replace("ACT", "delete(path)"), **server.environment)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    def at_work(n_tried: int) -> str:
-        with building(project, server.environment, n_documents=3 + n_tried) as process:
+    def at_work() -> str:
+        with building(project, server.environment, n_documents=3) as process:
             with hanging([psutil.Process(process.pid)]):  # or it may be done before the server has deleted
                 server.delete(server.flow_run(f"build {project.root.name}"))
             assert process.wait(timeout=120) == 0, said(project).read_text(encoding="utf-8")
@@ -210,10 +208,8 @@ def test_a_flow_run_that_was_deleted_is_told_as_that(project: Project, tmp_path:
     (home := tmp_path / "home").mkdir()
     with standing_server(home) as server:  # of its own: while it deletes, it may answer nobody for half a minute
         for deleted in (at_the_end, at_work):
-            tries = map(deleted, range(3))
-            words = next((words for words in tries if "does not answer" not in words), "no answer in three builds")
-            assert words.count("the flow run was deleted on Prefect's server") == 1
-            assert "may not show" not in words
+            words = deleted()
+            assert words.count("may not show how this build ended") == 1
             assert "Traceback" not in words
 
 
@@ -322,4 +318,3 @@ def test_a_run_that_is_cancelled_before_its_work_begins_ends_on_the_server(
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "terminated\n", done.stderr
     assert server.flow_run(f"cancelled {name}")["state"]["type"] == state
-    assert ("as Cancelling" in done.stderr) == (state == "CANCELLING")

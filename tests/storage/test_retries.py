@@ -3,61 +3,43 @@
 from pathlib import Path
 
 import pytest
-from prefect import flow, task
 
+from tests.conftest import Project
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError
-from tokenmill.pipeline.executor import RunUnits, run_in_threads
-from tokenmill.storage.unit_store import Done
-
-UNIT = Unit("a.jsonl", "a.jsonl.parquet", ())
-
-
-class Facts:
-    n_left_out = 0
+from tokenmill.pipeline.build import start
+from tokenmill.pipeline.executor import run_in_threads
+from tokenmill.stages.count import SumFacts
 
 
-DONE = Done(Path(), Facts(), {})
-
-
-def tries_of(run_units: RunUnits, fails: int, error: CorpusError) -> int:
+def tries_of(project: Project, fails: int, error: CorpusError) -> int:
     """How often a unit that fails so often is tried; raises what is raised then."""
+    runner = start(project.root / "params.yaml", "count", False, False).runner
     tried = []
 
-    def do(unit: Unit) -> Done[Facts]:
+    def do(unit: Unit, _folder: Path) -> SumFacts:
         tried.append(unit)
         if len(tried) <= fails:
             raise error
-        return DONE
+        return SumFacts(1)
 
+    unit = Unit("a sum", "", ())
     try:
-        assert run_units("count", do, [UNIT], []) == [DONE]
+        [done] = runner.finish("count", do, [unit], {unit.name: "ab" * 32}, SumFacts, run_in_threads(1))
+        assert done.facts == SumFacts(1)
     except type(error):
         assert len(tried) <= fails
     return len(tried)
 
 
-def check(run_units: RunUnits) -> None:
-    assert tries_of(run_units, 1, PassingError("not now")) == 2
-    assert tries_of(run_units, 9, PassingError("not now")) == 3
-    assert tries_of(run_units, 9, DamagedError("cut short")) == 1
-
-
-def test_an_inline_build_tries_again() -> None:
-    check(run_in_threads(1))
-
-
-@pytest.mark.slow
-def test_a_flow_tries_again() -> None:
-    from prefect.testing.utilities import prefect_test_harness
-
-    from tokenmill.orchestration.unit_tasks import UNIT_TASK, finished, map_units
-
-    unit_task = task(name="count", **UNIT_TASK)(lambda unit, do: finished("count", unit, do))
-    with prefect_test_harness(server_startup_timeout=120):
-        flow(name="tries")(lambda: check(map_units(unit_task)))()
+@pytest.mark.parametrize(
+    ("n", "fails", "error"),
+    [(2, 1, PassingError("not now")), (3, 9, PassingError("not now")), (1, 9, DamagedError("cut short"))],
+)
+def test_a_unit_is_tried_again(project: Project, n: int, fails: int, error: CorpusError) -> None:
+    assert tries_of(project, fails, error) == n
 
 
 def test_only_what_the_system_could_not_read_may_pass(tmp_path: Path) -> None:

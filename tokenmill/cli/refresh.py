@@ -59,7 +59,7 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
     server = Server.start()
     from tokenmill.orchestration.project_flows import load_flow
 
-    flow = load_flow(path.parent, "refresh")
+    flow = load_flow(path.parent, "refresh", str(path.parent))
     return _answer(server.run(lambda: flow(str(path.parent))))
 
 

@@ -88,9 +88,9 @@ def _publish(asked: argparse.Namespace) -> Answer:
         check_standing()
         from tokenmill.orchestration.project_flows import load_flow
 
-        tags = load_flow(root, "publish")(
-            asked.reference, str(root), asked.stage, asked.remote, asked.sign and str(asked.sign.absolute())
-        )
+        key = asked.sign and str(asked.sign.absolute())
+        arguments = (asked.reference, str(root), asked.stage, asked.remote, key)
+        tags = load_flow(root, "publish", *arguments)(*arguments)
     else:
         from tokenmill.stages.publish import publish
 

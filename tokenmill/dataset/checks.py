@@ -1,6 +1,6 @@
 """Checks that the rows of a token dataset match their documents."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -65,7 +65,7 @@ class Span:
 
 
 def aligned(
-    documents: Iterator[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
+    documents: Iterable[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
 ) -> Iterator[Span]:
     """Pairs documents, which come with the index of their piece, with their rows, in order. `shards`: the shard of each piece.
 

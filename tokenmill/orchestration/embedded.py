@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+_RECORD_S = 2.0  # the server writes events in the background; what it has not read when it ends is lost
 _END_S_MAX = 5.0
 
 
@@ -20,6 +21,7 @@ def main(listening: int) -> None:
 
 def _end_with_starter() -> None:
     os.read(0, 1)  # not through sys.stdin: Python aborts on exit while a thread holds its lock
+    time.sleep(_RECORD_S)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_END_S_MAX)
     os.kill(os.getpid(), signal.SIGKILL)

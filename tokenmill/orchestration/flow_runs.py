@@ -1,15 +1,14 @@
 """Wraps the stages of every flow run: takes the project lock, watches the run, and publishes its results."""
 
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
-from prefect import State, task
+from prefect import State
 from prefect.artifacts import create_table_artifact
-from prefect.exceptions import PrefectException
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
@@ -18,10 +17,8 @@ from tokenmill.config.params import load_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError
 from tokenmill.layout import PARAMS_FILE
-from tokenmill.orchestration.address import without_password
 from tokenmill.orchestration.notify import notify
-from tokenmill.orchestration.server import Server
-from tokenmill.orchestration.unit_tasks import STAGE_TASK
+from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.executor import n_workers
@@ -31,9 +28,6 @@ from tokenmill.summary import StageSummary, rows
 Stages = Callable[[Build], None]
 """Runs a project's stages in order. Each brings its outputs up to date."""
 
-prepared: ContextVar[Build | None] = ContextVar("prepared", default=None)
-"""The build that the command line started, for the flow that it calls. A flow that a server starts makes its own build."""
-
 
 def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
     """Prefect's thread pool with a bound. Without a number it starts a thread per task."""
@@ -41,11 +35,8 @@ def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
 
 
 def build_name() -> str:
-    """The name of a build's flow run, which contains the name of the project's folder."""
-    asked = flow_run.parameters
-    what = [f"only {asked['only']}"] if asked.get("only") else []
-    what += [word for word in ("force", "rehash") if asked.get(word)]
-    return f"build {Path(asked.get('project', '.')).resolve().name}" + (f" ({', '.join(what)})" if what else "")
+    """The name of a build's flow run, which contains the name of the project's folder. Its options are its parameters."""
+    return f"build {Path(flow_run.parameters.get('project', '.')).resolve().name}"
 
 
 FLOW: dict[str, Any] = {
@@ -68,16 +59,17 @@ def run_build(
 ) -> list[StageSummary] | State[None]:
     """Builds the project in the folder `project` and returns the result of each stage. The artifact tokenmill-build shows the
     results as a table. The state is Cancelled if the run was cancelled on the server. Raises TokenmillError."""
-    root = Path(project)
+    root, server = Path(project), Server.current()
 
     def work() -> list[StageSummary]:
         with alone(root, wait=False, force=force, rehash=rehash):
-            build = prepared.get() or start(root / PARAMS_FILE, only, force, rehash)
-            return _run_and_note(stages, build)
+            build = server.prepared or start(root / PARAMS_FILE, only, force, rehash)
+            return _run(stages, build)
 
     done = watched(work)
-    if not isinstance(done, State) and not Server.current().is_gone:
-        _show(done, root)
+    if not isinstance(done, State) and not server.is_gone:
+        with suppress(*FAILURES):  # they do not fail the finished build
+            create_table_artifact(rows(done), "tokenmill-build", f"What each stage of {root.resolve()} did")
     return done
 
 
@@ -93,7 +85,7 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
         try:
             with alone(root, wait=False):
                 build = start(root / PARAMS_FILE, None, False, False)
-                done = refresh(build, lambda build: _run_and_note(stages, build))
+                done = refresh(build, partial(_run, stages))
         except BusyError as busy:
             say(f"refresh: skipped: {busy.holder}")
             return Completed(name="Skipped", message=busy.holder, data=skipped(busy.holder))
@@ -105,23 +97,6 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
     return watched(work)
 
 
-@task(name="skipped", task_run_name="{stage}", **STAGE_TASK)
-def _skipped(stage: str, action: str) -> State[None]:
-    return Completed(name="Skipped", message=f"{stage}: {action}")
-
-
-def _run_and_note(stages: Stages, build: Build) -> list[StageSummary]:
-    """Runs the stages. Each stage that did not need to run gets a task run in the state Skipped."""
+def _run(stages: Stages, build: Build) -> list[StageSummary]:
     stages(build)
-    summaries = build.finished()
-    skipped = [one for one in summaries if one.action != "run"]
-    wait(_skipped.map([one.stage for one in skipped], [one.action for one in skipped]))
-    return summaries
-
-
-def _show(summaries: Sequence[StageSummary], root: Path) -> None:
-    """Publishes the table as an artifact. A server that rejects it does not fail the finished build."""
-    try:
-        create_table_artifact(rows(summaries), "tokenmill-build", f"What each stage of {root.resolve()} did")
-    except (httpx.HTTPError, PrefectException) as error:
-        say(f"Prefect's server did not take the table of the build: {without_password(str(error))}")
+    return build.finished()

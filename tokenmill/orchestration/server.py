@@ -7,17 +7,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
-from typing import Any, Self, TypeVar, cast
-from uuid import UUID
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.objects import TERMINAL_STATES
 from prefect.context import refresh_global_settings_context
 from prefect.events import Event
 from prefect.events.worker import EventsWorker, ProcessPoolForwardingEventsClient
@@ -26,51 +21,54 @@ from prefect.logging.handlers import set_api_log_sink
 
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
-from tokenmill.orchestration.address import check_standing, place
+from tokenmill.orchestration.address import check_standing, without_password
+from tokenmill.pipeline.build import Build
 
 T = TypeVar("T")
 
 _START_S_MAX = 120.0
-_END_S_MAX = 5.0
+_END_S_MAX = 10.0  # longer than an embedded server takes to record what it was sent, and to end
 _ANSWER_S_MAX = 5.0
-_SETTLE_S_MAX = 15.0
-_SETTLE_EVERY_S = 0.1
-_SENT_AT_ONCE_MAX = 500  # events, or log records, in one request
+_TAKE_S_MAX = 15.0
 _SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
-_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")  # the last line of a traceback
+_REASON = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.MULTILINE)  # the last line of a traceback
 FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
 """What Prefect's client raises if a server refuses or does not answer. RuntimeError comes when the client is entered;
 AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
-
-_ENDED = [state.value for state in TERMINAL_STATES]
 
 
 class Server:
     """The server of one build, and the state that the build shares with it.
 
-    `flow_run`: the id of the build's flow run, once its work has begun. `is_gone`: the server no longer answers.
+    `prepared`: the build that the command line started; None in a flow that a server started, which makes its own.
+    `outcome`: the result or exception of the flow's work. `is_gone`: the server does not answer any more.
     """
 
-    def __init__(self) -> None:
-        self.flow_run: UUID | None = None
+    _current: ClassVar["Server | None"] = None
+
+    def __init__(self, prepared: Build | None = None) -> None:
+        self.prepared = prepared
+        self.outcome: object = TokenmillError(
+            "Prefect's server went away before the build began. Start it and build again, or set run.engine: inline in "
+            "params.yaml.",
+            code="TM703",
+        )
         self.is_gone: bool = False
+        self._is_failure_told = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._outcomes: list[object] = []
-        self._told: set[str] = set()
-        self._events: list[Event] = []
+        self._events: list[dict[str, Any]] = []
         self._logs: list[dict[str, Any]] = []
-        self._ended: set[str] = set()
-        self._sending = threading.Lock()
 
     @classmethod
-    def start(cls) -> Self:
+    def start(cls, prepared: Build | None = None) -> Self:
         """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`run` waits for it).
 
         Raises TokenmillError if the configured server does not answer.
         """
-        server = cls()
+        server = cls(prepared)
         if url := check_standing():
-            say(f"{place(url)}: the build appears there in some seconds")
+            page = without_password(url).rstrip("/").removesuffix("/api")
+            say(f"Prefect at {page}: the build appears there in some seconds")
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
             url = server._start_embedded()
@@ -84,69 +82,58 @@ class Server:
     @classmethod
     def current(cls) -> "Server":
         """The server of the current flow. A flow that a server started has that server."""
-        if (server := _current.get()) is None:
-            _current.set(server := cls())
-        return server
+        Server._current = Server._current or cls()
+        return Server._current
 
     def run(self, flow: Callable[[], T]) -> T:
         """The result of a flow, after the server has recorded it. Raises TokenmillError as the flow does, and Terminated if
         the flow was cancelled on the server. If the server disappears meanwhile, the result stays the same."""
         self._wait()
-        token = _current.set(self)
+        Server._current = self
         try:
             return flow()
         except (CancelledRun, UnfinishedRun):  # UnfinishedRun: cancelled before the work began
             raise Terminated from None
-        except (httpx.HTTPError, ObjectNotFound) as error:  # the server is gone, or it does not know the flow run
-            return cast("T", self._without(error))
+        except (httpx.HTTPError, ObjectNotFound):  # the server is gone, or it does not know the flow run
+            self.say_failure()
+            if isinstance(self.outcome, BaseException):
+                raise self.outcome from None
+            return cast("T", self.outcome)
         finally:
-            _current.reset(token)
-            self._settle()
+            self._send_rest()
 
     def keep(self, outcome: object) -> None:
         """Stores the result or exception of the flow's work. `run` uses it if the server cannot be told of the end.
 
         If the server does not answer now, Prefect retries none of its further calls.
         """
-        self._outcomes.append(outcome)
+        self.outcome = outcome
         try:
             check_standing(_ANSWER_S_MAX)
         except TokenmillError:
-            self._say_gone()
+            self.is_gone = True
+            self.say_failure()
             os.environ["PREFECT_CLIENT_MAX_RETRIES"] = "0"
             refresh_global_settings_context()
 
-    @property
-    def is_well(self) -> bool:
-        """Whether the flow's work has ended without an exception."""
-        return bool(self._outcomes) and not isinstance(self._outcomes[-1], BaseException)
-
-    def say_once(self, line: str) -> None:
-        """Prints a line unless this build has printed it before."""
-        if line not in self._told:
-            self._told.add(line)
-            say(line)
-
-    def say_deleted(self) -> None:
-        """Prints that the flow run no longer exists on the server."""
-        self.say_once("the flow run was deleted on Prefect's server, which does not show how this build ended")
+    def say_failure(self) -> None:
+        """Says once that the server does not do what it is asked."""
+        if not self._is_failure_told:
+            say("Prefect's server does not answer or does not know this build, so it may not show how this build ended")
+        self._is_failure_told = True
 
     def put(self, item: tuple[str, Event]) -> None:
         """Takes an event. Prefect calls this for each one."""
-        event = item[1]
-        self._events.append(event)
-        if event.event.startswith("prefect.task-run.") and event.payload["intended"]["to"] in _ENDED:
-            self._ended.add(event.resource.id)
+        self._events.append(item[1].model_dump(mode="json"))
 
     def send(self, client: SyncPrefectClient) -> None:
         """Sends the events and log records so far to the server. Raises FAILURES."""
-        with self._sending:
-            while events := self._events[:_SENT_AT_ONCE_MAX]:
-                client.request("POST", "/events", json=[event.model_dump(mode="json") for event in events])
-                del self._events[: len(events)]
-            while logs := self._logs[:_SENT_AT_ONCE_MAX]:
-                client.request("POST", "/logs/", json=[{k: log[k] for k in log if k != _SIZE_KEY} for log in logs])
-                del self._logs[: len(logs)]
+        if events := self._events[:]:
+            client.request("POST", "/events", json=events)
+            del self._events[: len(events)]
+        if logs := self._logs[:]:
+            client.create_logs({key: log[key] for key in log if key != _SIZE_KEY} for log in logs)
+            del self._logs[: len(logs)]
 
     def _start_embedded(self) -> str:
         """Starts a server with the database of PREFECT_HOME, without web page and schedules, and returns its URL."""
@@ -165,7 +152,7 @@ class Server:
                 start_new_session=True,  # Ctrl-C in the terminal must not end it: it still has to record the build's end
                 env={**os.environ, "PREFECT_UI_ENABLED": "0"},
             )
-        atexit.register(self._stop)  # runs after Prefect's threads have ended, which send their last events
+        atexit.register(self._stop)
         refresh_global_settings_context()
         return url
 
@@ -174,60 +161,25 @@ class Server:
         if self._process is None:
             return
         try:
-            answer = httpx.get(f"{os.environ['PREFECT_API_URL']}/admin/version", timeout=_START_S_MAX)
-            if answer.is_server_error:  # 401 comes from a healthy server that asks for a password
-                raise httpx.HTTPError(f"it answered with {answer.status_code}")
+            httpx.get(f"{os.environ['PREFECT_API_URL']}/health", timeout=_START_S_MAX)
         except httpx.HTTPError as error:
             self._stop()
             self._said.seek(0)
-            lines = self._said.read().decode("utf-8", "replace").splitlines()
-            reason = next((line for line in reversed(lines) if _EXCEPTION.match(line)), str(error))
+            reason = [str(error), *_REASON.findall(self._said.read().decode("utf-8", "replace"))][-1]
             raise TokenmillError(
                 f"Prefect's own server did not start: {reason}. See that its home (PREFECT_HOME, else ~/.prefect) can be "
                 "written to, start a server (`make server`), or set run.engine: inline in params.yaml.",
                 code="TM703",
             ) from None
 
-    def _without(self, error: Exception) -> object:
-        """Returns or raises the stored outcome. Prefect's own exception says only that the server could not be told."""
-        if not self._outcomes:
-            raise TokenmillError(
-                f"Prefect's server went away before the build began ({type(error).__name__}). Start it and build again, or set "
-                "run.engine: inline in params.yaml.",
-                code="TM703",
-            ) from None
-        if isinstance(error, httpx.HTTPError):
-            self._say_gone()
-        else:
-            self.say_deleted()
-        outcome = self._outcomes[-1]
-        if isinstance(outcome, BaseException):
-            raise outcome from None
-        return outcome
-
-    def _say_gone(self) -> None:
-        self.is_gone = True
-        self.say_once("Prefect's server does not answer, so it may not show how this build ended")
-
-    def _settle(self) -> None:
-        """Sends what is left, and waits until an embedded server has written the task runs; it would lose them when it ends."""
-        if self.is_gone:
-            return
-        end_s = time.monotonic() + _SETTLE_S_MAX
-        EventsWorker.drain_all(timeout=_SETTLE_S_MAX)
-        filters = {
-            "flow_runs": {"id": {"any_": [str(self.flow_run)]}},
-            "task_runs": {"state": {"type": {"any_": _ENDED}}},
-        }
-        with suppress(*FAILURES), get_client(sync_client=True) as client:
-            self.send(client)
-            while self._ended and self._process and self._process.poll() is None and time.monotonic() < end_s:
-                if client.request("POST", "/task_runs/count", json=filters).json() >= len(self._ended):
-                    return
-                time.sleep(_SETTLE_EVERY_S)
+    def _send_rest(self) -> None:
+        if not self.is_gone:
+            EventsWorker.drain_all(timeout=_TAKE_S_MAX)
+            with suppress(*FAILURES), get_client(sync_client=True) as client:
+                self.send(client)
 
     def _stop(self) -> None:
-        """Ends an embedded server. A signal meanwhile kills it at once."""
+        """Ends an embedded server, which first records what it was sent. A signal meanwhile kills it at once."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -235,6 +187,3 @@ class Server:
         except (subprocess.TimeoutExpired, KeyboardInterrupt, Terminated):
             self._process.kill()
             self._process.wait()
-
-
-_current: ContextVar[Server | None] = ContextVar("server", default=None)

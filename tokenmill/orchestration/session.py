@@ -1,7 +1,5 @@
 """Runs a build from the command line as a run of the project's flow."""
 
-from typing import cast
-
 from tokenmill.layout import STAGES
 from tokenmill.orchestration.settings import quiet_environment
 from tokenmill.pipeline.build import Build
@@ -17,14 +15,11 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     quiet_environment()
     from tokenmill.orchestration.server import Server
 
-    server = Server.start()  # it starts up while the other modules are imported
-    from tokenmill.orchestration.flow_runs import prepared, threads
+    server = Server.start(build)  # it starts up while the other modules are imported
+    from tokenmill.orchestration.flow_runs import threads
     from tokenmill.orchestration.project_flows import load_flow
 
-    flow = load_flow(build.root, "build").with_options(task_runner=threads(build.workers))
-    token = prepared.set(build)
-    try:
-        done = server.run(lambda: flow(str(build.root), build.only, build.force, build.rehash))
-    finally:
-        prepared.reset(token)
-    return cast("list[StageSummary]", done)
+    arguments = (str(build.root), build.only, build.force, build.rehash)
+    flow = load_flow(build.root, "build", *arguments).with_options(task_runner=threads(build.workers))
+    done: list[StageSummary] = server.run(lambda: flow(*arguments))
+    return done

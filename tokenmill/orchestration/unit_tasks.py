@@ -4,37 +4,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from prefect import State, Task, task, unmapped
+from prefect import State, Task, unmapped
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import wait
 from prefect.states import Completed
 
 from tokenmill import _core
 from tokenmill.corpus.units import Unit
-from tokenmill.errors import PassingError
 from tokenmill.pipeline.executor import F, RunUnits, results
-from tokenmill.storage.retries import DELAYS_S
 from tokenmill.storage.unit_store import Done
 
 Do = Callable[[Unit], Done[Any]]
 """Runs one unit and returns it as it is in the unit store."""
 
-_CACHED_SHOWN_MAX = 100  # a task run costs about 4 ms
-
-
-def may_pass(_task: object, _run: object, state: State[Any]) -> bool:
-    """Whether to retry a failed task."""
-    return isinstance(state.result(raise_on_failure=False), PassingError)
-
-
 # Prefect's own cache stays off, because it does not notice missing files.
 STAGE_TASK: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
-UNIT_TASK: dict[str, Any] = STAGE_TASK | {
-    "retries": len(DELAYS_S),
-    "retry_delay_seconds": list(DELAYS_S),
-    "retry_condition_fn": may_pass,
-}
-"""Options of a task that runs one unit. It is retried after a transient failure, such as a temporarily unreadable file."""
+"""Options of a task of a stage. Units need no retries of Prefect's, because UnitRunner tries them again."""
 
 
 def finished(stage: str, unit: Unit, do: Do) -> State[Done[Any]]:
@@ -49,22 +34,12 @@ def finished(stage: str, unit: Unit, do: Do) -> State[Done[Any]]:
 def map_units(unit_task: Task[..., Any]) -> RunUnits:
     """Runs units as task runs of `unit_task(unit, do)` in the current flow run (see tokenmill.pipeline.executor.RunUnits).
 
-    Task runs are named after stage and unit. A finished unit gets a task run in the state Cached.
+    Task runs are named after stage and unit.
     """
 
-    def run(
-        stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
-    ) -> list[Done[F]]:
-        @task(name=stage, task_run_name=f"{stage} {{unit}}", **STAGE_TASK)
-        def cached(unit: str) -> State[None]:
-            return Completed(name="Cached", message=f"{stage} {unit}: finished before, nothing to do")
-
-        names = [unit.name for unit in finished]
-        if len(names) > _CACHED_SHOWN_MAX:
-            names = [f"{len(names):,} units"]
+    def run(stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]:
         all_done = False
         try:
-            wait(cached.map(names))
             named = unit_task.with_options(name=stage, task_run_name=f"{stage} {{unit.name}}")
             futures = named.map(list(units), do=unmapped(do))
             wait(futures)

@@ -126,7 +126,8 @@ class Build:
         if self.only not in (None, name) or self._is_done(name):
             return
         if under_dvc():
-            self.summaries.append(self._run_checked(name, run))
+            with self._checked(name) as start_s:
+                self.summaries.append(_summary(name, run(self), start_s))
             return
         if self.only is None:
             self._settle_uncalled(self._before.get(name, ()))
@@ -140,8 +141,8 @@ class Build:
                 say_more(f"{name}: to do: {'--force' if self.force else ', '.join(why)}")
                 if name not in STAGES:
                     stage.remove_outputs()
-                with stage.recording():
-                    settled = self._run_checked(name, run)
+                with stage.recording(), self._checked(name) as start_s:
+                    settled = _summary(name, run(self), start_s)
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))
@@ -217,21 +218,20 @@ class Build:
                 )
                 return
 
-    def _run_checked(self, name: str, run: Callable[["Build"], StageSummary | None]) -> StageSummary:
-        """Runs a stage. Raises ParamsError or CorpusError if params.yaml or the shards changed since the build began."""
+    @contextmanager
+    def _checked(self, name: str) -> Iterator[float]:
+        """Lets the block run a stage, and yields the time at which it begins. Raises ParamsError or CorpusError if params.yaml or
+        the shards changed since the build began."""
         self._check_params(name)
         self._check_folders()
         # train-vocab reads no documents, and a project's own stage may make them, so only some stages check the shards.
         signatures = self._inputs[1] if name in DOCUMENT_STAGES else None
         release_unused()
         reset_peak()
-        start_s = time.monotonic()
-        done = run(self) or StageSummary(name, "run", seconds=time.monotonic() - start_s)
-        summary = replace(done, peak_mb=peak_mb())
+        yield time.monotonic()
         if signatures is not None:
             self._check_shards(name, signatures)
         self._check_params(name)
-        return summary
 
     def _check_folders(self) -> None:
         """Raises TokenmillError for an output folder of a requested stage that cannot be written to."""
@@ -325,6 +325,10 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
         if is_first and (rehash or force) and not under_dvc():
             dvc_repository.forget_hashes(root)
         yield
+
+
+def _summary(name: str, done: StageSummary | None, start_s: float) -> StageSummary:
+    return replace(done or StageSummary(name, "run", seconds=time.monotonic() - start_s), peak_mb=peak_mb())
 
 
 def _signatures(shards: Sequence[Shard]) -> list[Signature]:

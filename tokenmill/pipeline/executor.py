@@ -3,14 +3,12 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tokenmill import _core
 from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of, remedy_of
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
-from tokenmill.storage.retries import with_retries
 from tokenmill.storage.unit_store import Done
 
 _OF_DOCUMENTS = {"TM201", "TM202", "TM209", "TM210"}
@@ -29,15 +27,13 @@ F = TypeVar("F", bound=Facts)
 
 
 class RunUnits(Protocol):
-    """Runs `do(unit)` for every unit, and gives the results in the order of `units`. `finished`: units that need no work.
+    """Runs `do(unit)` for every unit, and gives the results in the order of `units`.
 
-    A unit that raises PassingError is tried again (see tokenmill.storage.retries). A unit that fails does not stop the others.
-    At the end its error is raised; if several failed, UnitsError names the first twenty errors.
+    A unit that fails does not stop the others. At the end its error is raised; if several failed, UnitsError names the first
+    twenty errors.
     """
 
-    def __call__(
-        self, stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
-    ) -> list[Done[F]]: ...
+    def __call__(self, stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]: ...
 
 
 def n_workers(asked: int | None) -> int:
@@ -48,11 +44,11 @@ def n_workers(asked: int | None) -> int:
 def run_in_threads(workers: int) -> RunUnits:
     """Runs units in threads of this process."""
 
-    def run(
-        stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit], finished: Sequence[Unit]
-    ) -> list[Done[F]]:
+    def run(stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
-            futures: list[Future[Done[F]]] = [pool.submit(with_retries, partial(do, unit)) for unit in units]
+            futures: list[Future[Done[F]]] = []
+            for unit in units:
+                futures.append(pool.submit(do, unit))
             all_done = False
             try:
                 wait(futures)

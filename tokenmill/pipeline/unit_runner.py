@@ -14,11 +14,12 @@ from tokenmill.console import say, say_more
 from tokenmill.corpus.bad_documents import PieceDamagedError
 from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
-from tokenmill.errors import UnitTimeoutError
+from tokenmill.errors import PassingError, UnitTimeoutError
 from tokenmill.pipeline.executor import F, RunUnits
 from tokenmill.pipeline.input_changes import InputChanges, input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.retries import wait_after
 from tokenmill.storage.unit_store import Done, UnitStore
 
 
@@ -75,19 +76,17 @@ class UnitRunner:
         `keys`: the key of each unit, by its name; units with equal keys are one. A finished unit is used if its facts satisfy
         `fits`; `skip` is called with the bytes of such units. `do` makes a unit's files in the folder that it is given, and
         returns its facts. `run_units` calls it for each unit. If a piece turns out damaged, `do` is called again without that
-        piece. Raises what `do` raises, after all other units are done.
+        piece, and after a PassingError as it is (see tokenmill.storage.retries). Raises what `do` raises, after all other units
+        are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
-        finished = []
         for unit in units:
             key = keys[unit.name]
             found = None if self.anew or key in done else self.store.find(key, kind)
             if found and fits(found.facts):
                 done[key] = found
-            if key in done:
-                finished.append(unit)
-            else:
+            if key not in done:
                 todo.setdefault(key, unit)
         skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
@@ -98,22 +97,24 @@ class UnitRunner:
                     say_more(f"{stage} {unit.name}: to do: {self._changes.reason(unit)}")
 
         def one(unit: Unit) -> Done[F]:
-            key, start_s = keys[unit.name], time.monotonic()
-            with self._in_time(stage, unit), self.store.new(key) as partial:
-                facts, rest = None, unit
-                while facts is None:
-                    try:
+            key, rest, n_tried, start_s = keys[unit.name], unit, 0, time.monotonic()
+            kept = None
+            while kept is None:
+                try:
+                    with self._in_time(stage, unit), self.store.new(key) as partial:
                         facts = do(rest, partial)
-                    except PieceDamagedError as error:
-                        rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
-                for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
-                    self.digests.check_unchanged(piece.shard.path)
-                kept = self.store.keep(key, partial, facts)
+                        for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
+                            self.digests.check_unchanged(piece.shard.path)
+                        kept = self.store.keep(key, partial, facts)
+                except PieceDamagedError as error:
+                    rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
+                except PassingError as error:
+                    wait_after(error, n_tried := n_tried + 1)
             say_more(f"{stage} {unit.name}: {facts}, {time.monotonic() - start_s:.1f} s")
             return kept
 
         try:
-            done |= zip(todo, run_units(stage, one, list(todo.values()), finished), strict=True)
+            done |= zip(todo, run_units(stage, one, list(todo.values())), strict=True)
         finally:
             self.store.flush()
         return [done[keys[unit.name]] for unit in units]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import TypeVar
 
 from tokenmill.console import say
@@ -15,10 +16,17 @@ DELAYS_S = (0.5, 2.0)
 
 def with_retries(do: Callable[[], T]) -> T:
     """The result of `do()`. If it raises PassingError, it is tried again, once for each delay."""
-    for delay_s in DELAYS_S:
+    for n_tried in count(1):
         try:
             return do()
         except PassingError as error:
-            say(f"{error} Trying again in {delay_s:g} s.")
-            time.sleep(delay_s)
-    return do()
+            wait_after(error, n_tried)
+    raise AssertionError
+
+
+def wait_after(error: PassingError, n_tried: int) -> None:
+    """Waits after the n-th try, which raised `error`. After the last try it raises that error."""
+    if n_tried > len(DELAYS_S):
+        raise error
+    say(f"{error} Trying again in {DELAYS_S[n_tried - 1]:g} s.")
+    time.sleep(DELAYS_S[n_tried - 1])

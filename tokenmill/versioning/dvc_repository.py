@@ -17,8 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
-
 from tokenmill import console
 from tokenmill.console import say
 from tokenmill.errors import VersionsError, room
@@ -234,6 +232,8 @@ def _holders(path: Path) -> set[int]:
 
 
 def _started_s(pid: int) -> float | None:
+    import psutil
+
     try:
         return psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:

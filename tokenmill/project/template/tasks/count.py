@@ -6,12 +6,12 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.corpus.units import Unit
-from tokenmill.orchestration.unit_tasks import UNIT_TASK, Do, finished, map_units
+from tokenmill.orchestration.unit_tasks import STAGE_TASK, Do, finished, map_units
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
-@task(name="count", **UNIT_TASK)
+@task(name="count", **STAGE_TASK)
 def count_unit(unit: Unit, do: Do) -> State[Any]:
     """Counts the pre-tokens of one unit of documents."""
     return finished("count", unit, do)

@@ -6,12 +6,12 @@ from typing import Any
 from prefect import State, task
 
 from tokenmill.corpus.units import Unit
-from tokenmill.orchestration.unit_tasks import UNIT_TASK, Do, finished, map_units
+from tokenmill.orchestration.unit_tasks import STAGE_TASK, Do, finished, map_units
 from tokenmill.pipeline.build import Build
 from tokenmill.stages import recipe
 
 
-@task(name="validate", **UNIT_TASK)
+@task(name="validate", **STAGE_TASK)
 def validate_unit(unit: Unit, do: Do) -> State[Any]:
     """Checks one unit of the token dataset against its documents."""
     return finished("validate", unit, do)
