@@ -12,11 +12,13 @@ from tokenmill import _core, console
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
@@ -87,7 +89,13 @@ class Build:
             min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers),
             self.params.run.unit_timeout_s,
             anew=self.force,
+            reason_of=self._reason_of,
         )
+
+    def _reason_of(self, corpus: Corpus) -> Callable[[Unit], str] | None:
+        """Says why a unit is made again, for who asks with --verbose; None where there is no dataset to compare with."""
+        manifest = last_manifest(self.root) if console.level >= 1 else None
+        return None if manifest is None else input_changes(manifest, self.shards, lambda _: corpus.sha256).reason
 
     @cached_property
     def store(self) -> UnitStore:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenmill import _core, console
+from tokenmill import _core
 from tokenmill.config.params import Source
 from tokenmill.console import say, say_more
 from tokenmill.corpus.bad_documents import PieceDamagedError
@@ -16,7 +16,6 @@ from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
 from tokenmill.errors import PassingError, UnitTimeoutError
 from tokenmill.pipeline.executor import F, RunUnits
-from tokenmill.pipeline.input_changes import InputChanges, input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.retries import wait_after
@@ -29,7 +28,7 @@ class UnitRunner:
 
     `recorded`: the files that a stage made when it ran last, by their names relative to `root`, with their present paths.
     `cache_mb_max`: the size of an encoder's pre-token cache. `unit_timeout_s`: the time limit of one unit. `anew`: run finished
-    units again.
+    units again. `reason_of`: for the documents, a function that says why a unit is made again; or None, where nobody asks.
     """
 
     root: Path
@@ -42,6 +41,7 @@ class UnitRunner:
     cache_mb_max: int
     unit_timeout_s: float | None
     anew: bool
+    reason_of: Callable[[Corpus], Callable[[Unit], str] | None]
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -55,10 +55,9 @@ class UnitRunner:
         )
 
     @cached_property
-    def _changes(self) -> InputChanges | None:
-        """What changed since the last dataset; None if nobody asks, or there is none. `encode` replaces the dataset."""
-        manifest = last_manifest(self.root) if console.level >= 1 else None
-        return None if manifest is None else input_changes(manifest, self.shards, lambda _: self.corpus.sha256)
+    def _reason(self) -> Callable[[Unit], str] | None:
+        """As `reason_of` gives it for this build's first stage: `encode` replaces the dataset that it compares with."""
+        return self.reason_of(self.corpus)
 
     def finish(
         self,
@@ -91,10 +90,10 @@ class UnitRunner:
         skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
-        if self._changes is not None and not self.anew:
+        if self._reason is not None and not self.anew:
             for unit in todo.values():
                 if unit.pieces:  # a sum has none
-                    say_more(f"{stage} {unit.name}: to do: {self._changes.reason(unit)}")
+                    say_more(f"{stage} {unit.name}: to do: {self._reason(unit)}")
 
         def one(unit: Unit) -> Done[F]:
             key, rest, n_tried, start_s = keys[unit.name], unit, 0, time.monotonic()
