@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-task bench-train clean
+.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-task bench-train clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -68,6 +68,9 @@ bench: setup .bench-venv/.installed ## count, train and encode side by side with
 bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one with one shard changed; and its overhead
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.incremental
+
+bench-plan: setup ## how often builds of four corpora lie within the ranges of `tokenmill plan`
+	@$(BIN)/python -m benchmarks.plan
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory

@@ -162,6 +162,11 @@ def prepare_dvc(project: Project, bare: Path) -> None:
     """The reader of the page on DVC has changed a parameter, and has a git repository to push to."""
     run(project.root, "git", "remote", "add", "origin", str(bare))
     run(project.root, "git", "push", "-q", "-u", "origin", "main")
+    change_a_parameter(project, bare)
+
+
+def change_a_parameter(project: Project, bare: Path) -> None:
+    """The reader has changed a parameter, so that there is something to build."""
     params = project.root / "params.yaml"
     text = params.read_text(encoding="utf-8").replace("vocab_size: 272", "vocab_size: 270", 1)
     params.write_text(text, encoding="utf-8")
@@ -175,6 +180,7 @@ def prepare_tokenizer(project: Project, bare: Path) -> None:
 PREPARE: dict[str, Callable[[Project, Path], None]] = {
     "docs/guides/dvc.md": prepare_dvc,
     "docs/guides/other-tokenizers.md": prepare_tokenizer,
+    "docs/guides/plan.md": change_a_parameter,
 }
 
 

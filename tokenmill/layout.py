@@ -25,3 +25,4 @@ OUTPUT_DIRECTORIES = {
 SCRATCH_DIRECTORY = ".tokenmill"
 CHECKPOINT_DIRECTORY = ".tokenmill/train-vocab"
 LAST_BUILD_FILE = ".tokenmill/last-build.json"
+LAST_PLAN_FILE = ".tokenmill/last-plan.json"

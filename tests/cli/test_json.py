@@ -46,6 +46,7 @@ def error(done: Said, command: str | None, code: int = 2) -> dict[str, str]:
 
 def test_what_commands_do_and_find_is_in_the_result(project: Project) -> None:
     assert result(cli(project, "status", "--json"), "status", 1)["would_run"] is True
+    assert result(cli(project, "plan", "--json"), "plan")["quantities"]["documents"]["point"] == 6
     done = cli(project, "build", "--json")
     built = result(done, "build")
     assert built["up_to_date"] is False
@@ -54,6 +55,7 @@ def test_what_commands_do_and_find_is_in_the_result(project: Project) -> None:
     )
     assert "count: started" in done.stderr and "peak memory" in done.stderr
     assert result(cli(project, "build", "--json"), "build")["up_to_date"] is True
+    assert result(cli(project, "plan", "--outcome", "--json"), "plan")["rows"][0]["is_inside"] is True
     standing = result(cli(project, "--json", "status"), "status")
     assert [one["would_run"] for one in standing["stages"]] == [False] * 4
     assert result(cli(project, "check", "data/tokenizer", "--json"), "check")["vocab_size"] == 272
@@ -82,6 +84,7 @@ def test_a_new_project_a_pin_and_help_are_results_too(tmp_path: Path) -> None:
         (["serve"], "serve", "TM001"),
         (["build"], "build", "TM105"),
         (["status"], "status", "TM105"),
+        (["plan"], "plan", "TM105"),
         (["pin"], "pin", "TM105"),
         (["refresh"], "refresh", "TM105"),
         (["publish", "tokenizer@v1.0.0"], "publish", "TM105"),

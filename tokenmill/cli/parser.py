@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tokenmill.errors import EXIT_CODES, UsageError, did_you_mean
 
 GROUPS = {
-    "build": ("init", "build", "pin"),
+    "build": ("init", "plan", "build", "pin"),
     "inspect": ("status", "info", "verify", "check", "diff", "doctor"),
     "share": ("publish", "fetch"),
     "schedule": ("refresh", "serve"),

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 import msgspec
@@ -28,6 +29,7 @@ from tokenmill.storage.retries import with_retries
 _RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 _READ_BYTES = 1 << 20
 _LINE_FEED = 10
+UNREAD = ""  # the digest of a file that was not read
 _SHARD_COST_BYTES = 1024  # added to the size of each small shard, so that empty shards fill a unit too
 
 
@@ -106,13 +108,15 @@ def cut(
     unit_bytes_min: int,
     unit_bytes_max: int,
     threads: int,
+    read_bytes_max: int | None = None,
 ) -> Corpus:
     """The units of these shards.
 
-    Files without a fact in `digests` are read. Raises CorpusError for two units with the same output name, and for a file that
-    cannot be read or changes meanwhile. Raises Stopped.
+    Files without a fact in `digests` are read. `read_bytes_max`: so many bytes of them at most, small files first; a file
+    beyond that has the digest UNREAD, and is in one piece. Raises CorpusError for two units with the same output name, and for
+    a file that cannot be read or changes meanwhile. Raises Stopped.
     """
-    cuts = _cuts(shards, digests, unit_bytes_max, threads)
+    cuts = _cuts(shards, digests, unit_bytes_max, threads, read_bytes_max)
     digests.save()
     units: list[Unit] = []
     small: list[Piece] = []
@@ -135,19 +139,36 @@ def sha256_of_shards(shards: Sequence[Shard], digests: Digests, unit_bytes_max: 
     return {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
 
 
-def _cuts(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int) -> list[_Cut]:
+def _cuts(
+    shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int, read_bytes_max: int | None = None
+) -> list[_Cut]:
     stop = threading.Event()
+    unread = set() if read_bytes_max is None else _beyond(shards, digests, unit_bytes_max, read_bytes_max)
 
     def look(shard: Shard) -> _Cut:
-        word = f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
+        if shard in unread:
+            return _Cut(UNREAD, [])
         read = partial(_look, shard, unit_bytes_max, stop.is_set)
-        return with_retries(partial(digests.fact, shard.path, word, _Cut, read))
+        return with_retries(partial(digests.fact, shard.path, _word(shard, unit_bytes_max), _Cut, read))
 
     with ThreadPoolExecutor(threads, thread_name_prefix="digest") as pool:
         try:
             return list(pool.map(look, shards))
         finally:
             stop.set()
+
+
+def _word(shard: Shard, unit_bytes_max: int) -> str:
+    """The word for what `digests` has of a shard."""
+    return f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
+
+
+def _beyond(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, read_bytes_max: int) -> set[Shard]:
+    """The shards without a fact that are left when the smallest of them were read, `read_bytes_max` bytes in all."""
+    unknown = [one for one in shards if digests.known(one.path, _word(one, unit_bytes_max), _Cut) is None]
+    unknown.sort(key=lambda shard: shard.n_bytes)
+    ends = accumulate(shard.n_bytes for shard in unknown)
+    return {shard for shard, end in zip(unknown, ends, strict=True) if end > read_bytes_max}
 
 
 def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:

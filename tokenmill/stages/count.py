@@ -83,18 +83,7 @@ def count(
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     samples = Samples(runner.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-    decides = {
-        "code": code_digest("count"),
-        "pattern": params.pattern,
-        "approximate": params.approximate and params.approximate.error,
-        "source": source.reading(),
-    }
-    keys = {
-        unit.name: unit_key(
-            stage="count", content=content(unit, with_rows=False), groups=list(by_weight[unit.name].values()), **decides
-        )
-        for unit in units
-    }
+    keys = count_keys(units, source, params, by_weight)
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
@@ -157,6 +146,24 @@ def count(
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )
+
+
+def count_keys(
+    units: Sequence[Unit], source: Source, params: Count, by_weight: Mapping[str, Mapping[Fraction, list[int]]]
+) -> dict[str, str]:
+    """The key of each unit in the unit store, by the unit's name. `by_weight`: the groups of its pieces, by that name."""
+    decides = {
+        "code": code_digest("count"),
+        "pattern": params.pattern,
+        "approximate": params.approximate and params.approximate.error,
+        "source": source.reading(),
+    }
+    return {
+        unit.name: unit_key(
+            stage="count", content=content(unit, with_rows=False), groups=list(by_weight[unit.name].values()), **decides
+        )
+        for unit in units
+    }
 
 
 class PartialCounts(NamedTuple):

@@ -58,9 +58,8 @@ def encode(
     corpus = runner.corpus
     units = corpus.units
     tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
-    begin_id = _special_id(tokenizer, "begin_of_document", params.begin_of_document)
-    end_id = _special_id(tokenizer, "end_of_document", params.end_of_document)
-    keys = _keys(units, source, params, tokenizer, (begin_id, end_id))
+    begin_id, end_id = framing_of(tokenizer, params)
+    keys = encode_keys(units, source, params, tokenizer, (begin_id, end_id))
     if not runner.anew:
         _take_over(set(keys.values()) - runner.store.keys(), runner)
     there = set() if runner.anew else runner.store.keys()
@@ -217,9 +216,18 @@ def encode_unit(
     )
 
 
-def _keys(
+def framing_of(tokenizer: Tokenizer, params: Encode) -> tuple[int | None, int | None]:
+    """The ids of `encode.begin_of_document` and `encode.end_of_document`. Raises ParamsError if the tokenizer has not got them."""
+    return (
+        _special_id(tokenizer, "begin_of_document", params.begin_of_document),
+        _special_id(tokenizer, "end_of_document", params.end_of_document),
+    )
+
+
+def encode_keys(
     units: Sequence[Unit], source: Source, params: Encode, tokenizer: Tokenizer, framing: tuple[int | None, int | None]
 ) -> dict[str, str]:
+    """The key of each unit in the unit store, by the unit's name."""
     decides = {
         "code": code_digest("encode"),
         "tokenizer": tokenizer.digest,

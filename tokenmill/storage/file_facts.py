@@ -69,6 +69,14 @@ class Digests:
             self._remember(name, before, found)
         return found
 
+    def known(self, path: Path, word: str, kind: type[T]) -> T | None:
+        """The stored fact if the file is unchanged; None otherwise. It reads no file."""
+        known = self._known.get(self._name(path, word))
+        before = _signature(path)
+        if known is None or known.signature not in (before, _without_ctime(before)):
+            return None
+        return msgspec.json.decode(known.fact, type=kind)
+
     def check_unchanged(self, path: Path) -> None:
         """Raises CorpusError if the file changed since the last call of `fact` for it."""
         try:

@@ -284,6 +284,20 @@ def _keep_bytes_once(repo: Any) -> None:
         cache.cache_types = ["hardlink", "copy"]
 
 
+def cache_of(root: Path) -> tuple[str, bool]:
+    """DVC's cache of the project at `root`: its path, and whether it shares the bytes of outputs instead of copying them.
+
+    Raises VersionsError."""
+    with repository(root) as repo:
+        cache = repo.cache.local
+        path = Path(cache.path)
+        there = next(one for one in (path, *path.parents) if one.is_dir())
+        is_same_disk = there.stat().st_dev == root.stat().st_dev
+        kinds = list(cache.cache_types)
+        shares = is_same_disk and (has_clones(there) or kinds[0] in ("hardlink", "symlink"))
+        return str(path), shares
+
+
 def _refuse_clone(_source: str, target: str) -> None:
     raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), target)
 

@@ -6,7 +6,7 @@ locks the stage's paths and records the result itself.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -50,9 +50,30 @@ class Stage:
         with self._repo.lock:
             return "stale" if self._stage.status(check_updates=True) else "current"
 
+    @property
+    def was_built(self) -> bool:
+        """Whether dvc.lock records a run of the stage."""
+        return any(out.hash_info for out in self._stage.outs)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether dvc.yaml says that the stage must not run."""
+        return bool(self._stage.frozen)
+
+    def changes_beside(self, paths: Sequence[Path]) -> list[str]:
+        """As `changes`, but what contains one of `paths` is not looked at: DVC would read each new file in it."""
+        if not self.was_built:
+            return ["never built"]
+        with self._repo.lock:
+            found = [] if not self._stage.changed_stage() else ["changed command"]
+            for entry in (*self._stage.deps, *self._stage.outs):
+                if is_params(entry) or not any(path.is_relative_to(entry.fs_path) for path in paths):
+                    found += _words(entry.status())
+        return found
+
     def changes(self) -> list[str]:
         """What has changed since the stage ran, such as "params.yaml: count.pattern modified"; empty if it is current."""
-        if not any(out.hash_info for out in self._stage.outs):  # not in dvc.lock; DVC would call its outputs deleted
+        if not self.was_built:  # not in dvc.lock; DVC would call its outputs deleted
             return ["never built"]
         with self._repo.lock:
             status = self._stage.status(check_updates=True)
@@ -61,12 +82,7 @@ class Stage:
             if isinstance(change, str):  # the stage's command was changed
                 found.append(change)
                 continue
-            for path, what in (item for group in change.values() for item in group.items()):
-                found += (
-                    [f"{path}: {key} {how}" for key, how in what.items()]
-                    if isinstance(what, dict)
-                    else [f"{path} {what}"]
-                )
+            found += [words for group in change.values() for words in _words(group)]
         return found
 
     def missing(self) -> list[Path]:
@@ -212,6 +228,17 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
             if tree is not None
             for key, _meta, info in tree
         }
+
+
+def _words(status: dict[str, Any]) -> list[str]:
+    """What DVC says of a dependency or an output, in a line for each thing that changed."""
+    return [
+        words
+        for path, what in status.items()
+        for words in (
+            [f"{path}: {key} {how}" for key, how in what.items()] if isinstance(what, dict) else [f"{path} {what}"]
+        )
+    ]
 
 
 def _dump(stage: Any) -> None:

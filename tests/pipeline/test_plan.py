@@ -1,0 +1,176 @@
+"""tokenmill plan: what a build would do and cost, with ranges, and what it then took."""
+
+import gzip
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import Project
+from tokenmill.config.params import load_params
+from tokenmill.pipeline.estimate import Range, exactly
+from tokenmill.pipeline.memory import divide
+from tokenmill.pipeline.plan import Disk, compare, refusals
+from tokenmill.stages.planning import Plan, make_plan
+
+MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
+
+
+def plan_of(project: Project, seed: int = 0, **sizes: int) -> Plan:
+    return make_plan(project.root, load_params(project.root / "params.yaml"), seed, **sizes)
+
+
+def work(plan: Plan) -> dict[str, tuple[int | None, list[str]]]:
+    return {one.stage: (one.n_units_todo, one.reasons) for one in plan.stages}
+
+
+def texts_of(n: int, seed: int) -> list[str]:
+    """Documents of words by Zipf's law, a few of them long."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randint(2, 9))) for _ in range(5000)]
+    weights = [1 / (i + 1) for i in range(len(words))]
+    return [" ".join(rng.choices(words, weights, k=int(20 + rng.expovariate(1 / 150)))) for _ in range(n)]
+
+
+def test_a_plan_of_a_small_corpus_reads_all_of_it_touches_nothing_and_holds(project: Project) -> None:
+    before = {path: path.read_bytes() for path in (project.root / "data").rglob("*") if path.is_file()}
+    done = project.run("tokenmill", "plan")
+    assert done.returncode == 0, done.stderr
+    assert {path: path.read_bytes() for path in (project.root / "data").rglob("*") if path.is_file()} == before
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "never built" in done.stdout
+    assert project.run("tokenmill", "plan", "--outcome").returncode == 2
+    project.build()
+    done = project.run("tokenmill", "plan", "--outcome", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["quantity"]: row for row in json.loads(done.stdout)["result"]["rows"]}
+    assert rows["documents"]["found"] == 6
+    assert [rows[name]["is_inside"] for name in ("documents", "text_bytes", "peak_memory_bytes")] == [True] * 3
+    assert rows["seconds encode"]["found"] > 0
+    assert "in range" in project.run("tokenmill", "plan", "--outcome").stdout
+
+
+def test_a_seed_draws_the_same_sample_again(project: Project) -> None:
+    for i in range(3):
+        project.write(f"{i}.jsonl", texts_of(600, i))
+    sizes = {"read_bytes": 200_000, "work_bytes": 100_000}
+    ranges = [plan_of(project, seed, **sizes).ranges for seed in (1, 1, 2)]
+    one, again, other = [{name: each[name] for name in MAKES} for each in ranges]
+    assert one == again
+    assert one != other
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".parquet"])
+def test_a_part_of_large_files_gives_a_range_that_holds_the_whole(project: Project, suffix: str) -> None:
+    shutil.rmtree(project.root / "data/raw")
+    texts = texts_of(8000, seed=5)
+    for i in range(2):
+        some = texts[i::2]
+        path = project.write(f"{i}.jsonl", some)
+        if suffix == ".jsonl.gz":
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        if suffix == ".parquet":
+            table = pa.table({"id": [str(row) for row in range(len(some))], "text": some})
+            pq.write_table(table, path.with_suffix(suffix), row_group_size=100)
+        if suffix != ".jsonl":
+            path.unlink()
+    plan = plan_of(project, seed=3, read_bytes=1_000_000, work_bytes=1_000_000)
+    text_bytes = sum(map(len, texts))
+    assert plan.sampled_bytes < text_bytes
+    assert plan.ranges["documents"].low <= len(texts) <= plan.ranges["documents"].high
+    assert plan.ranges["text_bytes"].low <= text_bytes <= plan.ranges["text_bytes"].high
+    assert abs(plan.ranges["text_bytes"].point / text_bytes - 1) < 0.3
+
+
+def test_finished_units_cost_nothing(project: Project) -> None:
+    project.set(source__unit_bytes_min=0)
+    project.build()
+    plan = plan_of(project)
+    assert work(plan) == {"count": (0, []), "train-vocab": (None, []), "encode": (0, []), "validate": (0, [])}
+    assert plan.ranges["documents"] == exactly(6)
+    assert plan.ranges["disk_bytes"] == plan.ranges["seconds"] == exactly(0)
+    project.write("c.jsonl", ["a new one"])
+    plan = plan_of(project)
+    new = ["files of documents: 1 new"]
+    assert work(plan) == {
+        "count": (1, new),
+        "train-vocab": (None, ["follows count"]),
+        "encode": (3, new),  # the tokenizer changes with the counts
+        "validate": (3, new),
+    }
+    for stage in ("count", "train-vocab"):
+        assert project.run("dvc", "freeze", "-q", stage).returncode == 0
+    plan = plan_of(project)
+    assert work(plan)["encode"] == (1, new)
+    assert work(plan)["validate"] == (1, new)
+    assert plan.ranges["documents"] == exactly(7)
+    assert "seconds count" not in plan.ranges
+    (project.root / "data/raw/a.jsonl").unlink()
+    assert work(plan_of(project))["encode"] == (1, ["files of documents: 1 new, 1 gone"])
+
+
+def test_an_interrupted_build_leaves_the_rest(project: Project) -> None:
+    project.build("--only", "count")
+    plan = plan_of(project)
+    assert work(plan)["count"] == (0, [])
+    assert work(plan)["encode"] == (2, ["never built"])
+    shutil.rmtree(project.root / "data/counts")
+    (project.root / "dvc.lock").unlink()
+    assert work(plan_of(project))["count"] == (0, ["never built"])  # its units are in the unit store
+
+
+def test_a_taken_tokenizer_is_the_one_of_the_estimate(new_project: Callable[[str], Project], tmp_path: Path) -> None:
+    maker, user = new_project("maker"), new_project("user")
+    maker.build()
+    shutil.copytree(maker.root / "data/tokenizer", tmp_path / "taken")
+    path = user.root / "params.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert "tokenizer: null" in text or "tokenizer:\n" in text
+    path.write_text(text.replace("tokenizer: null", "tokenizer: {from: ../taken}"), encoding="utf-8")
+    assert user.run("tokenmill", "pin").returncode == 0
+    ranges = plan_of(user).ranges
+    user.build()
+    n_tokens = json.loads((user.root / "data/tokens/manifest.json").read_bytes())["n_tokens"]
+    assert ranges["tokens"] == exactly(n_tokens)
+
+
+def ranges(**n_bytes: float) -> dict[str, Range]:
+    names = ("disk_bytes", "dvc_cache_bytes", "spill_bytes", "peak_memory_bytes")
+    return {name: Range(0, 0, n_bytes.get(name, 0)) for name in names}
+
+
+def test_a_build_without_room_is_refused() -> None:
+    memory = divide(1000, "inline", 2)
+    small = Disk("the project's disk", 2e9, 10**9)
+    assert list(refusals(ranges(), 0.0, memory, [Disk("one", 1.0, 2)], 10**9)) == []
+    [reason] = refusals(ranges(), 0.0, memory, [small], 10**9)
+    assert reason.startswith("the project's disk has 1.0 GB free; the build may need 2.0 GB.")
+    [reason] = refusals(ranges(peak_memory_bytes=9e8), 0.0, memory, [], 8 * 10**8)
+    assert reason.startswith("the machine has 800.0 MB of memory; the build may need 900.0 MB.")
+    [reason] = refusals(ranges(), 1e8, memory, [], 10**9)
+    assert reason.startswith("run.memory_mb_max allows 1.0 GB; learning the vocabulary may need 3.4 GB.")
+
+
+def test_a_plan_that_is_refused_ends_with_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.registry import cli
+
+    monkeypatch.setattr("tokenmill.stages.planning.machine_bytes", lambda: 1000)
+    done = cli(project, "plan")
+    assert done.returncode == 1
+    assert "Do not build yet: the machine has 1.0 kB of memory" in done.stdout
+    assert json.loads(cli(project, "plan", "--json").stdout)["result"]["refused"]
+
+
+def test_a_plan_beside_an_outcome_says_what_is_in_its_range() -> None:
+    plan = {"quantities": {name: {"low": 1, "point": 2, "high": 3} for name in ("tokens", "documents", "seconds")}}
+    rows = compare(plan, {"tokens": 3, "documents": 4})
+    assert [(row.quantity, row.found, row.is_inside) for row in rows] == [
+        ("tokens", 3, True),
+        ("documents", 4, False),
+        ("seconds", None, None),
+    ]

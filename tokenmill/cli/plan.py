@@ -1,0 +1,133 @@
+"""The command plan: what a build would do and cost, before it is run."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.cli.answer import Answer, text
+from tokenmill.cli.versions import find_params
+from tokenmill.errors import EXIT_DONE, EXIT_NO
+from tokenmill.quantities import size
+
+if TYPE_CHECKING:
+    from tokenmill.cli.parser import Commands
+    from tokenmill.pipeline.plan import Compared
+
+_WIDTH = 80
+_NAMES = {
+    "documents": "documents",
+    "tokens": "tokens",
+    "text_bytes": "text",
+    "output_bytes": "files of data/tokens",
+    "distinct": "distinct pre-tokens",
+    "disk_bytes": "disk: new in all",
+    "dvc_cache_bytes": "  copies in DVC's cache",
+    "spill_bytes": "disk: while it runs",
+    "peak_memory_bytes": "peak memory",
+    "seconds": "seconds in all",
+}
+
+_OF_THE_DATASET = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")  # and not of a build
+
+
+def add_commands(commands: "Commands") -> None:
+    """Adds the command to the parser's."""
+    plan = commands.add_parser(
+        "plan",
+        help="say what a build would cost: tokens, disk, memory and time",
+        description="Reads a sample of the documents, and estimates the tokens, bytes, seconds and memory of a build, each with a "
+        "range. It builds nothing. Exit code 0: the build may begin, 1: disk or memory will not do.",
+        epilog="example: tokenmill plan --seed 1",
+    )
+    plan.add_argument("--seed", type=int, default=0, metavar="N", help="which documents are in the sample (default: 0)")
+    plan.add_argument(
+        "--outcome", action="store_true", help="show the last plan beside what the build after it took; plan nothing"
+    )
+    plan.add_argument("--params", type=Path, metavar="FILE", help="the project's params.yaml (default: the nearest)")
+    plan.set_defaults(run=_plan)
+
+
+def _plan(asked: argparse.Namespace) -> Answer:
+    path = asked.params or find_params()
+    root = path.absolute().parent
+    return _outcome(root) if asked.outcome else _new_plan(root, path, asked.seed)
+
+
+def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
+    from tokenmill.config.params import load_params
+    from tokenmill.pipeline.plan import compare, keep_plan
+    from tokenmill.stages.planning import make_plan
+
+    plan = make_plan(root, load_params(params_path), seed).as_json()
+    would_run = any(one["would_run"] for one in plan["stages"])
+    if would_run:  # else it would take the place of the plan of the last build
+        keep_plan(root, plan)
+    rows = [row for row in compare(plan, {}) if would_run or row.quantity in _OF_THE_DATASET]
+    lines = [*_stage_lines(plan["stages"]), "", *_table(rows)]
+    if plan["sampled_bytes"]:
+        lines += ["", *wrap(_basis(plan), _WIDTH)]
+    for reason in plan["refused"]:
+        lines += ["", *wrap(f"Do not build yet: {reason}", _WIDTH)]
+    return text(plan, "\n".join(lines), EXIT_NO if plan["refused"] else EXIT_DONE)
+
+
+def _outcome(root: Path) -> Answer:
+    from tokenmill.pipeline.plan import compare, outcome_of, read_plan
+
+    plan = read_plan(root)
+    rows = compare(plan, outcome_of(root, plan))
+    found = [row for row in rows if row.is_inside is not None]
+    words = f"{sum(bool(row.is_inside) for row in found)} of {len(found)} were in their range."
+    result = {"rows": [row._asdict() for row in rows]}
+    return text(result, "\n".join([*_table(rows, has_outcome=True), "", words]))
+
+
+def _stage_lines(stages: Sequence[dict[str, Any]]) -> list[str]:
+    """A line a stage: its units, those to be done, and why."""
+    cells = [("stage", "units", "to do", "why")]
+    for one in stages:
+        n, n_todo = ("–" if n is None else f"{n:,}" for n in (one["n_units"], one["n_units_todo"]))
+        cells.append((one["stage"], n, n_todo, "; ".join(one["reasons"]) if one["would_run"] else "up to date"))
+    widths = [max(len(row[i]) for row in cells) for i in range(3)]
+    lines = []
+    for name, units, todo, why in cells:
+        head = f"{name:<{widths[0]}}  {units:>{widths[1]}}  {todo:>{widths[2]}}  "
+        lines += wrap(why, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)) or [head.rstrip()]
+    return lines
+
+
+def _table(rows: Sequence["Compared"], has_outcome: bool = False) -> list[str]:
+    """The quantities: from the low to the high end of the range, and what was found."""
+    heads = ["", "from", "about", "to"] + ["found", ""] * has_outcome
+    cells: list[list[str]] = [heads]
+    for row in rows:
+        label = _NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}")
+        numbers = [_number(row.quantity, n) for n in (row.low, row.point, row.high)]
+        if has_outcome:
+            is_inside = {True: "in range", False: "outside", None: ""}[row.is_inside]
+            numbers += ["–" if row.found is None else _number(row.quantity, row.found), is_inside]
+        cells.append([label, *numbers])
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _number(quantity: str, n: float) -> str:
+    if quantity.endswith("_bytes"):
+        return size(n)
+    return f"{n:,.1f}" if quantity.startswith("seconds") else f"{n:,.0f}"
+
+
+def _basis(plan: dict[str, Any]) -> str:
+    n = plan["n_shards"]
+    return (
+        f"{n:,} {'file' if n == 1 else 'files'} of {size(plan['shard_bytes'])}. Of that, {size(plan['read_bytes'])} of text were "
+        f"read and {size(plan['sampled_bytes'])} encoded (seed {plan['seed']}). A build lies within each range with a "
+        f"confidence of {plan['confidence']:.0%}; its seconds also depend on what else the machine does."
+    )

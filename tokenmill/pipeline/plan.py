@@ -1,0 +1,159 @@
+"""A plan of a build: kept in a file, held against the machine before the build, and against the outcome after it."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.errors import ParamsError
+from tokenmill.layout import (
+    COUNTS_REPORT_FILE,
+    LAST_BUILD_FILE,
+    LAST_PLAN_FILE,
+    OUTPUT_DIRECTORIES,
+    SCRATCH_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
+from tokenmill.pipeline.estimate import Range
+from tokenmill.pipeline.memory import Memory
+from tokenmill.quantities import size
+from tokenmill.storage.atomic import read, write_atomic
+
+SCHEMA_VERSION = 1
+_LEARNING_A_BYTE_MAX = (
+    31.0  # of memory for each byte of the distinct pre-tokens, above which train-vocab refuses to begin
+)
+
+
+class Disk(NamedTuple):
+    """A disk: what the build may need on it, and what is free."""
+
+    name: str
+    needed_bytes: float
+    free_bytes: int
+
+
+def refusals(
+    plan: Mapping[str, Range], learned_bytes: float, memory: Memory, disks: Sequence[Disk], machine_bytes: int
+) -> Iterator[str]:
+    """Why a build should not begin, a text each. `learned_bytes`: of the distinct pre-tokens from which a vocabulary is learned,
+    at most; 0 if none is. `machine_bytes`: the memory of the machine."""
+    for disk in disks:
+        if disk.needed_bytes > disk.free_bytes:
+            yield (
+                f"{disk.name} has {size(disk.free_bytes)} free; the build may need {size(disk.needed_bytes)}. Free some, or take "
+                "a larger disk."
+            )
+    peak = plan["peak_memory_bytes"].high
+    if peak > machine_bytes:
+        yield (
+            f"the machine has {size(machine_bytes)} of memory; the build may need {size(peak)}. Lower run.memory_mb_max or "
+            "run.workers."
+        )
+    needed = learned_bytes * _LEARNING_A_BYTE_MAX + memory.base_mb * 1e6
+    if needed > memory.mb_max * 1e6:
+        yield (
+            f"run.memory_mb_max allows {size(memory.mb_max * 1e6)}; learning the vocabulary may need {size(needed)}. Raise it, or "
+            "raise count.count_min, which leaves rare pre-tokens out."
+        )
+
+
+class Compared(NamedTuple):
+    """A quantity as it was planned, and as it was found. `is_inside`: whether that is in the range; None if it is unknown."""
+
+    quantity: str
+    low: float
+    point: float
+    high: float
+    found: float | None
+    is_inside: bool | None
+
+
+def compare(plan: Mapping[str, Any], outcome: Mapping[str, float]) -> list[Compared]:
+    """The quantities of a plan beside what the build after it took, in the plan's order.
+
+    `plan`: as last-plan.json has it. `outcome`: as `outcome_of` gives it; what is missing there is unknown.
+
+    >>> compare({"quantities": {"tokens": {"low": 1, "point": 2, "high": 3}}}, {"tokens": 4})
+    [Compared(quantity='tokens', low=1, point=2, high=3, found=4, is_inside=False)]
+    """
+    rows = []
+    for name, planned in plan["quantities"].items():
+        low, point, high = planned["low"], planned["point"], planned["high"]
+        found = outcome.get(name)
+        rows.append(Compared(name, low, point, high, found, None if found is None else low <= found <= high))
+    return rows
+
+
+def keep_plan(root: Path, plan: Mapping[str, Any]) -> None:
+    """Writes the plan to .tokenmill/last-plan.json."""
+    with write_atomic(root / LAST_PLAN_FILE) as path:
+        path.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+
+
+def read_plan(root: Path) -> dict[str, Any]:
+    """The last plan. Raises ParamsError if there is none that this tokenmill can read."""
+    path = root / LAST_PLAN_FILE
+    try:
+        plan: dict[str, Any] = json.loads(read(path))
+    except FileNotFoundError:
+        raise ParamsError(f"{path}: is not there. Run `tokenmill plan` before a build, then the build.") from None
+    except ValueError:
+        plan = {}
+    if plan.get("schema_version") != SCHEMA_VERSION:
+        raise ParamsError(f"{path}: not a plan of this tokenmill. Run `tokenmill plan` again.")
+    return plan
+
+
+def outcome_of(root: Path, plan: Mapping[str, Any]) -> dict[str, float]:
+    """What the last build took, by the names of the plan's quantities. What it did not make or measure is left out.
+
+    Raises ParamsError if there was no build since the plan, and ValidationError for a damaged dataset.
+    """
+    path = root / LAST_BUILD_FILE
+    if not path.exists() or path.stat().st_mtime_ns < (root / LAST_PLAN_FILE).stat().st_mtime_ns:
+        raise ParamsError(f"{path}: no build has ended since the plan. Run `tokenmill build` first.")
+    stages = json.loads(read(path))
+    found: dict[str, float] = {}
+    ran = [one for one in stages if one["action"] == "run"]
+    for one in ran:
+        found[f"seconds {one['stage']}"] = one["seconds"]
+    planned = {f"seconds {one['stage']}" for one in ran} & plan["quantities"].keys()
+    found["seconds"] = sum(found[name] for name in planned)
+    if peaks := [one["peak_mb"] for one in ran if one["peak_mb"] is not None]:
+        found["peak_memory_bytes"] = max(peaks) * 1e6
+    if (root / TOKENS_DIRECTORY).is_dir():
+        manifest = read_manifest(root / TOKENS_DIRECTORY)
+        found |= {
+            "documents": manifest.n_documents,
+            "tokens": manifest.n_tokens,
+            "text_bytes": manifest.text_bytes,
+            "output_bytes": sum(shard.n_bytes for shard in manifest.shards),
+        }
+    if (root / COUNTS_REPORT_FILE).exists():
+        found["distinct"] = json.loads(read(root / COUNTS_REPORT_FILE))["pretokens_distinct"]
+    found["disk_bytes"] = disk_used(root, plan["dvc_cache"]) - plan["disk_before_bytes"]
+    return found
+
+
+def disk_used(root: Path, dvc_cache: str) -> int:
+    """The bytes on the disk of a build's outputs, the unit store and DVC's cache. A file with several names counts once."""
+    outputs = [folder for folders in OUTPUT_DIRECTORIES.values() for folder in folders]
+    blocks = {
+        (status.st_dev, status.st_ino): status.st_blocks
+        for folder in (*outputs, SCRATCH_DIRECTORY)
+        for status in _files(root / folder)
+    }
+    blocks |= {(status.st_dev, status.st_ino): status.st_blocks for status in _files(root / dvc_cache)}
+    return sum(blocks.values()) * 512
+
+
+def _files(folder: Path) -> Iterable[os.stat_result]:
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield (Path(directory) / name).lstat()
+            except FileNotFoundError:  # it went meanwhile
+                continue

@@ -1,0 +1,459 @@
+"""Reads a seeded sample of the documents, and measures on it what a build would make of them and how fast."""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tokenmill.config.params import Params, Source
+from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange
+from tokenmill.corpus.units import source_folder
+from tokenmill.counts.counter import Counter
+from tokenmill.counts.table import merge, write_batches
+from tokenmill.dataset.checks import Judge, aligned, check_span
+from tokenmill.dataset.document_index import unit_index
+from tokenmill.dataset.formats import FORMATS
+from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.dataset.token_counts import TokenCounts
+from tokenmill.dataset.tokens import id_type, rows, schema
+from tokenmill.errors import DamagedError
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, learn
+
+READ_BYTES = 48_000_000  # of text, which give how much text and how many documents a byte of a file holds
+WORK_BYTES = 12_000_000  # of text, which are counted, encoded and checked
+_BATCH_BYTES = 1 << 18
+_FILE_BATCHES = 5
+_PIECE_BYTES_MIN = 4_000_000
+_SHARDS_MAX = 12
+_STRATA_MAX = 8
+_COMPRESSED = (".gz", ".zst")
+_COMPRESSED_READ_BYTES = 1 << 16  # what pyarrow reads of such a file at once
+_AFTER_BOM = 2  # a line from which on no byte order mark can stand
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What was read of one shard. `is_whole`: all of it. `file_bytes`, `text_bytes`, `n_documents`: of what was read, from which
+    the ratios between them follow. `blur_bytes`: by how much `file_bytes` may be wrong."""
+
+    shard: Shard
+    batches: list[Batch]
+    file_bytes: int
+    text_bytes: int
+    n_documents: int
+    is_whole: bool
+    blur_bytes: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What one batch became."""
+
+    text_bytes: int
+    n_documents: int
+    n_tokens: int
+
+
+class Written(NamedTuple):
+    """Text, and the bytes of a file of the dataset that holds its tokens."""
+
+    text_bytes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """The shards of one format in one folder. `file_bytes`: of those that are to be encoded. `encoded`: batches of theirs.
+    `written`: the same, several to a file."""
+
+    name: str
+    shards: list[Shard]
+    file_bytes: int
+    pieces: list[Piece] = field(default_factory=list)
+    encoded: list[Encoded] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Distinct pre-tokens in so many bytes of text: how many, and their own bytes."""
+
+    text_bytes: int
+    n: int
+    n_bytes: int
+
+
+@dataclass
+class Rates:
+    """Seconds for a byte of text in one thread on this machine, with the machine's present load; those of `train` for a byte of
+    the distinct pre-tokens."""
+
+    read: float = 0.0
+    count: float = 0.0
+    train: float = 0.0
+    encode: float = 0.0
+    validate: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the sample showed.
+
+    `half`, `all`: distinct pre-tokens of half of its text, and of all; None where nothing is counted. `counts_bytes`: of the
+    file of counts of all of it. `index_bytes`: of the document index for a document; `id_counts_bytes`: of a file with
+    the count of each id. `read_bytes`: of text that was read, of which some was encoded. `optimism`: by how much more
+    tokens a tokenizer that was learned on half of the sample makes of the other half, as a share. `is_learned`: the tokenizer
+    was learned on the sample; `vocab_size`: its size. `longest_bytes`: of the longest document.
+    """
+
+    strata: list[Stratum]
+    rates: Rates
+    half: Distinct | None
+    all: Distinct | None
+    counts_bytes: int
+    index_bytes: float
+    id_counts_bytes: int
+    read_bytes: int
+    optimism: float
+    is_learned: bool
+    vocab_size: int
+    longest_bytes: int
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of text that were encoded."""
+        return sum(one.text_bytes for stratum in self.strata for one in stratum.encoded)
+
+
+def take_sample(
+    shards: Mapping[Shard, int],
+    params: Params,
+    tokenizer: Tokenizer | None,
+    counts: bool,
+    learns: bool,
+    seed: int,
+    limits: Limits,
+    scratch: Path,
+    read_bytes: int = READ_BYTES,
+    work_bytes: int = WORK_BYTES,
+) -> Sample:
+    """Draws shards, larger ones more often, reads batches of them, and counts, encodes and checks some.
+
+    `shards`: the file bytes to be encoded of each. `tokenizer`: the one to encode with; None to take the one that is learned from
+    the sample. `counts`, `learns`: whether the build counts pre-tokens, and learns a vocabulary. `scratch`: an empty folder.
+    Raises what a build would raise for these documents.
+    """
+    rng = random.Random(seed)
+    rates = Rates()
+    strata = _strata(shards)
+    n_drawn = _allot([len(one.shards) for one in strata], [one.file_bytes for one in strata], _SHARDS_MAX)
+    drawn = [(stratum, shard) for stratum, n in zip(strata, n_drawn, strict=True) for shard in _draw(stratum, n, rng)]
+    start_s = time.perf_counter()
+    for stratum, shard in drawn:
+        piece = _read(
+            shard, params.source, max(min(read_bytes, _PIECE_BYTES_MIN), read_bytes // len(drawn)), limits, rng
+        )
+        if piece is not None:
+            stratum.pieces.append(piece)
+    n_read = sum(batch.text_bytes for one in strata for piece in one.pieces for batch in piece.batches)
+    rates.read = _rate(start_s, n_read)
+    halves = _halves(strata, work_bytes, rng)
+    chosen = [pair for half in halves for pair in half]
+    tables, half, all_ = _count(halves, params, rates) if counts or learns else ([], None, None)
+    # Learned on one half, a tokenizer makes too few tokens of it, and too many of the other; together that is about right.
+    is_most = sum(batch.text_bytes for _, batch in chosen) * 2 > _text_of(strata)
+    learned = None
+    if learns and half and all_:
+        learned = _learn(tables[is_most], params, rates, (half, all_)[is_most])
+    used = tokenizer or learned
+    assert used is not None
+    index_bytes, id_counts_bytes = _encode(chosen, used, params, scratch, rates)
+    return Sample(
+        strata,
+        rates,
+        half,
+        all_,
+        _written(tables[1], scratch) if tables else 0,
+        index_bytes,
+        id_counts_bytes,
+        n_read,
+        _optimism(halves, used) if used is learned and not is_most else 0.0,
+        used is learned,
+        used.vocab_size,
+        max((_longest(batch) for _, batch in chosen), default=0),
+    )
+
+
+Chosen = tuple[Stratum, Batch]
+
+
+def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
+    """The shards by format and folder; the smaller ones of many are one."""
+    by_kind: dict[tuple[str, str], list[Shard]] = {}
+    for shard, n_bytes in shards.items():
+        if n_bytes:
+            suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))
+            by_kind.setdefault((source_folder(shard.name), suffix), []).append(shard)
+    found = [
+        Stratum(f"{folder or '.'} {suffix}", some, sum(shards[one] for one in some))
+        for (folder, suffix), some in by_kind.items()
+    ]
+    found.sort(key=lambda one: (-one.file_bytes, one.name))
+    kept, rest = found[: _STRATA_MAX - 1], found[_STRATA_MAX - 1 :]
+    if rest:
+        some = [shard for one in rest for shard in one.shards]
+        kept.append(Stratum("the rest", some, sum(one.file_bytes for one in rest)))
+    return kept
+
+
+def _allot(there: Sequence[int], weights: Sequence[float], n: int) -> list[int]:
+    """Shares of `n` things for groups in proportion to their weights: at least two for each, and no more than are there."""
+    whole = sum(weights) or 1
+    return [min(n_there, max(2, round(n * weight / whole))) for n_there, weight in zip(there, weights, strict=True)]
+
+
+def _draw(stratum: Stratum, n: int, rng: random.Random) -> list[Shard]:
+    """`n` shards, each with a chance in proportion to its size."""
+    keys = {shard: rng.expovariate(max(shard.n_bytes, 1)) for shard in stratum.shards}
+    return sorted(keys, key=lambda shard: (keys[shard], shard.name))[:n]
+
+
+def _read(shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng: random.Random) -> Piece | None:
+    """Batches of a shard: from a place in the middle, if its format lets a reader enter there, else from the beginning.
+
+    None for a damaged shard that the build would leave out."""
+    part = _part(shard, text_bytes_max, rng)
+    n_bad = 0
+
+    def on_bad(_: BadDocument) -> None:
+        nonlocal n_bad
+        n_bad += 1
+
+    passes = on_bad if source.on_bad_document == "quarantine" else None
+    columns = (source.text_column, source.id_column, source.text_separator)
+    batches: list[Batch] = []
+    n_read = n_file = 0
+    is_at_end, is_nearly_read = True, False
+    try:
+        for batch in read_batches(shard, *columns, batch_bytes=_BATCH_BYTES, part=part, on_bad=passes, limits=limits):
+            if n_read >= text_bytes_max and not is_nearly_read:
+                # A file that is nearly read is read to its end, which may be of another kind than its beginning.
+                left = ((part or shard).n_bytes - n_file) * n_read / max(n_file, 1)
+                if left > text_bytes_max:
+                    is_at_end = False
+                    break
+                is_nearly_read = True
+            batches.append(batch)
+            n_read += batch.text_bytes
+            n_file += batch.file_bytes
+    except DamagedError:
+        if source.on_bad_shard != "quarantine":
+            raise
+        return None
+    some = batches if is_at_end else _between_blocks(batches)
+    return Piece(
+        shard,
+        batches,
+        (part or shard).n_bytes if is_at_end else sum(batch.file_bytes for batch in some),
+        sum(batch.text_bytes for batch in some),
+        sum(len(batch.texts) for batch in some),
+        is_whole=is_at_end and part is None,
+        blur_bytes=0 if is_at_end or not shard.name.endswith(_COMPRESSED) else _COMPRESSED_READ_BYTES,
+    )
+
+
+def _between_blocks(batches: list[Batch]) -> list[Batch]:
+    """The batches of the blocks that were read to their ends, with the bytes of the file that they take.
+
+    A reader takes a block of the file, and then gives out batches of it: the first of them has the block's bytes. It is ahead
+    of the batches by what it holds in buffers, which is as much at the beginning of a block as at the beginning of another.
+    """
+    starts = [i for i, batch in enumerate(batches) if batch.file_bytes]
+    if len(starts) < 3:
+        return batches
+    return batches[starts[1] : starts[-1]]
+
+
+def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange | None:
+    """A range of the shard that begins somewhere; None for all of it."""
+    if shard.name.endswith(".jsonl") and shard.n_bytes > 2 * text_bytes_max:
+        with shard.path.open("rb") as file:
+            file.seek(rng.randrange(shard.n_bytes - 2 * text_bytes_max))
+            file.readline()
+            start = file.tell()
+        return ShardRange(start, shard.n_bytes, shard.n_bytes - start, 0, _AFTER_BOM)
+    if shard.name.endswith(".parquet"):
+        import pyarrow.parquet as pq
+
+        try:
+            metadata = pq.read_metadata(shard.path)
+        except pa.ArrowException:
+            return None  # reading the documents will report the error
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        if sum(group.total_byte_size for group in groups) <= 2 * text_bytes_max:
+            return None
+        start = rng.randrange(len(groups))
+        stop, n_bytes = start + 1, groups[start].total_byte_size
+        while n_bytes < text_bytes_max:
+            if stop < len(groups):
+                stop += 1
+                n_bytes += groups[stop - 1].total_byte_size
+            else:
+                start -= 1
+                n_bytes += groups[start].total_byte_size
+        read = groups[start:stop]
+        compressed = sum(group.column(i).total_compressed_size for group in read for i in range(group.num_columns))
+        return ShardRange(start, stop, compressed, 0, 1)
+    return None
+
+
+def _halves(strata: Sequence[Stratum], work_bytes: int, rng: random.Random) -> tuple[list[Chosen], list[Chosen]]:
+    """Two halves of the batches to work on, each with batches of all strata in proportion to their text."""
+    halves: tuple[list[Chosen], list[Chosen]] = ([], [])
+    batches = [[batch for piece in one.pieces for batch in piece.batches] for one in strata]
+    text = [_text_of([one]) for one in strata]
+    numbers = _allot([len(some) for some in batches], text, work_bytes // _BATCH_BYTES)
+    for stratum, some, n in zip(strata, batches, numbers, strict=True):
+        chosen = rng.sample(some, n)
+        halves[0].extend((stratum, batch) for batch in chosen[::2])
+        halves[1].extend((stratum, batch) for batch in chosen[1::2])
+    return halves
+
+
+def _text_of(strata: Sequence[Stratum]) -> float:
+    """About how much text the strata hold, in bytes."""
+    return sum(
+        one.file_bytes * sum(piece.text_bytes for piece in one.pieces) / max(sum(p.file_bytes for p in one.pieces), 1)
+        for one in strata
+    )
+
+
+def _count(
+    halves: tuple[list[Chosen], list[Chosen]], params: Params, rates: Rates
+) -> tuple[list[pa.Table], Distinct, Distinct]:
+    """The counts of the first half and of both; the distinct pre-tokens of a half, on average, and of both."""
+    tables, texts = [], []
+    for some in halves:
+        counter = Counter(params.count.pattern, threads=1)
+        start_s = time.perf_counter()
+        for _, batch in some:
+            counter.update(batch.texts)
+        tables.append(counter.finish())
+        texts.append(sum(batch.text_bytes for _, batch in some))
+        if texts[-1]:
+            rates.count = _rate(start_s, texts[-1])
+    whole = merge(tables)
+    n_halves = sum(map(bool, texts)) or 1
+    half = Distinct(
+        sum(texts) // n_halves,
+        sum(table.num_rows for table in tables) // n_halves,
+        sum(map(_bytes_of, tables)) // n_halves,
+    )
+    return [tables[0], whole], half, Distinct(sum(texts), whole.num_rows, _bytes_of(whole))
+
+
+def _bytes_of(table: pa.Table) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.binary_length(table["pretoken"])).as_py() or 0)
+
+
+def _written(table: pa.Table, scratch: Path) -> int:
+    path = scratch / "counts.parquet"
+    write_batches(table.to_batches(), path)
+    return path.stat().st_size
+
+
+def _learn(table: pa.Table, params: Params, rates: Rates, of: Distinct) -> Tokenizer:
+    asked = params.train_vocab
+    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    start_s = time.perf_counter()
+    learned = learn(table, [asked.vocab_size], params.count.pattern, asked.special_tokens, goal)
+    rates.train = _rate(start_s, of.n_bytes)
+    return learned.tokenizers[0]
+
+
+def _encode(
+    chosen: Sequence[Chosen], tokenizer: Tokenizer, params: Params, scratch: Path, rates: Rates
+) -> tuple[float, int]:
+    """Encodes the batches into files, as a build would, checks them, and adds what they became to their strata.
+
+    Gives the bytes of the document index for a document, and those of a file of counts of ids."""
+    asked = params.encode
+    special = asked.special_tokens_in_text
+    begin_id = tokenizer.special_tokens.get(asked.begin_of_document or "")
+    end_id = tokenizer.special_tokens.get(asked.end_of_document or "")
+    judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {}, 0, 0)
+    tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder, which is not timed
+    has_names = params.source.id_column is not None
+    shape = schema(id_type(tokenizer.id_max), has_names)
+    path, index_path, counts_path = (scratch / name for name in ("tokens.parquet", "index.arrow", "ids.parquet"))
+    with FORMATS[asked.formats[0]](path, shape):
+        pass
+    around_bytes = path.stat().st_size  # head and foot of a file
+    counts = TokenCounts(tokenizer.id_max)
+    n_bytes = n_documents = index_bytes = 0
+    encode_s = validate_s = 0.0
+    for stratum, batches in _in_files(chosen):
+        start_s = time.perf_counter()
+        with FORMATS[asked.formats[0]](path, shape) as write, unit_index(index_path, has_names) as add_to_index:
+            for batch in batches:
+                ids = tokenizer.encode_batch(batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special)
+                counts.add(ids.values)
+                made = rows(batch, ids, shape)
+                write(made)
+                add_to_index(0, batch, made)
+                stratum.encoded.append(Encoded(batch.text_bytes, len(batch.texts), len(ids.values)))
+        middle_s = time.perf_counter()
+        for span in aligned(((0, batch) for batch in batches), [stratum.name], read_tokens(path)):
+            check_span(span, judge)
+        validate_s += time.perf_counter() - middle_s
+        encode_s += middle_s - start_s
+        text_bytes = sum(batch.text_bytes for batch in batches)
+        stratum.written.append(Written(text_bytes, path.stat().st_size - around_bytes))
+        n_bytes += text_bytes
+        n_documents += sum(len(batch.texts) for batch in batches)
+        index_bytes += index_path.stat().st_size
+    rates.encode, rates.validate = encode_s / max(n_bytes, 1), validate_s / max(n_bytes, 1)
+    counts.write(counts_path)
+    return index_bytes / max(n_documents, 1), counts_path.stat().st_size
+
+
+def _in_files(chosen: Sequence[Chosen]) -> Iterator[tuple[Stratum, list[Batch]]]:
+    """The batches of each stratum, several to a file: short columns compress less."""
+    by_stratum: dict[str, tuple[Stratum, list[Batch]]] = {}
+    for stratum, batch in chosen:
+        by_stratum.setdefault(stratum.name, (stratum, []))[1].append(batch)
+    for stratum, batches in by_stratum.values():
+        n_files = max(len(batches) // _FILE_BATCHES, 1)
+        yield from ((stratum, batches[i::n_files]) for i in range(n_files))
+
+
+def _optimism(halves: tuple[list[Chosen], list[Chosen]], tokenizer: Tokenizer) -> float:
+    """How many more tokens the second half has for a byte than the first, from which the tokenizer was learned; not below 0."""
+    import pyarrow.compute as pc
+
+    first, second = (
+        sum(int(pc.sum(tokenizer.count_tokens(batch.texts)).as_py()) for _, batch in half)
+        / max(sum(batch.text_bytes for _, batch in half), 1)
+        for half in halves
+    )
+    return max(second / first - 1, 0.0) if first and halves[1] else 0.0
+
+
+def _longest(batch: Batch) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.max(pc.binary_length(batch.texts)).as_py() or 0)
+
+
+def _rate(start_s: float, n: int) -> float:
+    return (time.perf_counter() - start_s) / max(n, 1)

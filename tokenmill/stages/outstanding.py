@@ -1,0 +1,205 @@
+"""What a build would still have to do, and why."""
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenmill.config.params import Params
+from tokenmill.corpus.provenance import read_provenance
+from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
+from tokenmill.errors import TokenmillError
+from tokenmill.layout import DOCUMENT_STAGES, PROVENANCE_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.code_pins import stages_of_other_code
+from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.stages.count import count_keys, groups_of, weights_of
+from tokenmill.stages.encode import encode_keys, framing_of
+from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.unit_store import UnitStore
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.versioning import dvc_stage
+
+_HASHED_BYTES_MAX = 256_000_000  # of files without a known digest: such as a file that was new when it was built
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What one stage would do. `reasons`: why; empty if it is up to date. `n_units`: its units; None for a stage without units.
+    `todo`: the file bytes that it would read of each shard; finished units are not among them."""
+
+    stage: str
+    would_run: bool
+    reasons: list[str]
+    n_units: int | None = None
+    n_units_todo: int | None = None
+    todo: dict[Shard, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The sums over the units of `encode` that are finished and stay."""
+
+    n_documents: int = 0
+    n_tokens: int = 0
+    text_bytes: int = 0
+    output_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Outstanding:
+    """The stages in order, and what is finished of the dataset. `tokenizer`: the one there is, if the build would encode with
+    it or with one learned by the same parameters; None if there is none that says how long the dataset will be."""
+
+    shards: list[Shard]
+    stages: dict[str, StageWork]
+    encoded: Encoded
+    tokenizer: Tokenizer | None
+
+    @property
+    def would_run(self) -> bool:
+        """Whether a build would run any stage."""
+        return any(one.would_run for one in self.stages.values())
+
+
+def outstanding(root: Path, params: Params) -> Outstanding:
+    """What a build of the project at `root` would do. Files whose length and times are unchanged count as unchanged. Of the others,
+    the smallest are hashed, and what is too much to hash counts as to be done. Raises CorpusError, ParamsError, VersionsError."""
+    source = params.source
+    shards = find_shards(root, source.glob)
+    corpus = cut(
+        shards,
+        Digests(root),
+        source.unit_bytes_min,
+        source.unit_bytes_max,
+        n_workers(params.run.workers),
+        _HASHED_BYTES_MAX,
+    )
+    reasons = _reasons(root, shards, corpus)
+    stages = {name: StageWork(name, bool(why), why) for name, why in reasons.items()}
+    store = UnitStore(root)
+    if params.tokenizer is None:  # else nothing is counted
+        stages["count"] = _with_units(stages["count"], corpus, _counted(root, params, corpus, store))
+    tokenizer = _tokenizer(root, reasons["train-vocab"])
+    encoded = Encoded()
+    found: dict[str, str] = {}
+    if not reasons["encode"]:
+        encoded = _of_the_dataset(root)
+    elif tokenizer is not None and not reasons["train-vocab"]:
+        found, encoded = _encoded(params, corpus, store, tokenizer)
+    stages["encode"] = _with_units(stages["encode"], corpus, set(found))
+    checked = _keys_of_the_dataset(root) if found else set()
+    again = {name for name, key in found.items() if key in checked}
+    stages["validate"] = _with_units(stages["validate"], corpus, again)
+    return Outstanding(shards, stages, encoded, tokenizer)
+
+
+def _reasons(root: Path, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[str]]:
+    """Why each stage of dvc.yaml would run; empty if it would not."""
+    found: dict[str, list[str]] = {}
+    paths = [shard.path.absolute() for shard in shards]
+    of_other_code = stages_of_other_code(root)
+    before_each = stages_of(root)
+    for name in STAGES:
+        if name not in before_each:
+            with dvc_stage.opened(root, name, {}):  # which raises the error of a build
+                pass
+    for name, before in before_each.items():
+        reads = name in DOCUMENT_STAGES
+        with dvc_stage.opened(root, name, {}) as stage:
+            if stage.is_frozen:
+                found[name] = []
+                continue
+            why = stage.changes_beside(paths) if reads else stage.changes()
+        if name in of_other_code:
+            why.append("its code is another in this tokenmill")
+        if reads and why != ["never built"]:
+            why += _changed_documents(root, name, corpus)
+        after = [one for one in before if found[one]]
+        found[name] = why or [f"follows {one}" for one in after[:1]]
+    return found
+
+
+def _changed_documents(root: Path, stage: str, corpus: Corpus) -> list[str]:
+    """In a line, how the shards differ from those that the stage's outputs were made of."""
+    try:
+        earlier = (
+            {one.name: one.sha256 for one in read_provenance(root / PROVENANCE_FILE).shards}
+            if stage == "count"
+            else {one.name: one.sha256 for one in read_manifest(root / TOKENS_DIRECTORY).inputs}
+        )
+    except (TokenmillError, OSError):
+        return []  # they are missing or damaged, which is a reason already
+    now = {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}
+    tally = {
+        "new": len(now.keys() - earlier.keys()),
+        "changed": sum(now[name] != earlier[name] for name in now.keys() & earlier.keys()),
+        "gone": len(earlier.keys() - now.keys()),
+    }
+    words = [f"{n:,} {what}" for what, n in tally.items() if n]
+    return [f"files of documents: {', '.join(words)}"] if words else []
+
+
+def _with_units(work: StageWork, corpus: Corpus, finished: set[str]) -> StageWork:
+    """The work with its units. `finished`: the names of units that need no work."""
+    todo = [unit for unit in corpus.units if unit.name not in finished] if work.would_run else []
+    by_shard: Tally[Shard] = Tally()
+    for unit in todo:
+        for piece in unit.pieces:
+            by_shard[piece.shard] += piece.n_bytes
+    return StageWork(work.stage, work.would_run, work.reasons, len(corpus.units), len(todo), dict(by_shard))
+
+
+def _is_read(unit: Unit) -> bool:
+    return all(piece.digest != UNREAD for piece in unit.pieces)
+
+
+def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> set[str]:
+    """The names of the units that are counted already."""
+    units = [unit for unit in corpus.units if _is_read(unit)]
+    weights = weights_of(root, params.count.weights, [piece.shard.name for unit in units for piece in unit.pieces])
+    keys = count_keys(units, params.source, params.count, {unit.name: groups_of(unit, weights) for unit in units})
+    there = store.keys()
+    return {name for name, key in keys.items() if key in there}
+
+
+def _tokenizer(root: Path, reasons: Sequence[str]) -> Tokenizer | None:
+    """The tokenizer in data/tokenizer, unless it is to be learned or taken anew for another reason than new counts."""
+    if any(not why.startswith(("follows ", "data/counts ")) for why in reasons):
+        return None
+    try:
+        return Tokenizer.load(root / TOKENIZER_DIRECTORY)
+    except (TokenmillError, OSError):
+        return None
+
+
+def _encoded(params: Params, corpus: Corpus, store: UnitStore, tokenizer: Tokenizer) -> tuple[dict[str, str], Encoded]:
+    """The keys of the units that are encoded already, by their names, and their sums."""
+    units = [unit for unit in corpus.units if _is_read(unit)]
+    keys = encode_keys(units, params.source, params.encode, tokenizer, framing_of(tokenizer, params.encode))
+    done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
+    facts = [one.facts for one in done.values()]
+    return {name: keys[name] for name in done}, Encoded(
+        sum(sum(one.piece_documents) for one in facts),
+        sum(one.n_tokens for one in facts),
+        sum(one.text_bytes for one in facts),
+        sum(one.files[TOKENS_FILE].n_bytes for one in done.values()),
+    )
+
+
+def _of_the_dataset(root: Path) -> Encoded:
+    """The sums over data/tokens. Raises ValidationError."""
+    manifest = read_manifest(root / TOKENS_DIRECTORY)
+    n_bytes = sum(shard.n_bytes for shard in manifest.shards)
+    return Encoded(manifest.n_documents, manifest.n_tokens, manifest.text_bytes, n_bytes)
+
+
+def _keys_of_the_dataset(root: Path) -> set[str]:
+    """The keys of the units that data/tokens holds, which validate has checked."""
+    try:
+        return {shard.unit for shard in read_manifest(root / TOKENS_DIRECTORY).shards}
+    except (TokenmillError, OSError):
+        return set()

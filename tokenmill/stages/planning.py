@@ -1,0 +1,195 @@
+"""Plans a build: what it would do and why, what it would cost, and whether the machine has that."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenmill.config.lockfile import pinned
+from tokenmill.config.params import Params
+from tokenmill.corpus.shards import Shard
+from tokenmill.counts.spill import open_parquet
+from tokenmill.errors import CountsError
+from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
+from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, Todo, estimate
+from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.memory import divide
+from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
+from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
+from tokenmill.stages.outstanding import Outstanding, StageWork, outstanding
+from tokenmill.storage.scratch import scratch_directory
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.versioning.dvc_repository import cache_of
+from tokenmill.versioning.import_tokenizer import import_pinned
+
+_CGROUP_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`refused`: why the build should not begin; empty if it may. `sampled_bytes`: of text, that were encoded for the estimate."""
+
+    seed: int
+    stages: list[StageWork]
+    ranges: dict[str, Range]
+    refused: list[str]
+    n_shards: int
+    shard_bytes: int
+    sampled_bytes: int
+    read_bytes: int
+    disk_before_bytes: int
+    dvc_cache: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as values of JSON."""
+        stages = [
+            {
+                "stage": one.stage,
+                "would_run": one.would_run,
+                "reasons": one.reasons,
+                "n_units": one.n_units,
+                "n_units_todo": one.n_units_todo,
+            }
+            for one in self.stages
+        ]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "seed": self.seed,
+            "confidence": CONFIDENCE,
+            "n_shards": self.n_shards,
+            "shard_bytes": self.shard_bytes,
+            "read_bytes": self.read_bytes,
+            "sampled_bytes": self.sampled_bytes,
+            "stages": stages,
+            "quantities": {name: dict(zip(one._fields, one, strict=True)) for name, one in self.ranges.items()},
+            "refused": self.refused,
+            "disk_before_bytes": self.disk_before_bytes,
+            "dvc_cache": self.dvc_cache,
+        }
+
+
+def make_plan(
+    root: Path, params: Params, seed: int, read_bytes: int = READ_BYTES, work_bytes: int = WORK_BYTES
+) -> Plan:
+    """The plan of a build of the project at `root`. `seed`: which documents are looked at. Nothing in data/ is touched.
+
+    `read_bytes`, `work_bytes`: see tokenmill.pipeline.sampling. Raises CorpusError, ParamsError, VersionsError, and what the
+    build itself would raise for the documents of the sample.
+    """
+    run = params.run
+    memory = divide(run.memory_mb_max, run.engine, n_workers(run.workers))
+    work = outstanding(root, params)
+    cache, shares_bytes = cache_of(root)
+    sample = None
+    if shards := _to_read(work):
+        with scratch_directory(root / SCRATCH_DIRECTORY, "plan-") as scratch:
+            sample = take_sample(
+                shards,
+                params,
+                _tokenizer(root, params, work, scratch),
+                counts=params.tokenizer is None and work.stages["count"].would_run,
+                learns=params.tokenizer is None and work.stages["train-vocab"].would_run,
+                seed=seed,
+                limits=memory.limits,
+                scratch=scratch,
+                read_bytes=read_bytes,
+                work_bytes=work_bytes,
+            )
+    known = _known(root, work, 0 if shares_bytes else 1)
+    ranges = estimate(sample, known, params, memory)
+    distinct_bytes = ranges.pop("distinct_bytes").high
+    learns = params.tokenizer is None and work.stages["train-vocab"].would_run
+    refused = refusals(
+        ranges,
+        distinct_bytes if learns else 0.0,
+        memory,
+        _disks(root, run.spill_directory, Path(cache), ranges),
+        machine_bytes(),
+    )
+    return Plan(
+        seed,
+        list(work.stages.values()),
+        ranges,
+        list(refused) if work.would_run else [],
+        len(work.shards),
+        sum(shard.n_bytes for shard in work.shards),
+        sample.text_bytes if sample else 0,
+        sample.read_bytes if sample else 0,
+        disk_used(root, cache),
+        cache,
+    )
+
+
+def _to_read(work: Outstanding) -> Mapping[Shard, int]:
+    """The file bytes of each shard that the first of these stages with anything to do would read."""
+    return next((work.stages[name].todo for name in ("encode", "count", "validate") if work.stages[name].todo), {})
+
+
+def _tokenizer(root: Path, params: Params, work: Outstanding, scratch: Path) -> Tokenizer | None:
+    """The tokenizer to encode the sample with; None if it has to be learned."""
+    if work.tokenizer is not None:
+        return work.tokenizer
+    if params.tokenizer is not None:
+        return import_pinned(root, pinned(root, params.tokenizer), scratch / "tokenizer")
+    if params.train_vocab.extend is not None:
+        return Tokenizer.load(root / params.train_vocab.extend.path)
+    return None
+
+
+def _known(root: Path, work: Outstanding, copies: int) -> Known:
+    stages = {one.stage: Todo(one.would_run, one.n_units_todo, sum(one.todo.values())) for one in work.stages.values()}
+    return Known(
+        stages,
+        len(work.shards),
+        sum(shard.n_bytes for shard in work.shards),
+        work.encoded.n_documents,
+        work.encoded.n_tokens,
+        work.encoded.text_bytes,
+        work.encoded.output_bytes,
+        _distinct(root / COUNTS_FILE) if not stages["count"].would_run else None,
+        copies,
+    )
+
+
+def _distinct(path: Path) -> Distinct | None:
+    """The distinct pre-tokens in the counts that there are; None without counts."""
+    try:
+        with open_parquet(path) as file:
+            metadata = file.metadata
+    except CountsError:
+        return None
+    n_bytes = sum(metadata.row_group(i).column(0).total_uncompressed_size for i in range(metadata.num_row_groups))
+    return Distinct(0, metadata.num_rows, n_bytes)
+
+
+def machine_bytes() -> int:
+    """The memory that this process may have: of the machine, or of its container if that has less."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in _CGROUP_MEMORY:
+        with suppress(OSError, ValueError):
+            limits.append(int(Path(name).read_text(encoding="ascii")))
+    return min(limits)
+
+
+def _disks(root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range]) -> list[Disk]:
+    """What the build needs at most on each of the disks that it writes to."""
+    copies = ranges["dvc_cache_bytes"].high
+    needs = [
+        ("the project's disk", root, ranges["disk_bytes"].high - copies),
+        (f"DVC's cache ({cache})", cache, copies),
+        ("run.spill_directory", root / (spill_directory or SCRATCH_DIRECTORY), ranges["spill_bytes"].high),
+    ]
+    by_device: dict[int, Disk] = {}
+    for name, path, n_bytes in needs:
+        device = _there(path.absolute()).stat().st_dev
+        free = shutil.disk_usage(_there(path.absolute())).free
+        first = by_device.get(device, Disk(name, 0.0, free))
+        by_device[device] = first._replace(needed_bytes=first.needed_bytes + n_bytes)
+    return list(by_device.values())
+
+
+def _there(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.exists())
