@@ -36,8 +36,8 @@ _WORK = {
     "tokenmill.stages.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
     "tokenmill.artifacts.golden": ("check_golden",),
     "tokenmill.storage.unit_store": ("flush",),
-    "tokenmill.stages.encode": ("_warm", "encode_unit"),
-    "tokenmill.stages.validate": ("_reference", "validate_unit", "read_counts"),
+    "tokenmill.stages.encode": ("_warm", "encode_unit", "write_tables"),
+    "tokenmill.stages.validate": ("sample_engines", "validate_unit", "write_tables"),
 }
 _TEXT_BYTES = 20_000_000
 _LETTERS = b"gkpvwyz"  # of no escape, and of no key of the lines
