@@ -39,7 +39,9 @@ def main() -> None:
         for name, options in (("with documents", ()), ("without", ("--no-source",))):
             seconds = [run(project, "verify", "-q", *options) for _ in range(asked.runs)]
             rates = record.mb_per_s(text_bytes, seconds)
-            print(f"{name}: {text_bytes / 1e6:,.0f} MB of text, MB/s: {', '.join(f'{rate:.0f}' for rate in sorted(rates))}")
+            print(
+                f"{name}: {text_bytes / 1e6:,.0f} MB of text, MB/s: {', '.join(f'{rate:.0f}' for rate in sorted(rates))}"
+            )
             section["cells"].append({"name": name, "text_bytes": text_bytes, "seconds": seconds})
     record.keep(section, asked.record)
 

@@ -235,6 +235,13 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "are in scripts that the tokenizer did not see, or too many are bad. Nothing was committed or published.",
             "Look at the new documents. If they are as they should be, raise the limit, or train a tokenizer that knows them.",
         ),
+        "TM503": ErrorCode(
+            "a gate does not hold",
+            "A measure of the dataset or its tokenizer is past a limit of validate.gates in params.yaml. The message has a table "
+            "of what each broken gate wanted and what was found. Nothing was recorded of stage validate.",
+            "Open data/report/report.html, which shows all measures. Change the documents or the parameters, or the gate if its "
+            "limit is wrong.",
+        ),
         "TM601": ErrorCode(
             "the disk is full",
             "A file could not be written, since its disk has no room left or your quota is used up. The outputs of the last "

@@ -13,9 +13,14 @@ PROVENANCE_FILE = "data/counts/provenance.json"
 TOKENIZER_DIRECTORY = "data/tokenizer"
 TRAINING_FILE = "training.json"  # in TOKENIZER_DIRECTORY
 TOKENS_DIRECTORY = "data/tokens"
+TABLES_DIRECTORY = "data/tables"
 QUARANTINE_DIRECTORY = "data/quarantine"
 TABLES_DIRECTORY = "data/tables"
 REPORT_FILE = "data/report/report.json"
+METRICS_FILE = "data/report/metrics.json"
+PLOTS_DIRECTORY = "data/report/plots"
+GATES_FILE = "data/report/gates.json"  # not kept by DVC: it depends on what is published
+PAGE_FILE = "data/report/report.html"  # not kept by DVC: it has the seconds of the last build
 OUTPUT_DIRECTORIES = {
     "count": ("data/counts",),
     "train-vocab": (TOKENIZER_DIRECTORY,),

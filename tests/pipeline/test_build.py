@@ -109,7 +109,7 @@ def test_dvc_shows_the_graph_and_the_metrics(project: Project) -> None:
     graph = project.run("dvc", "dag", "--mermaid").stdout
     assert all(stage in graph for stage in STAGES)
     metrics = json.loads(project.run("dvc", "metrics", "show", "--json").stdout)
-    assert metrics[""]["data"]["data/report/report.json"]["data"]["documents"] == 6
+    assert metrics[""]["data"]["data/report/metrics.json"]["data"]["documents"] == 6
 
 
 def test_only_says_when_a_stage_before_it_is_not_up_to_date(project: Project) -> None:

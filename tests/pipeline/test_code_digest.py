@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.code_digest import ROOMS, code_digest
+from tokenmill.pipeline.code_digest import AFTER_UNITS, ROOMS, code_digest, output_digest
 
 PACKAGE = REPOSITORY / "tokenmill"
 LOCK = "tokenmill.lock"  # what it pins is data
@@ -51,7 +51,8 @@ def module_of(stage: str) -> str:
 def test_a_stage_depends_on_every_room_that_it_imports_and_that_decides_bytes(stage: str) -> None:
     assert rooms_imported(PACKAGE / module_of(stage)) & DECIDING == set(ROOMS[stage])
     named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/") and dep != LOCK}
-    assert named == {f"tokenmill/{room}" for room in (*ROOMS[stage], module_of(stage))} | CORE
+    rooms = (*ROOMS[stage], *AFTER_UNITS.get(stage, ()), module_of(stage))
+    assert named == {f"tokenmill/{room}" for room in rooms} | CORE
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,18 @@ def test_a_byte_changed_in_a_file_changes_the_digest_of_its_stages_and_no_others
     (package / path).write_bytes(ours)
     room = path.split("/")[0]
     assert changed == {stage for stage in STAGES if room in ROOMS[stage] or path == module_of(stage)}
+
+
+def test_a_byte_changed_in_the_report_makes_validate_stale_and_leaves_its_units_as_they_are(package: Path) -> None:
+    path = package / "report/measures.py"
+    digests = (code_digest.__wrapped__, output_digest.__wrapped__)
+    before = [{stage: digest(stage, package) for stage in STAGES} for digest in digests]
+    ours = path.read_bytes()
+    path.write_bytes(ours + b"\n")
+    after = [{stage: digest(stage, package) for stage in STAGES} for digest in digests]
+    path.write_bytes(ours)
+    assert after[0] == before[0]
+    assert {stage for stage in STAGES if after[1][stage] != before[1][stage]} == {"validate"}
 
 
 @pytest.mark.slow
@@ -95,6 +108,7 @@ def test_a_byte_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_sta
         "dataset/tokens.py": {"encode", "validate"},
         "stages/validate.py": {"validate"},
         "storage/atomic.py": set(),
+        "report/measures.py": set(),
         "pipeline/unit_runner.py": set(),
     }.items():
         with (package / path).open("ab") as file:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from tokenmill.config.gates import parse_gate
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
@@ -214,9 +215,25 @@ class Encode(_Section):
 
 
 class Validate(_Section):
-    """How many documents are compared with the `tokenizers` library."""
+    """How many documents are compared with the `tokenizers` library, and what the report has: limits that measures must keep, other
+    tokenizers beside this one, and the column that holds a document's language."""
 
     sample_documents: int = Field(ge=0)
+    language_column: str | None = Field(min_length=1)
+    references: list[Annotated[str, Field(min_length=1)]]
+    gates: list[str]
+
+    @field_validator("gates")
+    @classmethod
+    def _can_be_read(cls, gates: list[str], info: ValidationInfo) -> list[str]:
+        for gate in gates:
+            measure = parse_gate(gate).measure
+            is_of_language = measure.split(".")[1:2] == ["lang"] or measure == "gini.languages"
+            if is_of_language and info.data.get("language_column", "") is None:
+                raise ValueError(
+                    f"found {gate!r}, a measure of a language; allowed: with language_column, which is null"
+                )
+        return gates
 
 
 class RunOptions(_Section):

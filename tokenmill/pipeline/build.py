@@ -14,7 +14,14 @@ from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
-from tokenmill.layout import DOCUMENT_STAGES, LOCK_FILE, OUTPUT_DIRECTORIES, PARAMS_FILE, SCRATCH_DIRECTORY, STAGES
+from tokenmill.layout import (
+    DOCUMENT_STAGES,
+    LOCK_FILE,
+    OUTPUT_DIRECTORIES,
+    PARAMS_FILE,
+    SCRATCH_DIRECTORY,
+    STAGES,
+)
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
@@ -22,6 +29,7 @@ from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.report.page import is_current, write_page
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
@@ -123,6 +131,9 @@ class Build:
 
         Raises what `stage` raises."""
         self._settle_uncalled(self.stages)
+        is_new = any(one.action != "up to date" for one in self.summaries)
+        if "validate" in self.stages and (is_new or not is_current(self.root)):
+            write_page(self.root, self.summaries)
         return self.summaries
 
     def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:

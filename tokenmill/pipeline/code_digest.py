@@ -6,6 +6,7 @@ other rooms decide how a build runs but not what it makes, so a change there mak
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,16 +24,30 @@ ROOMS = {
 """The rooms that decide the bytes of each stage's outputs, beside the stage's own module. dvc.yaml names the same rooms."""
 
 
+AFTER_UNITS = {"validate": ("report",)}
+"""Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
+
+
 @functools.cache
 def code_digest(stage: str, package: Path = _PACKAGE) -> str:
-    """The sha256, in hex, over the stage's rooms and module, the core's sources, and the version of pyarrow, which is written
-    into output files. `stage`: the name in dvc.yaml.
+    """The sha256, in hex, over the code of the stage's units: its rooms and module, the core's sources, and the version of pyarrow,
+    which is written into output files. `stage`: the name in dvc.yaml.
 
     Other packages are assumed to have the versions of requirements.lock.
     """
+    return _digest(stage, ROOMS[stage], package)
+
+
+@functools.cache
+def output_digest(stage: str, package: Path = _PACKAGE) -> str:
+    """The same over all code that makes the stage's outputs, with the rooms that write them after the units."""
+    return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), package)
+
+
+def _digest(stage: str, rooms: Sequence[str], package: Path) -> str:
     digest = hashlib.sha256(f"{_core.SOURCE_HASH} {version('pyarrow')}".encode())
     modules = [package / "stages" / f"{stage.replace('-', '_')}.py"]
-    for room in ROOMS[stage]:
+    for room in rooms:
         modules += (package / room).rglob("*.py")
     for path in sorted(modules):
         content = path.read_bytes()

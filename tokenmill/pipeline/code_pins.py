@@ -8,7 +8,7 @@ from tokenmill.config.lockfile import read_lock, write_lock
 from tokenmill.console import say
 from tokenmill.errors import VersionsError
 from tokenmill.layout import LOCK_FILE, STAGES
-from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.code_digest import output_digest
 
 _DEPENDENCY = re.compile(rf"\bcode\.({'|'.join(STAGES)})\b")
 
@@ -19,14 +19,14 @@ def stages_of_other_code(root: Path) -> list[str]:
     Raises VersionsError.
     """
     pinned = {str(stage): digest for stage, digest in (read_lock(root).code or {}).items()}
-    return [stage for stage in _stages_by_code(root) if pinned.get(stage) != code_digest(stage)]
+    return [stage for stage in _stages_by_code(root) if pinned.get(stage) != output_digest(stage)]
 
 
 def pin_code(root: Path) -> None:
     """Writes the code digests of this tokenmill into tokenmill.lock if they differ or are missing, and says so."""
     if stages := stages_of_other_code(root):
         lock = read_lock(root)
-        code = {stage: code_digest(stage) for stage in _stages_by_code(root)}
+        code = {stage: output_digest(stage) for stage in _stages_by_code(root)}
         write_lock(root, lock.model_copy(update={"tokenmill": tokenmill.__version__, "code": code}))
         if lock.code:
             say(f"{LOCK_FILE}: now pins the code of this tokenmill, which differs for {', '.join(stages)}")

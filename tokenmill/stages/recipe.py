@@ -69,4 +69,4 @@ def validate(build: Build, run_units: RunUnits) -> StageSummary:
     from tokenmill.stages.validate import validate
 
     params = build.params
-    return validate(params.source, params.validate_.sample_documents, build.runner, run_units)
+    return validate(params.source, params.validate_, build.runner, run_units)

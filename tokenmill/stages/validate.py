@@ -1,19 +1,15 @@
 """validate: token dataset, tokenizer and documents → report, or an error for the first thing that is wrong."""
 
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import pyarrow.compute as pc
-
 from tokenmill.artifacts.golden import checked_tokenizer, sample_engines
-from tokenmill.config.params import Source
+from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit
-from tokenmill.counts.table import read_counts
 from tokenmill.dataset.checks import Judge
 from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
@@ -30,7 +26,6 @@ from tokenmill.dataset.manifest_checks import (
 from tokenmill.dataset.tables import Part, write_tables, wrong_tables
 from tokenmill.errors import ValidationError
 from tokenmill.layout import (
-    COUNTS_FILE,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
     TABLES_DIRECTORY,
@@ -40,23 +35,25 @@ from tokenmill.layout import (
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner, content
-from tokenmill.storage.atomic import read, sha256_file, write_atomic
+from tokenmill.report.collect import Checked
+from tokenmill.report.write import write_report
+from tokenmill.storage.atomic import read, sha256_file
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.summary import StageSummary
-from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.versioning.published_report import published_report
 
 _SEED = 0
 
 
-def validate(source: Source, sample_documents: int, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
-    """Checks data/tokens against its manifest, the tokenizer and the documents, and writes data/report/report.json.
+def validate(source: Source, params: Validate, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
+    """Checks data/tokens against its manifest, the tokenizer and the documents, and writes the report in data/report.
 
     For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there
     and nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other
     engines give. The tables are made anew from all this, and must be equal. A file that passed with the same documents and
-    tokenizer is not checked again. report.json is deleted when validation starts. Raises ValidationError, CorpusError,
-    UnitsError.
+    tokenizer is not checked again. report.json is deleted when validation starts. Raises ValidationError, also for
+    a gate that does not hold, CorpusError, UnitsError.
     """
     start_s = time.monotonic()
     (runner.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
@@ -87,7 +84,7 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
         special_in_text=special_in_text,
         has_source=True,
         engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
-        sample_documents=sample_documents,
+        sample_documents=params.sample_documents,
         seed=_SEED,
     )
     keys = _keys(corpus.units, source, judge, entries)
@@ -110,7 +107,18 @@ def validate(source: Source, sample_documents: int, runner: UnitRunner, run_unit
         write_tables(parts, source.id_column is not None, tokenizer, scratch)
         for name, wrong in wrong_tables(scratch, tables):
             raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
-    _write_report(runner.root, manifest, tokenizer, judge, sum(one.facts.n_sampled for one in done), golden_engines)
+    decodes = tokenizer.engine == "core"
+    facts = {
+        "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
+        "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
+        **{f"documents_equal_to_{name}": sum(one.facts.n_sampled for one in done) for name in judge.engines},
+        "sample_per_file": judge.sample_documents,
+        "sample_seed": judge.seed,
+        "ids_in_range": manifest.n_tokens,
+        "golden_vectors_equal_in": ", ".join(golden_engines),
+    }
+    checked = Checked(runner.root, manifest, tokenizer, corpus.units, source, runner.memory.limits, facts)
+    write_report(checked, params, partial(published_report, runner.root))
     return StageSummary(
         "validate",
         "run",
@@ -187,38 +195,3 @@ def _check_rows(unit: Unit, entry: OutputShard | None) -> None:
             f"{MANIFEST_FILE}: {unit.output}: expected the documents from {expected}; found {named}. "
             "Run `tokenmill build --force`."
         )
-
-
-def _write_report(
-    root: Path, manifest: Manifest, tokenizer: Tokenizer, judge: Judge, n_sampled: int, golden_engines: list[str]
-) -> None:
-    counts = read_counts(root / COUNTS_FILE)
-    counted = (
-        {"pretokens": pc.sum(counts["count"]).as_py(), "pretokens_distinct": counts.num_rows} if len(counts) else {}
-    )
-    decodes = tokenizer.engine == "core"
-    report = {
-        "documents": manifest.n_documents,
-        "tokens": manifest.n_tokens,
-        "text_bytes": manifest.text_bytes,
-        "documents_bad": manifest.n_bad,
-        "shards_damaged": len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None}),
-        "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
-        "shards": len(manifest.inputs),
-        "files": len(manifest.shards),
-        **counted,
-        "vocab_size": tokenizer.vocab_size,
-        "id_type": manifest.id_type,
-        "tokenizer_digest": tokenizer.digest,
-        "checks": {
-            "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
-            "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
-            **{f"documents_equal_to_{name}": n_sampled for name in judge.engines},
-            "sample_per_file": judge.sample_documents,
-            "sample_seed": judge.seed,
-            "ids_in_range": manifest.n_tokens,
-            "golden_vectors_equal_in": ", ".join(golden_engines),
-        },
-    }
-    with write_atomic(root / REPORT_FILE) as path:
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

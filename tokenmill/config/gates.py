@@ -1,0 +1,89 @@
+"""The gates of params.yaml: limits that a build's measures must keep, such as `bytes_per_token.overall >= 4.0`."""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tokenmill.errors import did_you_mean
+
+MEASURES = (
+    "bytes_per_token",
+    "tokens_per_word",
+    "words_whole_share",
+    "bigram_bits_per_byte",
+    "renyi_efficiency",
+    "gini",
+    "unused_tokens",
+    "unused_tokens_share",
+    "rare_tokens_share",
+    "unreached_tokens",
+    "documents",
+    "documents_bad",
+    "documents_dropped",
+    "tokens",
+    "text_bytes",
+    "vocab_size",
+    "special_texts",
+)
+"""The measures of the report. Some have parts, which are named behind a dot: bytes_per_token.lang.de."""
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+}
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_GATE = re.compile(
+    rf"(?P<measure>[^<>=*\s](?:[^<>=*]*[^<>=*\s])?)\s*(?P<sign>>=|<=|==|>|<)\s*(?P<number>{_NUMBER})\s*(?P<of>\*\s*published)?"
+)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate. `measure`: the name of a measure; `sign`: one of >=, <=, >, <, ==. `is_relative`: the limit is `number` times
+    the same measure of the version that was published last."""
+
+    text: str
+    measure: str
+    sign: str
+    number: float
+    is_relative: bool
+
+    def holds(self, found: float, published: float | None = None) -> bool:
+        """Whether the measure keeps the limit. `published`: the measure of the published version; needed if `is_relative`.
+
+        >>> parse_gate("unused_tokens_share <= 0.02").holds(0.03)
+        False
+        """
+        return _COMPARE[self.sign](found, self.limit(published))
+
+    def limit(self, published: float | None = None) -> float:
+        """The number that the measure is compared with."""
+        if not self.is_relative:
+            return self.number
+        assert published is not None
+        return self.number * published
+
+
+def parse_gate(text: str) -> Gate:
+    """The gate of a line `MEASURE SIGN NUMBER` or `MEASURE SIGN NUMBER * published`. Raises ValueError.
+
+    >>> parse_gate("bytes_per_token.lang.de >= 0.95 * published").measure
+    'bytes_per_token.lang.de'
+    """
+    found = _GATE.fullmatch(text.strip())
+    if found is None or not math.isfinite(float(found["number"])):
+        raise ValueError(
+            f"found {text!r}; allowed: MEASURE SIGN NUMBER, with a sign of {', '.join(_COMPARE)}, like "
+            "'bytes_per_token.overall >= 4.0', or with NUMBER * published, like 'bytes_per_token.overall >= 0.95 * published'"
+        )
+    root = found["measure"].split(".")[0]
+    if root not in MEASURES:
+        hint = did_you_mean(root, MEASURES).rstrip("?").replace(" Did you mean", "; did you mean")
+        hint = f"{hint}?" if hint else ""
+        raise ValueError(f"found the measure {found['measure']!r} in {text!r}; allowed: {', '.join(MEASURES)}{hint}")
+    return Gate(text.strip(), found["measure"], found["sign"], float(found["number"]), found["of"] is not None)

@@ -1,0 +1,237 @@
+"""Takes all measures of a checked dataset and its tokenizer: what report.json holds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.config.params import Source, Validate
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.corpus.units import Unit
+from tokenmill.counts.table import read_counts
+from tokenmill.dataset.manifest import Manifest
+from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.report import sample as sampling
+from tokenmill.report.bigram import bigram
+from tokenmill.report.groups import Measured, measure, scripts_of, words_of
+from tokenmill.report.health import health_of
+from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
+from tokenmill.report.panel import panel_of
+from tokenmill.report.references import load_references
+from tokenmill.report.sample import DocumentSample, source_of
+from tokenmill.report.tables import Tables, read_tables
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+OWN = "this build"
+"""The label of the build's own tokenizer beside the references."""
+
+_ALPHAS = (("2", 2.0), ("2_5", 2.5))
+_DIGITS = 6
+_N_REASONS = 20
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A dataset that was found to be right, in the project at `root`, with its tokenizer and the documents it was made of.
+    `facts`: what was checked, for the report."""
+
+    root: Path
+    manifest: Manifest
+    tokenizer: Tokenizer
+    units: Sequence[Unit]
+    source: Source
+    limits: Limits
+    facts: Mapping[str, Any]
+
+
+def collect(checked: Checked, params: Validate) -> dict[str, Any]:
+    """The report as JSON values, with floats rounded to six digits. The same dataset and parameters give the same report.
+
+    Counts of tokens and lengths of documents are of the whole dataset, from data/tables; words, scripts, languages and the
+    comparison with references are of the sample of documents, and the bigram model is of a sample of tokens. What cannot be
+    measured is None. Raises ParamsError for a reference or a language column that is not there.
+    """
+    root, manifest, tokenizer = checked.root, checked.manifest, checked.tokenizer
+    tables = read_tables(root / TABLES_DIRECTORY)
+    references = load_references(params.references, root)
+    sample = sampling.draw_documents(checked.units, checked.source, params.language_column, checked.limits)
+    compared = _compare({OWN: tokenizer} | references, sample)
+    tokens = sampling.draw_tokens(root / TOKENS_DIRECTORY, [shard.name for shard in manifest.shards])
+    model = bigram(tokens.ids, tokens.lengths, tokens.n_bytes, tokens.keys)
+    counts = None if tables is None else _of_text(tables, tokenizer)
+    vocabulary = health_of(tokenizer, counts)
+    special_texts = _special_texts(sample, tokenizer)
+    measures = {
+        "documents": manifest.n_documents,
+        "documents_bad": manifest.n_bad,
+        "documents_dropped": getattr(manifest, "n_dropped", 0),
+        "tokens": manifest.n_tokens,
+        "text_bytes": manifest.text_bytes,
+        "vocab_size": tokenizer.vocab_size,
+        **_compression(manifest, compared[OWN]),
+        "bigram_bits_per_byte": model.bits_per_byte,
+        **_of_counts(counts),
+        **_of_vocabulary(vocabulary),
+        "special_texts": sum(n for of in special_texts.values() for n in of.values()),
+    }
+    found: dict[str, Any] = _rounded(
+        {
+            **_summary(checked),
+            "measures": measures,
+            "sample": {
+                "seed": sampling.SEED,
+                "documents": len(sample.texts),
+                "text_bytes": sample.n_bytes,
+                "files": sample.n_files,
+                "tokens_train": model.n_train,
+                "tokens_held_out": model.n_held_out,
+            },
+            "groups": [
+                {"kind": kind, "name": name, "tokenizer": label, **asdict(one)}
+                for label, kinds in compared.items()
+                for kind, of in kinds.items()
+                for name, one in of.items()
+            ],
+            "references": {
+                label: {"digest": one.digest, "vocab_size": one.vocab_size} for label, one in references.items()
+            },
+            "by_vocab_size": _curve(tokenizer, counts, manifest.text_bytes),
+            "ranks": None if counts is None else ranks(_array(counts)),
+            "vocabulary": vocabulary,
+            "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
+            "special_texts": special_texts,
+            "quarantine": _quarantined(root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
+            "panel": panel_of(tokenizer, references),
+        }
+    )
+    return found
+
+
+def _summary(checked: Checked) -> dict[str, Any]:
+    """What was checked, and the dataset's sums."""
+    manifest, tokenizer = checked.manifest, checked.tokenizer
+    pretokens = read_counts(checked.root / COUNTS_FILE)
+    n_pretokens = pc.sum(pretokens["count"]).as_py()
+    counted = {"pretokens": n_pretokens, "pretokens_distinct": pretokens.num_rows} if len(pretokens) else {}
+    return {
+        "documents": manifest.n_documents,
+        "tokens": manifest.n_tokens,
+        "text_bytes": manifest.text_bytes,
+        "documents_bad": manifest.n_bad,
+        "shards_damaged": len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None}),
+        "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
+        "shards": len(manifest.inputs),
+        "files": len(manifest.shards),
+        **counted,
+        "vocab_size": tokenizer.vocab_size,
+        "id_type": manifest.id_type,
+        "tokenizer_digest": tokenizer.digest,
+        "checks": dict(checked.facts),
+    }
+
+
+def _compare(tokenizers: Mapping[str, Tokenizer], sample: DocumentSample) -> dict[str, dict[str, dict[str, Measured]]]:
+    scripts = scripts_of(sample.texts)
+    words = words_of(sample.texts, scripts)
+    groups = {
+        "overall": pc.if_else(pc.is_valid(sample.texts), "overall", None),
+        "source": sample.sources,
+        "script": scripts,
+        "lang": sample.languages,
+    }
+    return {label: measure(one, sample.texts, words, groups) for label, one in tokenizers.items()}
+
+
+def _compression(manifest: Manifest, own: Mapping[str, Mapping[str, Measured]]) -> dict[str, Any]:
+    """Measures by group. Bytes per token, overall and by source, are of the whole dataset."""
+    found: dict[str, dict[str, Any]] = {}
+    for key in ("bytes_per_token", "tokens_per_word", "words_whole_share"):
+        values = {kind: {name: getattr(one, key) for name, one in of.items()} for kind, of in own.items()}
+        overall = values.pop("overall").get("overall")
+        found[key] = {"overall": overall, **values}
+    sums: dict[str, list[int]] = {}
+    for shard in manifest.shards:  # each of one source
+        of = sums.setdefault(source_of(shard.rows[0].name), [0, 0])
+        of[0], of[1] = of[0] + shard.text_bytes, of[1] + shard.n_tokens
+    found["bytes_per_token"]["overall"] = manifest.text_bytes / max(manifest.n_tokens, 1)
+    found["bytes_per_token"]["source"] = {
+        name: n_bytes / max(n_tokens, 1) for name, (n_bytes, n_tokens) in sorted(sums.items())
+    }
+    per_byte = {
+        kind: [1 / one.bytes_per_token for one in of.values() if one.bytes_per_token] for kind, of in own.items()
+    }
+    kinds = {"languages": "lang", "scripts": "script", "sources": "source"}
+    return {**found, "gini": {name: gini(per_byte[kind]) for name, kind in kinds.items()}}
+
+
+def _of_text(tables: Tables, tokenizer: Tokenizer) -> dict[int, int]:
+    """The counts of all tokens but special ones, which stand between documents."""
+    special = set(tokenizer.special_tokens.values())
+    return {id: n for id, n in tables.counts.items() if id not in special}
+
+
+def _array(counts: Mapping[int, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.fromiter(counts.values(), np.int64, len(counts))
+
+
+def _of_counts(counts: Mapping[int, int] | None) -> dict[str, Any]:
+    return {
+        "renyi_efficiency": {
+            name: None if counts is None else renyi_efficiency(_array(counts), alpha) for name, alpha in _ALPHAS
+        }
+    }
+
+
+def _of_vocabulary(vocabulary: Mapping[str, Any]) -> dict[str, Any]:
+    n_learned = vocabulary["learned_tokens"]
+    n = {key: None if vocabulary[key] is None else vocabulary[key]["n_tokens"] for key in ("unused", "rare")}
+    shares = {key: None if value is None or not n_learned else value / n_learned for key, value in n.items()}
+    return {
+        "unused_tokens": n["unused"],
+        "unused_tokens_share": shares["unused"],
+        "rare_tokens_share": shares["rare"],
+        "unreached_tokens": vocabulary["unreached"]["n_tokens"],
+    }
+
+
+def _curve(tokenizer: Tokenizer, counts: Mapping[int, int] | None, text_bytes: int) -> list[dict[str, float]] | None:
+    if counts is None or tokenizer.model is None:
+        return None
+    return by_vocab_size(tokenizer.model, counts, text_bytes)
+
+
+def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, dict[str, int]]:
+    """How often the text of each special token stands in the documents of the sample, by source; those that do not are left out."""
+    found: dict[str, dict[str, int]] = {}
+    for token in tokenizer.special_tokens:
+        n = pc.count_substring(sample.texts, token)
+        for source, count in zip(
+            sample.sources.filter(pc.greater(n, 0)).to_pylist(), n.filter(pc.greater(n, 0)).to_pylist(), strict=True
+        ):
+            of = found.setdefault(source, {})
+            of[token] = of.get(token, 0) + count
+    return dict(sorted(found.items()))
+
+
+def _quarantined(path: Path) -> list[dict[str, Any]]:
+    """The reasons in the quarantine, the most frequent first, and the number of documents or damaged files with each."""
+    if not path.exists():
+        return []
+    reasons = pq.read_table(path, columns=["reason"])["reason"]
+    found = [(one["counts"], one["values"]) for one in pc.value_counts(reasons).to_pylist()]
+    ordered = sorted(found, key=lambda one: (-one[0], one[1]))
+    return [{"reason": reason, "documents": n} for n, reason in ordered[:_N_REASONS]]
+
+
+def _rounded(value: Any) -> Any:
+    """The JSON value with its floats rounded, so that the last digit of a sum decides no byte."""
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value

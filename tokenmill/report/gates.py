@@ -1,0 +1,110 @@
+"""Holds a build's measures against the gates of params.yaml."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tokenmill.config.gates import Gate, parse_gate
+from tokenmill.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill.layout import PAGE_FILE
+
+
+@dataclass(frozen=True)
+class Published:
+    """The report of the version that was published last. `version`: like dataset@v1.2.0, or None if none is published;
+    `measures`: by their full names, empty if they are not known; `note`: why not."""
+
+    version: str | None
+    measures: Mapping[str, float]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one gate. `wanted`: the limit as text; `found`: the measure, None if it was not measured; `note`: what else to
+    know of it."""
+
+    gate: str
+    wanted: str
+    found: float | None
+    holds: bool
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome as in gates.json."""
+        return asdict(self)
+
+
+def flat(measures: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:
+    """The measures by their full names, with a dot between parts.
+
+    >>> flat({"tokens": 3, "bytes_per_token": {"lang": {"de": 4.5}}})
+    {'tokens': 3, 'bytes_per_token.lang.de': 4.5}
+    """
+    found: dict[str, float | None] = {}
+    for key, value in measures.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def check_gates(
+    gates: Sequence[str], measures: Mapping[str, float | None], published: Published | None
+) -> list[Outcome]:
+    """What becomes of each gate. `measures`: by their full names; `published`: needed only if a gate asks for it.
+
+    A gate that asks for a published measure which is not there holds, and its note says why. A gate on a measure that this corpus
+    does not have, such as bits per byte of a single document, does not hold. Raises ParamsError for a measure that is not known.
+    """
+    return [_outcome(parse_gate(text), measures, published) for text in gates]
+
+
+def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Published | None) -> Outcome:
+    if gate.measure not in measures:
+        parts = [name for name in measures if name.startswith(gate.measure.split(".")[0])]
+        hint = did_you_mean(gate.measure, measures)
+        raise ParamsError(
+            f"validate.gates: found {gate.text!r}; this build has no measure {gate.measure!r}. It has: {', '.join(parts)}.{hint}",
+            code="TM102",
+        )
+    found = measures[gate.measure]
+    limit = None
+    if gate.is_relative:
+        assert published is not None
+        limit = published.measures.get(gate.measure)
+        if limit is None:
+            note = published.note or f"{published.version} has no such measure"
+            return Outcome(
+                gate.text, f"{gate.sign} {_number(gate.number)} × published", found, True, f"not compared: {note}"
+            )
+    note = (
+        f"{_number(gate.number)} × {_number(limit or 0)} of {published.version}"
+        if limit is not None and published
+        else ""
+    )
+    wanted = f"{gate.sign} {_number(gate.limit(limit))}"
+    if found is None:
+        return Outcome(gate.text, wanted, None, False, "not measured in this build")
+    return Outcome(gate.text, wanted, found, gate.holds(found, limit), note)
+
+
+def refuse_broken(outcomes: Sequence[Outcome]) -> None:
+    """Raises ValidationError with a table of what was wanted and found if a gate does not hold."""
+    broken = [one for one in outcomes if not one.holds]
+    if not broken:
+        return
+    rows = [("gate", "wanted", "found", "")]
+    rows += [(one.gate, one.wanted, "nothing" if one.found is None else _number(one.found), one.note) for one in broken]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
+    ]
+    table = "\n".join(f"  {line.rstrip()}" for line in lines)
+    raise ValidationError(
+        f"validate.gates: {len(broken)} of {len(outcomes)} gates do not hold:\n{table}\n"
+        f"{PAGE_FILE} shows all measures. Change the corpus or the parameters, or the gate in params.yaml.",
+        code="TM503",
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"

@@ -1,0 +1,62 @@
+"""Writes report.html: the report and the last build's seconds as one page, which asks no network for anything."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE
+from tokenmill.report import sections, vocabulary
+from tokenmill.report.html import PAGE, escaped
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.summary import StageSummary
+
+_MARK = '<meta name="tokenmill-report" content="'
+
+
+def write_page(root: Path, summaries: Sequence[StageSummary]) -> None:
+    """Writes data/report/report.html of the project at `root` from report.json and gates.json. `summaries`: what each stage of the
+    last build did. Without a report, or with one of an earlier tokenmill, nothing is written."""
+    report = _read(root / REPORT_FILE)
+    if "measures" not in report:
+        return
+    gates = _read(root / GATES_FILE) if (root / GATES_FILE).exists() else []
+    body = "\n".join(
+        [
+            sections.figures(report),
+            sections.gates(gates),
+            sections.groups(report),
+            vocabulary.vocab_size(report),
+            sections.quality(report),
+            vocabulary.vocabulary(report),
+            vocabulary.panel(report),
+            sections.documents(report),
+            sections.build(report, summaries),
+        ]
+    )
+    content = PAGE.format(
+        mark=f'{_MARK}{_digest(root)}">', title=escaped(f"tokenmill: report of {root.resolve().name}"), body=body
+    )
+    with write_atomic(root / PAGE_FILE) as partial:
+        partial.write_text(content, encoding="utf-8")
+
+
+def is_current(root: Path) -> bool:
+    """Whether report.html is there and of the present report.json."""
+    try:
+        with (root / PAGE_FILE).open(encoding="utf-8") as file:
+            return f'{_MARK}{_digest(root)}">' in file.read(1000)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _digest(root: Path) -> str:
+    return hashlib.sha256((root / REPORT_FILE).read_bytes()).hexdigest()
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

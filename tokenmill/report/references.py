@@ -1,0 +1,25 @@
+"""Loads the tokenizers that a report compares a build's own tokenizer with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenmill.errors import ParamsError, TokenizerError
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+
+def load_references(paths: Sequence[str], root: Path) -> dict[str, Tokenizer]:
+    """The tokenizers at these paths, seen from the folder `root`, by their labels: the name of the folder, or of the file without
+    its suffix; for a name that occurs twice the whole path. Raises ParamsError for a path that cannot be loaded."""
+    names = [Path(path).name if (root / path).is_dir() else Path(path).stem for path in paths]
+    labels = [path if names.count(name) > 1 else name for path, name in zip(paths, names, strict=True)]
+    found = {}
+    for label, path in zip(labels, paths, strict=True):
+        try:
+            found[label] = Tokenizer.load(root / path)
+        except TokenizerError as error:
+            raise ParamsError(
+                f"validate.references: {path}: {error} Expected a folder with tokenizer.json, or such a file; `tokenmill check` "
+                "looks at one.",
+                code="TM102",
+            ) from None
+    return found

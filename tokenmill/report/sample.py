@@ -1,0 +1,195 @@
+"""Draws the sample of documents and of tokens that some measures are taken on: by keyed hashes, and of bounded size."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.config.params import Source
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import read_batches
+from tokenmill.corpus.units import Piece, Unit, source_folder
+from tokenmill.errors import CorpusError, DamagedError, ParamsError
+from tokenmill.report.bigram import Ids
+
+SEED = 1
+TEXT_BYTES_MAX = 2 << 20
+PIECES_MAX = 16  # of a source
+SOURCES_MAX = 64
+N_IDS_MAX = 4_000_000
+ROOT_SOURCE = "(root)"  # files that lie in no folder
+
+_FILES_MAX = 32
+_GROUP_BYTES_MAX = 64 << 20
+_PIECE_BYTES_MIN = 16 << 10
+
+
+@dataclass(frozen=True)
+class DocumentSample:
+    """Documents of the corpus. `texts`: large_string, without nulls, each cut at the bytes that its file may give; `sources`,
+    `languages`: string, of each document; the languages are null if no column holds them. `n_files`: the files read."""
+
+    texts: pa.LargeStringArray
+    sources: pa.StringArray
+    languages: pa.StringArray
+    n_files: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of text in UTF-8."""
+        return int(pc.sum(pc.binary_length(self.texts)).as_py() or 0)
+
+
+@dataclass(frozen=True)
+class TokenSample:
+    """Documents of the dataset: their tokens one after another, and of each document its tokens, bytes of text and keyed hash."""
+
+    ids: Ids
+    lengths: npt.NDArray[np.int64]
+    n_bytes: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint64]
+
+
+def keyed(name: str, seed: int = SEED) -> int:
+    """A hash of 64 bits of a name. Another seed draws another sample."""
+    return int.from_bytes(
+        hashlib.blake2b(name.encode(), digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little"
+    )
+
+
+def source_of(name: str) -> str:
+    """The source of a shard, as the tables have it, with a name for files that lie in no folder.
+
+    >>> source_of("data/raw/web/de/0.jsonl"), source_of("data/raw/0.jsonl")
+    ('web', '(root)')
+    """
+    return source_folder(name) or ROOT_SOURCE
+
+
+def draw_documents(
+    units: Sequence[Unit], source: Source, language_column: str | None, limits: Limits
+) -> DocumentSample:
+    """The first documents of up to 16 files or parts of files of each source, about 2 MiB in all.
+
+    Files are drawn by a keyed hash of their name, so that a new file changes the sample little. Bad documents, damaged files, and
+    documents without a language where a column holds it, are left out. Raises ParamsError if no file has `language_column`.
+    """
+    drawn = _pieces(units)
+    texts: list[pa.LargeStringArray] = []
+    sources: list[str] = []
+    languages: list[pa.Array] = []
+    refused: CorpusError | None = None
+    for name, pieces in drawn.items():
+        piece_bytes = max(TEXT_BYTES_MAX // len(drawn) // len(pieces), _PIECE_BYTES_MIN)
+        for piece in pieces:
+            has_columns = not piece.shard.name.endswith(".txt")
+            column = language_column if has_columns else None
+            try:
+                found = _beginning(piece, source, column, piece_bytes, limits)
+            except DamagedError:
+                continue
+            except CorpusError as error:
+                refused = error
+                continue
+            for text, language in found:
+                texts.append(text)
+                languages.append(pa.nulls(len(text), pa.string()) if language is None else language.cast(pa.string()))
+                sources += [name] * len(text)
+    found_language = pa.chunked_array(languages, pa.string()).combine_chunks()
+    if language_column is not None and refused is not None and found_language.null_count == len(found_language):
+        raise ParamsError(
+            f"validate.language_column: {language_column!r} was found in no file of the sample: {refused} Name a column of the "
+            "shards that holds a language, or set it to null."
+        )
+    return DocumentSample(
+        pa.chunked_array(texts, pa.large_string()).combine_chunks(),
+        pa.array(sources, pa.string()),
+        found_language,
+        sum(map(len, drawn.values())),
+    )
+
+
+def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
+    """The pieces of each source that are drawn."""
+    by_source: dict[str, list[tuple[int, Piece]]] = {}
+    for unit in units:
+        for piece in unit.pieces:
+            if piece.damage is None:
+                key = keyed(f"{piece.shard.name}:{piece.first_row}")
+                by_source.setdefault(source_of(piece.shard.name), []).append((key, piece))
+    names = sorted(sorted(by_source, key=keyed)[:SOURCES_MAX])
+    return {
+        name: [piece for _, piece in sorted(by_source[name], key=lambda one: one[0])[:PIECES_MAX]] for name in names
+    }
+
+
+def _beginning(
+    piece: Piece, source: Source, language_column: str | None, n_bytes: int, limits: Limits
+) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
+    """The texts of the first documents of a piece, with their languages: at most one batch."""
+    read = read_batches(
+        piece.shard,
+        source.text_column,
+        language_column,
+        source.text_separator,
+        batch_bytes=n_bytes,
+        part=piece.part,
+        on_bad=lambda bad: None,
+        limits=limits,
+    )
+    found = []
+    with closing(read):  # type: ignore[type-var]
+        for batch in read:
+            found.append((pc.utf8_slice_codeunits(batch.texts, 0, n_bytes), batch.ids))
+            break
+    return iter(found)
+
+
+def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
+    """Up to about 4 million tokens of up to 32 files of a dataset, by whole row groups that are drawn by a keyed hash.
+
+    `names`: the files of the dataset, relative to `directory`. Each document has a hash of its file and row, so that another file
+    does not change which documents are held out.
+    """
+    ids: list[npt.NDArray[np.uint32]] = []
+    lengths: list[npt.NDArray[np.int64]] = []
+    n_bytes: list[npt.NDArray[np.int64]] = []
+    keys: list[npt.NDArray[np.uint64]] = []
+    files = sorted(names, key=keyed)[:_FILES_MAX]
+    for i, name in enumerate(files):
+        left = (N_IDS_MAX - sum(map(len, ids))) // (len(files) - i)
+        with pq.ParquetFile(directory / name) as file:
+            metadata = file.metadata
+            starts = np.cumsum([0, *(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))])
+            for group in sorted(range(metadata.num_row_groups), key=lambda k: keyed(f"{name}:{k}")):
+                if left <= 0 or metadata.row_group(group).total_byte_size > _GROUP_BYTES_MAX:
+                    continue
+                table = file.read_row_group(group, columns=["input_ids", "n_bytes"])
+                lists = table["input_ids"].combine_chunks()
+                rows = np.arange(starts[group], starts[group] + table.num_rows, dtype=np.uint64)
+                ids.append(lists.flatten().to_numpy().astype(np.uint32))
+                lengths.append(pc.list_value_length(lists).to_numpy().astype(np.int64))
+                n_bytes.append(table["n_bytes"].to_numpy())
+                keys.append(_mixed(rows ^ np.uint64(keyed(name))))
+                left -= len(ids[-1])
+    return TokenSample(
+        np.concatenate([np.empty(0, np.uint32), *ids]),
+        np.concatenate([np.empty(0, np.int64), *lengths]),
+        np.concatenate([np.empty(0, np.int64), *n_bytes]),
+        np.concatenate([np.empty(0, np.uint64), *keys]),
+    )
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A hash of each number: the last step of splitmix64 (Steele, Lea and Flood 2014)."""
+    with np.errstate(over="ignore"):
+        mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

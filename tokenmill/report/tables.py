@@ -1,0 +1,41 @@
+"""Reads what the dataset's tables say of the whole dataset: how often each token occurs, and how long documents are."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
+from tokenmill.report.measures import Counts
+
+
+@dataclass(frozen=True)
+class Tables:
+    """`counts`: how often each token occurs, by id, zeros included. `lengths`, `n_documents`: the distinct lengths of documents in
+    tokens, ascending, and how many documents have each."""
+
+    counts: dict[int, int]
+    lengths: Counts
+    n_documents: Counts
+
+
+def read_tables(directory: Path) -> Tables | None:
+    """The tables in data/tables; None if there are none, as of a dataset in format 3. The index of documents may be larger than
+    memory, and is read piece by piece."""
+    if not (directory / TOKENS_PER_ID_FILE).exists():
+        return None
+    table = pq.read_table(directory / TOKENS_PER_ID_FILE, columns=["id", "count"])
+    counts = dict(zip(table["id"].to_pylist(), table["count"].to_pylist(), strict=True))
+    return Tables(counts, *_lengths(directory / DOCUMENTS_FILE))
+
+
+def _lengths(path: Path) -> tuple[Counts, Counts]:
+    lengths, n_documents = np.empty(0, np.int64), np.empty(0, np.int64)
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["n_tokens"]):
+            some, n_some = np.unique(batch["n_tokens"].to_numpy(), return_counts=True)
+            together, where = np.unique(np.concatenate([lengths, some]), return_inverse=True)
+            summed = np.bincount(where, np.concatenate([n_documents, n_some]), len(together))
+            lengths, n_documents = together.astype(np.int64), summed.astype(np.int64)
+    return lengths, n_documents
