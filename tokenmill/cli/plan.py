@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from tokenmill.pipeline.plan import Compared
 
 _WIDTH = 80
-_NAMES = {
-    "documents": "documents",
-    "tokens": "tokens",
-    "text_bytes": "text",
-    "output_bytes": "files of data/tokens",
-    "distinct": "distinct pre-tokens",
-    "disk_bytes": "disk: new in all",
-    "dvc_cache_bytes": "  copies in DVC's cache",
-    "spill_bytes": "disk: while it runs",
-    "peak_memory_bytes": "peak memory",
-    "seconds": "seconds in all",
-}
-
 _OF_THE_DATASET = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")  # and not of a build
 
 
@@ -100,28 +87,17 @@ def _stage_lines(stages: Sequence[dict[str, Any]]) -> list[str]:
 
 def _table(rows: Sequence["Compared"], has_outcome: bool = False) -> list[str]:
     """The quantities: from the low to the high end of the range, and what was found."""
-    heads = ["", "from", "about", "to"] + ["found", ""] * has_outcome
-    cells: list[list[str]] = [heads]
-    for row in rows:
-        label = _NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}")
-        numbers = [_number(row.quantity, n) for n in (row.low, row.point, row.high)]
-        if has_outcome:
-            is_inside = {True: "in range", False: "outside", None: ""}[row.is_inside]
-            numbers += ["–" if row.found is None else _number(row.quantity, row.found), is_inside]
-        cells.append([label, *numbers])
-    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    from tokenmill.pipeline.plan import COLUMNS, shown
+
+    n_columns = len(COLUMNS) if has_outcome else 4
+    cells = [row[:n_columns] for row in (COLUMNS, *shown(rows))]
+    widths = [max(len(row[i]) for row in cells) for i in range(n_columns)]
     return [
         "  ".join(
             [row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))]
         ).rstrip()
         for row in cells
     ]
-
-
-def _number(quantity: str, n: float) -> str:
-    if quantity.endswith("_bytes"):
-        return size(n)
-    return f"{n:,.1f}" if quantity.startswith("seconds") else f"{n:,.0f}"
 
 
 def _basis(plan: dict[str, Any]) -> str:

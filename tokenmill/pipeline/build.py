@@ -27,6 +27,7 @@ from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.plan import outcome_shown
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.report.page import is_current, write_page
@@ -133,7 +134,7 @@ class Build:
         self._settle_uncalled(self.stages)
         is_new = any(one.action != "up to date" for one in self.summaries)
         if "validate" in self.stages and (is_new or not is_current(self.root)):
-            write_page(self.root, self.summaries)
+            write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
         return self.summaries
 
     def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:

@@ -1,5 +1,6 @@
 """A plan of a build: kept in a file, held against the machine before the build, and against the outcome after it."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenmill.dataset.manifest import read_manifest
-from tokenmill.errors import ParamsError
+from tokenmill.errors import ParamsError, ValidationError
 from tokenmill.layout import (
     COUNTS_REPORT_FILE,
     LAST_BUILD_FILE,
@@ -20,11 +21,29 @@ from tokenmill.pipeline.estimate import Range
 from tokenmill.pipeline.memory import Memory
 from tokenmill.quantities import size
 from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.summary import StageSummary
 
 SCHEMA_VERSION = 1
 _LEARNING_A_BYTE_MAX = (
     31.0  # of memory for each byte of the distinct pre-tokens, above which train-vocab refuses to begin
 )
+
+
+COLUMNS = ("", "from", "about", "to", "found", "")
+"""The heads of what `shown` gives."""
+
+_NAMES = {
+    "documents": "documents",
+    "tokens": "tokens",
+    "text_bytes": "text",
+    "output_bytes": "files of data/tokens",
+    "distinct": "distinct pre-tokens",
+    "disk_bytes": "disk: new in all",
+    "dvc_cache_bytes": "  copies in DVC's cache",
+    "spill_bytes": "disk: while it runs",
+    "peak_memory_bytes": "peak memory",
+    "seconds": "seconds in all",
+}
 
 
 class Disk(NamedTuple):
@@ -87,6 +106,24 @@ def compare(plan: Mapping[str, Any], outcome: Mapping[str, float]) -> list[Compa
     return rows
 
 
+def shown(rows: Iterable[Compared]) -> list[tuple[str, ...]]:
+    """The quantities for a person: a name, the range, what was found, and whether that is in the range."""
+    found = []
+    for row in rows:
+        numbers = (_number(row.quantity, n) for n in (row.low, row.point, row.high, row.found))
+        is_inside = {True: "in range", False: "outside", None: ""}[row.is_inside]
+        found.append((_NAMES.get(row.quantity, f"  {row.quantity.removeprefix('seconds ')}"), *numbers, is_inside))
+    return found
+
+
+def _number(quantity: str, n: float | None) -> str:
+    if n is None:
+        return "–"
+    if quantity.endswith("_bytes"):
+        return size(n)
+    return f"{n:,.1f}" if quantity.startswith("seconds") else f"{n:,.0f}"
+
+
 def keep_plan(root: Path, plan: Mapping[str, Any]) -> None:
     """Writes the plan to .tokenmill/last-plan.json."""
     with write_atomic(root / LAST_PLAN_FILE) as path:
@@ -112,10 +149,29 @@ def outcome_of(root: Path, plan: Mapping[str, Any]) -> dict[str, float]:
 
     Raises ParamsError if there was no build since the plan, and ValidationError for a damaged dataset.
     """
+    if _is_of_a_build_to_come(root):
+        raise ParamsError(f"{root / LAST_BUILD_FILE}: no build has ended since the plan. Run `tokenmill build` first.")
+    return _outcome(root, plan, json.loads(read(root / LAST_BUILD_FILE)))
+
+
+def outcome_shown(root: Path, summaries: Iterable[StageSummary]) -> list[tuple[str, ...]]:
+    """The plan of the build that has just ended beside what its stages did, as `shown` gives it; empty without a plan."""
+    try:
+        plan = read_plan(root)
+        if not _is_of_a_build_to_come(root):
+            return []
+        return shown(compare(plan, _outcome(root, plan, [dataclasses.asdict(one) for one in summaries])))
+    except (ParamsError, ValidationError):
+        return []
+
+
+def _is_of_a_build_to_come(root: Path) -> bool:
+    """Whether the last plan was made after the last build had ended."""
     path = root / LAST_BUILD_FILE
-    if not path.exists() or path.stat().st_mtime_ns < (root / LAST_PLAN_FILE).stat().st_mtime_ns:
-        raise ParamsError(f"{path}: no build has ended since the plan. Run `tokenmill build` first.")
-    stages = json.loads(read(path))
+    return not path.exists() or path.stat().st_mtime_ns < (root / LAST_PLAN_FILE).stat().st_mtime_ns
+
+
+def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     ran = [one for one in stages if one["action"] == "run"]
     for one in ran:

@@ -15,9 +15,12 @@ from tokenmill.summary import StageSummary
 _MARK = '<meta name="tokenmill-report" content="'
 
 
-def write_page(root: Path, summaries: Sequence[StageSummary]) -> None:
-    """Writes data/report/report.html of the project at `root` from report.json and gates.json. `summaries`: what each stage of the
-    last build did. Without a report, or with one of an earlier tokenmill, nothing is written."""
+def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[tuple[str, ...]] = ()) -> None:
+    """Writes data/report/report.html of the project at `root` from report.json and gates.json.
+
+    `summaries`: what each stage of the last build did. `planned`: rows that compare it with its plan (name, low, point, high,
+    found, words). Without a report, or with one of an earlier tokenmill, nothing is written.
+    """
     report = _read(root / REPORT_FILE)
     if "measures" not in report:
         return
@@ -32,7 +35,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary]) -> None:
             vocabulary.vocabulary(report),
             vocabulary.panel(report),
             sections.documents(report),
-            sections.build(report, summaries),
+            sections.build(report, summaries, planned),
         ]
     )
     content = PAGE.format(

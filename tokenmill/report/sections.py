@@ -189,8 +189,8 @@ def documents(report: Report) -> str:
     return "".join(parts)
 
 
-def build(report: Report, summaries: Sequence[StageSummary]) -> str:
-    """What was checked, and what each stage of the last build took."""
+def build(report: Report, summaries: Sequence[StageSummary], planned: Sequence[tuple[str, ...]]) -> str:
+    """What was checked, what each stage of the last build took, and how that compares with its plan."""
     checks = report["checks"]
     parts = ["<h2>Build</h2>"]
     if summaries:
@@ -209,6 +209,12 @@ def build(report: Report, summaries: Sequence[StageSummary]) -> str:
         ]
         parts.append(look("The last build. Stages that were up to date or restored took no time worth telling."))
         parts.append(table(("stage", "", "time", "read", "tokens per second", "peak memory"), rows, left=2))
+    if planned:
+        parts.append("<h3>Plan and outcome</h3>")
+        parts.append(
+            look("What tokenmill plan said before this build. A quantity outside its range was planned wrongly.")
+        )
+        parts.append(table(("", "from", "about", "to", "found", ""), [tuple(map(escaped, row)) for row in planned]))
     names = {key: key.replace("_", " ") for key in checks}
     rows_of_checks = [
         (names[key], number(value) if isinstance(value, int) else escaped(value)) for key, value in checks.items()
