@@ -113,7 +113,13 @@ def make_project(root: Path) -> Project:
     for folder in ("flows", "tasks"):
         shutil.copytree(REPOSITORY / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     project = Project(root)
-    project.set(train_vocab__vocab_size=272, source__unit_bytes_min=0, run__engine="inline", run__workers=2)
+    project.set(
+        train_vocab__vocab_size=272,
+        source__unit_bytes_min=0,
+        run__engine="inline",
+        run__workers=2,
+        run__report_page=False,
+    )
     for shard, documents in DOCUMENTS.items():
         project.write(shard, documents)
     shutil.copytree(_repository().name, root, dirs_exist_ok=True)

@@ -246,6 +246,7 @@ class RunOptions(_Section):
     memory_mb_max: int = Field(ge=16)
     spill_directory: str | None = Field(min_length=1)
     cache_mb_max: int = Field(ge=1)
+    report_page: bool
     store_gb_max: float = Field(ge=0, allow_inf_nan=False)
 
 

@@ -133,7 +133,7 @@ class Build:
         Raises what `stage` raises."""
         self._settle_uncalled(self.stages)
         is_new = any(one.action != "up to date" for one in self.summaries)
-        if "validate" in self.stages and (is_new or not is_current(self.root)):
+        if self.params.run.report_page and "validate" in self.stages and (is_new or not is_current(self.root)):
             write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
         return self.summaries
 

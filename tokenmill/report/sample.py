@@ -85,28 +85,28 @@ def draw_documents(
     texts: list[pa.LargeStringArray] = []
     sources: list[str] = []
     languages: list[pa.Array] = []
-    refused: CorpusError | None = None
+    refused: list[str] = []
     for name, pieces in drawn.items():
         piece_bytes = max(TEXT_BYTES_MAX // len(drawn) // len(pieces), _PIECE_BYTES_MIN)
         for piece in pieces:
             has_columns = not piece.shard.name.endswith(".txt")
             column = language_column if has_columns else None
             try:
-                found = _beginning(piece, source, column, piece_bytes, limits)
+                found = _beginning(piece, source, column, piece_bytes, limits, refused)
             except DamagedError:
                 continue
             except CorpusError as error:
-                refused = error
+                refused.append(str(error))
                 continue
             for text, language in found:
                 texts.append(text)
                 languages.append(pa.nulls(len(text), pa.string()) if language is None else language.cast(pa.string()))
                 sources += [name] * len(text)
     found_language = pa.chunked_array(languages, pa.string()).combine_chunks()
-    if language_column is not None and refused is not None and found_language.null_count == len(found_language):
+    if language_column is not None and (texts or refused) and found_language.null_count == len(found_language):
         raise ParamsError(
-            f"validate.language_column: {language_column!r} was found in no file of the sample: {refused} Name a column of the "
-            "shards that holds a language, or set it to null."
+            f"validate.language_column: {language_column!r} was found in no file of the sample"
+            f"{f' ({refused[0]})' if refused else ''}. Name the column or key that holds a document's language, or set it to null."
         )
     return DocumentSample(
         pa.chunked_array(texts, pa.large_string()).combine_chunks(),
@@ -131,9 +131,10 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
 
 
 def _beginning(
-    piece: Piece, source: Source, language_column: str | None, n_bytes: int, limits: Limits
+    piece: Piece, source: Source, language_column: str | None, n_bytes: int, limits: Limits, refused: list[str]
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
-    """The texts of the first documents of a piece, with their languages: at most one batch."""
+    """The texts of the first documents of a piece, with their languages: at most one batch. `refused` gets the reasons why other
+    documents are not in it."""
     read = read_batches(
         piece.shard,
         source.text_column,
@@ -141,7 +142,7 @@ def _beginning(
         source.text_separator,
         batch_bytes=n_bytes,
         part=piece.part,
-        on_bad=lambda bad: None,
+        on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
         limits=limits,
     )
     found = []
