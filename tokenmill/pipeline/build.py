@@ -27,10 +27,8 @@ from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
-from tokenmill.pipeline.plan import outcome_shown
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
-from tokenmill.report.page import is_current, write_page
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
@@ -133,9 +131,17 @@ class Build:
         Raises what `stage` raises."""
         self._settle_uncalled(self.stages)
         is_new = any(one.action != "up to date" for one in self.summaries)
-        if self.params.run.report_page and "validate" in self.stages and (is_new or not is_current(self.root)):
-            write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
+        if self.params.run.report_page and "validate" in self.stages:
+            self._write_page(is_new)
         return self.summaries
+
+    def _write_page(self, is_new: bool) -> None:
+        from tokenmill.report.page import is_current, write_page
+
+        if is_new or not is_current(self.root):
+            from tokenmill.pipeline.plan import outcome_shown  # imports pyarrow
+
+            write_page(self.root, self.summaries, outcome_shown(self.root, self.summaries))
 
     def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:
         """Brings the outputs of a stage up to date: it is skipped, restored from DVC's run cache, or run and recorded.

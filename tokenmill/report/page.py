@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE
-from tokenmill.report import sections, vocabulary
-from tokenmill.report.html import PAGE, escaped
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.summary import StageSummary
 
@@ -21,6 +19,9 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     `summaries`: what each stage of the last build did. `planned`: rows that compare it with its plan (name, low, point, high,
     found, words). Without a report, or with one of an earlier tokenmill, nothing is written.
     """
+    from tokenmill.report import sections, vocabulary  # with numpy, which `is_current` does without
+    from tokenmill.report.html import PAGE, escaped
+
     report = _read(root / REPORT_FILE)
     if "measures" not in report:
         return
