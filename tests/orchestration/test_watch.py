@@ -43,7 +43,7 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     assert [shown[f"tokenmill-{stage}"] for stage in ("count", "train-vocab", "encode", "validate")] == [100.0] * 4
     assert '"stage": "encode", "units": "2", "documents": "6"' in shown["tokenmill-build"]
 
-    project.set(validate__sample_documents=1)
+    project.set(validate__sample_documents=1, run__report_page=True)
     project.build(**server.environment)
     states = server.task_states(server.flow_run(name))
     assert {unit: state for unit, (state, _) in states.items()} == {
@@ -52,6 +52,8 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     }
     assert '"stage": "count"' in (table := server.artifacts(server.flow_run(name))["tokenmill-build"])
     assert '"what": "up to date"' in table
+    page = (project.root / "data/report/report.html").resolve().as_uri()
+    assert page in server.artifacts(server.flow_run(name))["tokenmill-report"]
 
     project.write("c.jsonl", ["the new cat"])
     (project.root / "data/raw/d.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
@@ -61,7 +63,7 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     where, started, _finished, error = done.stderr.splitlines()
     assert where == f"Prefect at {server.url.removesuffix('/api')}: the build appears there in some seconds"
     assert started.startswith("count: started, ")
-    assert error.startswith("tokenmill: error[TM201]: data/raw/d.jsonl")
+    assert error.startswith("tokenmill: error[TM209]: data/raw/d.jsonl")
     run = server.flow_run(name)
     assert run["state"]["type"] == "FAILED"
     states = server.task_states(run)

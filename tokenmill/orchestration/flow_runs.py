@@ -4,10 +4,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import Any, cast
 
 from prefect import State
-from prefect.artifacts import create_table_artifact
+from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Completed
@@ -16,7 +17,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from tokenmill.config.params import load_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError
-from tokenmill.layout import PARAMS_FILE
+from tokenmill.layout import PAGE_FILE, PARAMS_FILE
 from tokenmill.orchestration.notify import notify
 from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
@@ -57,8 +58,11 @@ def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
 def run_build(
     stages: Stages, project: str, only: str | None, force: bool, rehash: bool
 ) -> list[StageSummary] | State[None]:
-    """Builds the project in the folder `project` and returns the result of each stage. The artifact tokenmill-build shows the
-    results as a table. The state is Cancelled if the run was cancelled on the server. Raises TokenmillError."""
+    """Builds the project in the folder `project` and returns the result of each stage.
+
+    The artifact tokenmill-build shows the results as a table, and tokenmill-report links to the report. The state is Cancelled if
+    the run was cancelled on the server. Raises TokenmillError.
+    """
     root, server = Path(project), Server.current()
 
     def work() -> list[StageSummary]:
@@ -70,6 +74,10 @@ def run_build(
     if not isinstance(done, State) and not server.is_gone:
         with suppress(*FAILURES):  # they do not fail the finished build
             create_table_artifact(rows(done), "tokenmill-build", f"What each stage of {root.resolve()} did")
+            if (page := (root / PAGE_FILE).resolve()).exists():
+                create_link_artifact(
+                    page.as_uri(), "the report", key="tokenmill-report", description=f"A file of {gethostname()}"
+                )
     return done
 
 
