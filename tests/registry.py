@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.conftest import Project
 from tokenmill.cli.main import main
 
-IGNORED = "__pycache__\n/data/counts\n/data/quarantine\n/data/tokenizer\n/data/tokens\n/data/report\n/.tokenmill\n"
+IGNORED = "__pycache__\n/data/counts\n/data/quarantine\n/data/tokenizer\n/data/tokens\n/data/report\n/data/tables\n/.tokenmill\n"
 
 
 @dataclass(frozen=True)

@@ -259,10 +259,13 @@ def test_threads_do_not_change_the_ids(real: tuple[dict[bytes, int], list[Pair]]
     assert all(ids.equals(one) for ids in more)
 
 
-def test_an_end_id_ends_every_list() -> None:
-    built = encoder(vocabulary_of([]), [], added=[(300, b"<end>", False)])
-    ids = vocabulary_of([])
-    assert built.encode_batch(pa.array(["a", ""]), 1, 300).to_pylist() == [[ids[b"a"], 300], [300]]
+def test_a_begin_id_begins_and_an_end_id_ends_every_list() -> None:
+    built = encoder(vocabulary_of([]), [], added=[(300, b"<begin>", False), (301, b"<end>", False)])
+    texts, a = pa.array(["a", ""]), vocabulary_of([])[b"a"]
+    assert built.encode_batch(texts, 1, end_id=301).to_pylist() == [[a, 301], [301]]
+    assert built.encode_batch(texts, 1, begin_id=300).to_pylist() == [[300, a], [300]]
+    ids, starts = built.encode_batch_with_starts(texts, 1, begin_id=300, end_id=301)
+    assert (ids.to_pylist(), starts.to_pylist()) == ([[300, a, 301], [300, 301]], [[0, 0, 1], [0, 0]])
 
 
 def test_two_megabytes_without_a_space_are_one_pretoken(real: tuple[dict[bytes, int], list[Pair]]) -> None:

@@ -174,6 +174,8 @@ def _fail_flush(scenario: Scenario, place: Place) -> tuple[Outcome, str]:
     if len(fsyncs) < place.n:
         return "right", ""
     path = made[fsyncs[place.n - 1]][1]
+    if path.removeprefix(str(project.root)).startswith("/.dvc"):  # the order of calls differs from run to run
+        return "right", ""
     later = [
         call for call in made[fsyncs[place.n - 1] + 1 :] if path in call[1:] and call[0] in ("fsync", "rename", "link")
     ]

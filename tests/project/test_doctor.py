@@ -170,13 +170,9 @@ def test_a_folder_that_is_no_repository_is_told_how_to_become_one(project: Proje
     assert findings(project, 1)["git repository"]["mend"] == "git init"
 
 
-@pytest.mark.parametrize(
-    ("ending", "wrong"),
-    [("", "no Prefect server answers at {} ("), ("0000", "found '{}', expected the address of a Prefect server's API")],
-    ids=["nobody listens", "no such port"],
-)
+@pytest.mark.parametrize("ending", ["", "0000"], ids=["nobody listens", "no such port"])
 def test_a_server_of_prefect_that_does_not_answer_is_wrong(
-    project: Project, monkeypatch: pytest.MonkeyPatch, ending: str, wrong: str
+    project: Project, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
@@ -184,7 +180,7 @@ def test_a_server_of_prefect_that_does_not_answer_is_wrong(
         monkeypatch.setenv("PREFECT_API_URL", url)
         found = findings(project, 1)["Prefect"]
     assert found["state"] == "wrong"
-    assert found["found"].startswith(f"PREFECT_API_URL: {wrong.format(url)}")
+    assert found["found"].startswith(f"PREFECT_API_URL: no Prefect server answers at {url} (")
 
 
 def test_a_server_that_the_environment_names_is_asked_without_importing_prefect(project: Project) -> None:

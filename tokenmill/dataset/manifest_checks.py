@@ -110,7 +110,7 @@ def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]
             yield f"{shard.name}: not the file that the manifest names (sha256 {shard.sha256[:16]}…). {_FORCE}"
 
 
-def raise_first(findings: Iterable[str]) -> None:
-    """Raises ValidationError with the first of these, if there is one."""
+def raise_first(findings: Iterable[str], place: str) -> None:
+    """Raises ValidationError with the first of these, if there is one. `place`: the manifest's path, for the message."""
     for finding in findings:
-        raise ValidationError(f"{MANIFEST_FILE}: {finding}")
+        raise ValidationError(f"{place}: {finding}")

@@ -44,6 +44,7 @@ from tokenmill.summary import StageSummary
 from tokenmill.versioning.published_report import published_report
 
 _SEED = 0
+_MANIFEST = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
 
 
 def validate(source: Source, params: Validate, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
@@ -61,17 +62,17 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     manifest = read_manifest(directory)
     corpus = runner.corpus
     tokenizer, golden_engines = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
-    raise_first(wrong_with_tokenizer(manifest, tokenizer))
+    raise_first(wrong_with_tokenizer(manifest, tokenizer), _MANIFEST)
     for below, names in (
         (directory, [MANIFEST_FILE, *(shard.name for shard in manifest.shards)]),
         (tables, [table.name for table in manifest.tables]),
     ):
         for name, wrong in wrong_files(names, files_below(below)):
             raise ValidationError(f"{below.relative_to(runner.root)}/{name}: {wrong}")
-    raise_first(wrong_names(manifest))
-    raise_first(wrong_in_itself(manifest))
-    raise_first(wrong_digest(manifest, read(directory / MANIFEST_FILE)))
-    raise_first(wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}))
+    raise_first(wrong_names(manifest), _MANIFEST)
+    raise_first(wrong_in_itself(manifest), _MANIFEST)
+    raise_first(wrong_digest(manifest, read(directory / MANIFEST_FILE)), _MANIFEST)
+    raise_first(wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}), _MANIFEST)
     _check_digests(manifest, runner)
     entries = {shard.name: shard for shard in manifest.shards}
     for unit in corpus.units:
@@ -192,6 +193,6 @@ def _check_rows(unit: Unit, entry: OutputShard | None) -> None:
     expected = [(piece.shard.name, piece.first_row) for piece in unit.pieces]
     if named != expected:
         raise ValidationError(
-            f"{MANIFEST_FILE}: {unit.output}: expected the documents from {expected}; found {named}. "
+            f"{_MANIFEST}: {unit.output}: expected the documents from {expected}; found {named}. "
             "Run `tokenmill build --force`."
         )

@@ -10,6 +10,7 @@ from tokenmill.layout import (
     COUNTS_FILE,
     DVC_LOCK_FILE,
     DVC_RUNS_DIRECTORY,
+    PLOTS_DIRECTORY,
     QUARANTINE_DIRECTORY,
     REPORT_FILE,
     SCRATCH_DIRECTORY,
@@ -26,12 +27,13 @@ _FOLDERS = (
     TOKENIZER_DIRECTORY,
     str(Path(COUNTS_FILE).parent),
     str(Path(REPORT_FILE).parent),
+    PLOTS_DIRECTORY,
     QUARANTINE_DIRECTORY,
     TABLES_DIRECTORY,
     SCRATCH_DIRECTORY,
     f"{SCRATCH_DIRECTORY}/units",
 )
-_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:7], TOKENS_DIRECTORY)
+_DVC_FOLDERS = (".dvc/cache", ".dvc/tmp", *_FOLDERS[1:8], TOKENS_DIRECTORY)
 _DVC_PARTIAL = re.compile(r".*\.[\w-]{22}\.tmp")  # a copy or link that DVC has not renamed yet
 
 
