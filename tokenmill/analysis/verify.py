@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow.parquet as pq
 
+from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
@@ -31,8 +32,8 @@ from tokenmill.dataset.manifest_checks import (
 )
 from tokenmill.dataset.sources import inputs_of, parts_of, units_of
 from tokenmill.dataset.tables import Part, write_tables, wrong_tables
-from tokenmill.errors import CorpusError, ParamsError, TokenizerError, ValidationError
-from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY
+from tokenmill.errors import CorpusError, ParamsError, ValidationError
+from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read, sha256_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -78,28 +79,15 @@ def verify(
     if there is no dataset, and TokenizerError if there is no tokenizer: then nothing could be checked.
     """
     verdict = Verdict(dataset)
-    if not (dataset / MANIFEST_FILE).exists():
-        raise ValidationError(
-            f"{dataset}: expected a token dataset, which has a {MANIFEST_FILE}; found none. Name the folder of a dataset.",
-            code="TM502",
-        )
+    check_is_dataset(dataset)
     try:
         manifest = read_manifest(dataset)
     except ValidationError as error:
         verdict.findings.append(Finding(MANIFEST_FILE, str(error)))
         return verdict
-    loaded = _tokenizer(dataset, tokenizer)
+    loaded = tokenizer_of(dataset, tokenizer)
     _Verification(verdict, manifest, *loaded, source, sample_documents, seed, threads).run()
     return verdict
-
-
-def _tokenizer(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
-    path = given or dataset.parent / Path(TOKENIZER_DIRECTORY).name
-    if not path.exists():
-        raise TokenizerError(
-            f"{path}: expected the dataset's tokenizer; nothing is there. Copy it there, or name it with --tokenizer."
-        )
-    return (path if path.is_dir() else path.parent), Tokenizer.load(path)
 
 
 class _Verification:
@@ -253,7 +241,7 @@ class _Verification:
 
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest
-        found = self._beside(TABLES_DIRECTORY)
+        found = beside(self._dataset, TABLES_DIRECTORY)
         if not manifest.tables:
             return
         if not found.is_dir():
@@ -280,7 +268,7 @@ class _Verification:
             self._find(f"{place}/{name}", [wrong])
 
     def _quarantine(self) -> None:
-        path = self._beside(QUARANTINE_DIRECTORY) / QUARANTINE_FILE
+        path = beside(self._dataset, QUARANTINE_DIRECTORY) / QUARANTINE_FILE
         n_bad = self._manifest.n_bad
         if not path.exists():
             if n_bad or any(rows.n_bad is None for entry in self._manifest.shards for rows in entry.rows):
@@ -298,9 +286,6 @@ class _Verification:
             )
         if found != n_bad:
             self._find(place, [f"holds {found:,} documents; the manifest says {n_bad:,}"])
-
-    def _beside(self, directory: str) -> Path:
-        return self._dataset.parent / Path(directory).name
 
 
 def _reading(manifest: Manifest) -> Source:

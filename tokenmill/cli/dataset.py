@@ -1,4 +1,4 @@
-"""The commands about a token dataset: verify and info."""
+"""The commands about a token dataset: verify, info and locate."""
 
 import argparse
 import dataclasses
@@ -38,12 +38,7 @@ def add_commands(commands: "Commands") -> None:
         help=f"the folder that the names of the input files start from (default: the nearest with {PARAMS_FILE} above the dataset)",
     )
     source.add_argument("--no-source", action="store_true", help="check the dataset without the documents")
-    verify.add_argument(
-        "--tokenizer",
-        type=Path,
-        metavar="PATH",
-        help="the dataset's tokenizer (default: the folder tokenizer beside it)",
-    )
+    _add_tokenizer(verify)
     verify.add_argument(
         "--sample",
         type=int,
@@ -64,6 +59,24 @@ def add_commands(commands: "Commands") -> None:
     )
     _add_dataset(info)
     info.set_defaults(run=_info)
+    locate = commands.add_parser(
+        "locate",
+        help="find the document of a token, or the tokens of a document",
+        description="Looks into the document index beside the dataset, and into the dataset for the tokens around a token. The "
+        "documents are not needed. Exit code 0: found, 1: there is no such token or document.",
+        epilog="example: tokenmill locate --token 17",
+    )
+    _add_dataset(locate)
+    wanted = locate.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--token", type=int, metavar="N", help="a position in the whole dataset, from 0")
+    wanted.add_argument(
+        "--id", metavar="ID", help="a document's id; where ids are rows, the document of that row of every input file"
+    )
+    wanted.add_argument(
+        "--digest", metavar="HEX", help="the sha256 of a document's text, or its first digits, at least 8"
+    )
+    _add_tokenizer(locate)
+    locate.set_defaults(run=_locate)
 
 
 def _add_dataset(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +86,15 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="DATASET",
         help=f"the folder of a token dataset (default: {TOKENS_DIRECTORY} of the project)",
+    )
+
+
+def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="PATH",
+        help="the dataset's tokenizer (default: the folder tokenizer beside it)",
     )
 
 
@@ -100,6 +122,19 @@ def _info(asked: argparse.Namespace) -> Answer:
 
     found = info(_dataset(asked))
     return text(found, as_text(found))
+
+
+def _locate(asked: argparse.Namespace) -> Answer:
+    from tokenmill.analysis.locate import lines_of, locate_digest, locate_id, locate_token
+
+    dataset = _dataset(asked)
+    if asked.token is not None:
+        found = locate_token(dataset, asked.token, asked.tokenizer)
+    elif asked.id is not None:
+        found = locate_id(dataset, asked.id)
+    else:
+        found = locate_digest(dataset, asked.digest)
+    return text(found.as_json(), "\n".join(lines_of(found)), EXIT_DONE if found.n_found else EXIT_NO)
 
 
 def _dataset(asked: argparse.Namespace) -> Path:

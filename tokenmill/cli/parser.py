@@ -8,7 +8,7 @@ from tokenmill.errors import EXIT_CODES, UsageError, did_you_mean
 
 GROUPS = {
     "build": ("init", "plan", "build", "pin"),
-    "inspect": ("status", "info", "verify", "check", "diff", "doctor"),
+    "inspect": ("status", "info", "locate", "verify", "check", "diff", "doctor"),
     "share": ("publish", "fetch"),
     "schedule": ("refresh", "serve"),
     "help": ("explain", "completion"),

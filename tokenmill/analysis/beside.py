@@ -1,0 +1,32 @@
+"""What lies beside a token dataset, in the project or on a copy: its tokenizer and its tables."""
+
+from pathlib import Path
+
+from tokenmill.dataset.manifest import MANIFEST_FILE
+from tokenmill.errors import TokenizerError, ValidationError
+from tokenmill.layout import TOKENIZER_DIRECTORY
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+
+def check_is_dataset(dataset: Path) -> None:
+    """Raises ValidationError if the folder has no manifest."""
+    if not (dataset / MANIFEST_FILE).exists():
+        raise ValidationError(
+            f"{dataset}: expected a token dataset, which has a {MANIFEST_FILE}; found none. Name the folder of a dataset.",
+            code="TM502",
+        )
+
+
+def beside(dataset: Path, directory: str) -> Path:
+    """The folder beside the dataset that has the name of a project's folder, such as data/tables."""
+    return dataset.parent / Path(directory).name
+
+
+def tokenizer_of(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
+    """A dataset's tokenizer with its folder. `given`: a folder or file elsewhere. Raises TokenizerError if there is none."""
+    path = given or beside(dataset, TOKENIZER_DIRECTORY)
+    if not path.exists():
+        raise TokenizerError(
+            f"{path}: expected the dataset's tokenizer; nothing is there. Copy it there, or name it with --tokenizer."
+        )
+    return (path if path.is_dir() else path.parent), Tokenizer.load(path)

@@ -1,0 +1,293 @@
+"""Finds the document that a token came from, and the tokens that a document became, by the document index."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
+from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.tables import DOCUMENTS_FILE
+from tokenmill.errors import ParamsError, TokenizerError, ValidationError
+from tokenmill.layout import TABLES_DIRECTORY
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+N_LISTED_MAX = 20
+
+_N_AROUND = 20  # tokens before and behind the one that is looked for
+_DIGITS = range(8, 65)  # hexadecimal digits of a sha256 that are enough
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`:
+    the position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: of its text in UTF-8."""
+
+    id: str | int
+    shard: str
+    row: int
+    file: str
+    row_in_file: int
+    first_token: int
+    n_tokens: int
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token in its document. `position`: in the whole dataset; `position_in_document`: from 0, as `begins` and `ends` say of the
+    first and the last one. `bytes`: in hex. `before`, `text`, `after`: up to 20 tokens of the document before it, itself,
+    and up to 20 behind it, decoded."""
+
+    position: int
+    position_in_document: int
+    begins: bool
+    ends: bool
+    id: int
+    bytes: str
+    before: str
+    text: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Located:
+    """What was found. `asked`: in words. `documents`: the first 20 of `n_found`. `token`: None unless it was asked for.
+    `why_none`: what to say where nothing was found."""
+
+    dataset: Path
+    asked: str
+    n_found: int
+    documents: list[Document]
+    token: Token | None
+    why_none: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as values of JSON."""
+        documents, token = [asdict(one) for one in self.documents], self.token and asdict(self.token)
+        return {"dataset": str(self.dataset), "n_found": self.n_found, "documents": documents, "token": token}
+
+
+def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Located:
+    """The document of the token at `position` in the whole dataset, from 0, and the tokens around it.
+
+    `tokenizer`: a folder or file; None: the folder `tokenizer` beside the dataset. Reads one row group of the document index and
+    one of the dataset. Raises ValidationError if dataset or index cannot be read, TokenizerError, and ParamsError.
+    """
+    if position < 0:
+        raise ParamsError(f"--token: found {position}; allowed: 0 or more.")
+    asked = f"token {position:,}"
+    with _index(dataset) as index:
+        n_tokens = read_manifest(dataset).n_tokens
+        group = _last_group(index, position) if position < n_tokens else None
+        if group is None:
+            there = f"has the tokens 0 to {n_tokens - 1:,}" if n_tokens else "has no tokens"
+            return Located(dataset, asked, 0, [], None, f"{asked} is not in {dataset}, which {there}.")
+        rows = index.read_row_group(group)
+        i = pc.sum(pc.less_equal(rows["first_token"], position)).as_py() - 1
+        document = _document(rows, i, _row_in_file(index, group, rows, i))
+    _, loaded = tokenizer_of(dataset, tokenizer)
+    return Located(dataset, asked, 1, [document], _token(dataset, document, position, loaded), "")
+
+
+def locate_id(dataset: Path, id: str) -> Located:
+    """The documents with an id; where ids are rows, those of every input file. Raises ValidationError."""
+    with _index(dataset) as index:
+        is_row = pa.types.is_integer(index.schema_arrow.field("id").type)
+        value = (int(id) if id.isdecimal() and len(id) < 19 else -1) if is_row else id
+        rows = "; its ids are rows, from 0" if is_row else ""
+        asked = f"the id {id!r}"
+        return _located(dataset, index, "id", lambda ids: pc.equal(ids, value), asked, rows)
+
+
+def locate_digest(dataset: Path, digest: str) -> Located:
+    """The documents whose text has a sha256 that begins with these hexadecimal digits, at least 8. Raises ValidationError, and
+    ParamsError for other digits."""
+    wanted = digest.lower()
+    if len(wanted) not in _DIGITS or set(wanted) - set("0123456789abcdef"):
+        raise ParamsError(
+            f"--digest: found {digest!r}; allowed: 8 to 64 hexadecimal digits, the beginning of a sha256."
+        )
+
+    def matches(digests: pa.ChunkedArray) -> pa.ChunkedArray:
+        found = pc.starts_with(digests.cast(pa.binary()), pattern=bytes.fromhex(wanted[: len(wanted) // 2 * 2]))
+        if len(wanted) % 2:  # half a byte is left
+            longer = [
+                is_near and one.as_py().hex().startswith(wanted)
+                for is_near, one in zip(found.to_pylist(), digests, strict=True)
+            ]
+            found = pa.chunked_array([pa.array(longer, pa.bool_())])
+        return found
+
+    with _index(dataset) as index:
+        return _located(dataset, index, "sha256", matches, f"a text with the digest {wanted}", "")
+
+
+def _located(
+    dataset: Path,
+    index: pq.ParquetFile,
+    column: str,
+    matches: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    asked: str,
+    more: str,
+) -> Located:
+    """The documents whose value in the column matches. Row groups are read one by one."""
+    documents: list[Document] = []
+    n_found = at = start = 0
+    last = ""
+    for group in range(index.num_row_groups):
+        table = index.read_row_group(group, columns=[column, "file"])
+        first_of = dict(_first_rows(table["file"]))
+        found = pc.indices_nonzero(matches(table[column])).to_pylist()
+        n_found += len(found)
+        if shown := found[: N_LISTED_MAX - len(documents)]:
+            rows = index.read_row_group(group)
+            for i in shown:
+                file = rows["file"][i].as_py()
+                begin = start if file == last else at + first_of[file]
+                documents.append(_document(rows, i, at + i - begin))
+        if len(table):
+            name = table["file"][-1].as_py()
+            if name != last:
+                last, start = name, at + first_of[name]
+        at += len(table)
+    return Located(dataset, asked, n_found, documents, None, f"no document of {dataset} has {asked}{more}.")
+
+
+def _first_rows(files: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """Each name of a file with the first row that has it."""
+    coded = files.combine_chunks().dictionary_encode()
+    codes, first = np.unique(coded.indices.to_numpy(zero_copy_only=False), return_index=True)
+    for code, row in zip(codes, first, strict=True):
+        yield coded.dictionary[int(code)].as_py(), int(row)
+
+
+def _last_group(index: pq.ParquetFile, position: int) -> int | None:
+    """The row group with the last document that begins at `position` or before. No other holds that token."""
+    column = index.schema_arrow.get_field_index("first_token")
+    groups = [index.metadata.row_group(i).column(column).statistics for i in range(index.num_row_groups)]
+    return max((i for i, one in enumerate(groups) if one is None or one.min <= position), default=None)
+
+
+def _row_in_file(index: pq.ParquetFile, group: int, rows: pa.Table, i: int) -> int:
+    """The row in its file of the dataset of the document that is row i of this row group."""
+    file = rows["file"][i].as_py()
+    row: int = i - dict(_first_rows(rows["file"]))[file]
+    while row == i and group:  # the file began in a row group before, unless this is its first row
+        group -= 1
+        earlier = index.read_row_group(group, columns=["file"])["file"]
+        n = pc.sum(pc.equal(earlier, file)).as_py() or 0
+        row, i = row + n, i + len(earlier)
+    return row
+
+
+def _document(rows: pa.Table, i: int, row_in_file: int) -> Document:
+    [found] = rows.slice(i, 1).to_pylist()
+    return Document(**found | {"row_in_file": row_in_file, "sha256": found["sha256"].hex()})
+
+
+def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenizer) -> Token:
+    ids = _ids_of(dataset / document.file, document.row_in_file)
+    at = position - document.first_token
+    if len(ids) != document.n_tokens or at >= len(ids):
+        raise ValidationError(
+            f"{document.file}: row {document.row_in_file}: holds {len(ids):,} tokens; the document index says "
+            f"{document.n_tokens:,}. `tokenmill verify` says what is wrong."
+        )
+
+    def decoded(some: list[int]) -> bytes:
+        try:
+            return tokenizer.decode_bytes(some)
+        except TokenizerError as error:
+            raise ValidationError(f"{document.file}: row {document.row_in_file}: {error}") from None
+
+    def text(some: list[int]) -> str:
+        return decoded(some).decode(errors="replace")
+
+    return Token(
+        position=position,
+        position_in_document=at,
+        begins=at == 0,
+        ends=at == len(ids) - 1,
+        id=ids[at],
+        bytes=decoded([ids[at]]).hex(),
+        before=text(ids[max(0, at - _N_AROUND) : at]),
+        text=text([ids[at]]),
+        after=text(ids[at + 1 : at + 1 + _N_AROUND]),
+    )
+
+
+def _ids_of(path: Path, row: int) -> list[int]:
+    """The ids in a row of a file of the dataset; none if there is no such row."""
+    with _reading(path), pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            n_rows = file.metadata.row_group(group).num_rows
+            if row < n_rows:
+                ids: list[int] = file.read_row_group(group, columns=["input_ids"])["input_ids"][row].as_py()
+                return ids
+            row -= n_rows
+    return []
+
+
+@contextmanager
+def _index(dataset: Path) -> Iterator[pq.ParquetFile]:
+    check_is_dataset(dataset)
+    path = beside(dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
+    if not path.exists():
+        raise ValidationError(
+            f"{path}: expected the dataset's document index; nothing is there. Copy the folder tables beside the dataset, or "
+            "make it with `tokenmill build`."
+        )
+    with _reading(path), pq.ParquetFile(path) as index:
+        yield index
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Names the file in errors of pyarrow in the block."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise ValidationError(f"{path}: cannot be read: {error}. `tokenmill verify` says what is wrong.") from None
+
+
+def lines_of(found: Located) -> Iterator[str]:
+    """What was found, for a person."""
+    if not found.documents:
+        yield found.why_none
+        return
+    if found.token is not None:
+        yield from _lines_of_token(found.token, found.documents[0])
+        return
+    yield f"{found.dataset}: {found.asked}: {found.n_found:,} document{'s' if found.n_found > 1 else ''}"
+    for one in found.documents:
+        yield (
+            f"  {one.id}: {one.file}, row {one.row_in_file:,}: {one.n_tokens:,} tokens from token {one.first_token:,} on; "
+            f"from {one.shard}, row {one.row:,}"
+        )
+    if more := found.n_found - len(found.documents):
+        yield f"  and {more:,} more"
+
+
+def _lines_of_token(token: Token, document: Document) -> Iterator[str]:
+    at = [word for word, is_so in (("begins", token.begins), ("ends", token.ends)) if is_so]
+    yield f"token {token.position:,}" + (f" {' and '.join(at)} its document" if at else "")
+    lines = {
+        "document": document.id,
+        "source": f"{document.shard}, row {document.row:,}",
+        "file": f"{document.file}, row {document.row_in_file:,}",
+        "position": f"{token.position_in_document:,} of the document's {document.n_tokens:,} tokens, from 0",
+        "id": f"{token.id}, bytes {bytes.fromhex(token.bytes)!r}",
+        "before": repr(token.before),
+        "token": repr(token.text),
+        "after": repr(token.after),
+    }
+    for name, words in lines.items():
+        yield f"  {name:<9} {words}"
