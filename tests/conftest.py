@@ -61,6 +61,17 @@ class Project:
         with path.open("w", encoding="utf-8") as file:
             yaml.dump(params, file)
 
+    def set_drop(self, name: str) -> None:
+        """Names a file as source.drop in params.yaml, and in the deps of dvc.yaml."""
+        self.set(source__drop=name)
+        path = self.root / "dvc.yaml"
+        yaml = YAML(typ="safe", pure=True)
+        pipeline = yaml.load(path.read_text(encoding="utf-8"))
+        for stage in ("count", "encode", "validate"):
+            pipeline["stages"][stage]["deps"].append(name)
+        with path.open("w", encoding="utf-8") as file:
+            yaml.dump(pipeline, file)
+
     def write(self, name: str, documents: Sequence[str]) -> Path:
         """Writes a shard of JSON lines into data/raw."""
         path = self.root / "data/raw" / name

@@ -177,7 +177,18 @@ def prepare_tokenizer(project: Project, bare: Path) -> None:
     shutil.copy(project.root / "data/tokenizer/tokenizer.json", project.root)
 
 
+def prepare_drop(project: Project, bare: Path) -> None:
+    """The reader of the page on taking documents out has named the list."""
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8")
+    params.write_text(text.replace("drop: null", "drop: drop.csv", 1), encoding="utf-8")
+    pipeline = project.root / "dvc.yaml"
+    text = pipeline.read_text(encoding="utf-8")
+    pipeline.write_text(text.replace("deps: [data/raw", "deps: [data/raw, drop.csv"), encoding="utf-8")
+
+
 PREPARE: dict[str, Callable[[Project, Path], None]] = {
+    "docs/guides/drop.md": prepare_drop,
     "docs/guides/dvc.md": prepare_dvc,
     "docs/guides/other-tokenizers.md": prepare_tokenizer,
     "docs/guides/plan.md": change_a_parameter,

@@ -170,6 +170,13 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "Mend or delete them. To build without them, set source.on_bad_document or source.on_bad_shard in params.yaml to "
             "quarantine.",
         ),
+        "TM211": ErrorCode(
+            "the list of documents to leave out cannot be used",
+            "The file that source.drop names is missing, has other columns than id, digest and reason, or has a line that names "
+            "no document or gives no reason. The message has the line.",
+            "Correct the line. A digest is the sha256 of the text in UTF-8, 64 hexadecimal digits. If documents have no ids "
+            "(source.id_column: null), name them by their digests.",
+        ),
         "TM301": ErrorCode(
             "a tokenizer is refused",
             "A tokenizer file cannot be read, or asks for something that tokenmill cannot do exactly. Ids, or lists of them, "

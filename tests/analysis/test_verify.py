@@ -1,5 +1,6 @@
 """verify finds whatever is changed in a dataset, and names file and row, even when the manifest was made to fit."""
 
+import hashlib
 import json
 import random
 import shutil
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +20,7 @@ from tokenmill import console
 from tokenmill.analysis.verify import Verdict, verify
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.storage.atomic import sha256_file
+from tokenmill.tokenizer.tokenizer import Tokenizer
 
 N_CHANGES = 1_000
 DOCUMENTS = {  # no two are equal, so that two rows that are swapped make a difference
@@ -25,6 +28,14 @@ DOCUMENTS = {  # no two are equal, so that two rows that are swapped make a diff
     "b.jsonl": [f"dogs é {n} and œufs <|begin|> {'x' * n}" for n in range(9)],
     "de/c.jsonl": [f"die Katze {n} saß auf der Matte" for n in range(7)],
 }
+
+
+DROPPED = {"a.jsonl": [3, 11], "b.jsonl": [0]}
+"""The rows that source.drop leaves out, by shard; all but the first by their digest."""
+DROP = "id,digest,reason\na.jsonl-3,,takedown\n" + "".join(
+    f",{hashlib.sha256(text.encode()).hexdigest()},duplicate\n"
+    for text in (DOCUMENTS["a.jsonl"][11], DOCUMENTS["b.jsonl"][0])
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +50,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         encode__begin_of_document="<|begin|>",
         encode__end_of_document="<|end|>",
     )
+    project.set_drop("drop.csv")
+    (project.root / "drop.csv").write_text(DROP)
     project.build()
     before, console.level = console.level, -1
     yield project
@@ -49,7 +62,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def data(built: Project, tmp_path: Path) -> Path:
     """A copy of that project's folder, to change."""
     shutil.copytree(built.root / "data", tmp_path / "data")
-    shutil.copy(built.root / "params.yaml", tmp_path)
+    for name in ("params.yaml", "drop.csv"):
+        shutil.copy(built.root / name, tmp_path)
     return tmp_path / "data"
 
 
@@ -62,7 +76,7 @@ def test_a_dataset_is_right_with_its_documents_and_without(data: Path) -> None:
     for with_source in (True, False):
         found = check(data, with_source)
         assert (found.result, found.findings, found.not_checked) == ("right", [], [])
-        assert found.checked["documents"] == 28
+        assert found.checked["documents"] == 25
         assert found.checked["sample"] == {
             "documents": 6,
             "per_file": 2,
@@ -87,9 +101,13 @@ def test_what_is_not_there_could_not_be_checked(data: Path) -> None:
     shutil.rmtree(data / "tables")
     found = check(data)
     assert found.result == "not checked" and not found.findings
-    assert "1 of 3 input files" in found.not_checked[0] and "b.jsonl" in found.not_checked[0]
-    assert "tables" in found.not_checked[1]
-    assert found.checked["files"] == 2
+    assert [one.split(":")[0][:20] for one in found.not_checked] == [
+        "the dropped document",
+        "1 of 3 input files a",
+        "the tables",
+    ]
+    assert "b.jsonl" in found.not_checked[1]
+    assert found.checked["files"] == 1  # of the others, documents were dropped
 
 
 def test_the_documents_of_the_project_are_those_of_the_dataset(data: Path) -> None:
@@ -190,7 +208,7 @@ def test_info_says_what_the_manifest_says(data: Path) -> None:
     said = cli(copied, "info").stdout
     assert "begins with id 0 and ends with id 1" in said
     found = json.loads(cli(copied, "info", "data/tokens", "--json").stdout)["result"]
-    assert (found["documents"], found["files"], found["format_version"]) == (28, 3, 4)
+    assert (found["documents"], found["files"], found["format_version"]) == (25, 3, 4)
 
 
 @pytest.mark.slow
@@ -204,7 +222,8 @@ def test_every_change_is_found_and_named(built: Project, tmp_path: Path) -> None
             shutil.copytree(built.root / "data" / name, data / name, copy_function=_copy)
         if not (data / "raw").exists():
             shutil.copytree(built.root / "data/raw", data / "raw")
-            shutil.copy(built.root / "params.yaml", tmp_path)
+            for name in ("params.yaml", "drop.csv"):
+                shutil.copy(built.root / name, tmp_path)
         rng = random.Random(seed)
         change = rng.choice(list(CHANGES))
         with_source = change in FOUND_BY_DOCUMENTS or rng.random() < 0.5
@@ -281,13 +300,15 @@ def _changed_rows(change: Callable[[Rows, random.Random], int]) -> Callable[[Pat
         row = change(rows, rng)
         pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
         _agree(data, manifest, i, rows)
-        return manifest.shards[i].name, f"row {row}"
+        name = manifest.shards[i].rows[0].name.removeprefix("data/raw/")
+        kept = [k for k in range(len(DOCUMENTS[name])) if k not in DROPPED.get(name, [])]
+        return manifest.shards[i].name, f"row {[*kept, kept[-1] + 1][row]}"
 
     return changed
 
 
-def _agree(data: Path, manifest: Manifest, i: int, rows: Rows) -> None:
-    """Writes the manifest again, so that all of it fits the rows of its i-th file."""
+def _agree(data: Path, manifest: Manifest, i: int, rows: Rows, **updates: Any) -> None:
+    """Writes the manifest again, so that all of it fits the rows of its i-th file. `updates`: of its part of the input file."""
     path = data / "tokens" / manifest.shards[i].name
     before = manifest.shards[i]
     shard = before.model_copy(
@@ -297,7 +318,7 @@ def _agree(data: Path, manifest: Manifest, i: int, rows: Rows) -> None:
             "n_documents": len(rows),
             "n_tokens": sum(len(row["input_ids"]) for row in rows),
             "text_bytes": sum(row["n_bytes"] for row in rows),
-            "rows": [before.rows[0].model_copy(update={"n_documents": len(rows)})],
+            "rows": [before.rows[0].model_copy(update={"n_documents": len(rows)} | updates)],
         }
     )
     shards = [*manifest.shards[:i], shard, *manifest.shards[i + 1 :]]
@@ -406,7 +427,7 @@ def _forget_a_shard(data: Path, rng: random.Random) -> Named:
 
 def _another_table(data: Path, rng: random.Random) -> Named:
     """One count, position or length in a table is another one, and the manifest has its digest."""
-    path = rng.choice(sorted((data / "tables").iterdir()))
+    path = rng.choice(sorted(path for path in (data / "tables").iterdir() if path.name != "dropped.parquet"))
     if path.suffix == ".npy":
         lengths = np.load(path)
         at = rng.randrange(len(lengths))
@@ -426,6 +447,12 @@ def _another_table(data: Path, rng: random.Random) -> Named:
         )
         pq.write_table(table, path)
         row = f"row {at}"
+    _agree_on_table(data, path)
+    return path.name, row
+
+
+def _agree_on_table(data: Path, path: Path) -> None:
+    """Writes the manifest again with the digest of a table."""
     manifest = read_manifest(data / "tokens")
     tables = [
         one.model_copy(update={"n_bytes": path.stat().st_size, "sha256": sha256_file(path)})
@@ -434,7 +461,46 @@ def _another_table(data: Path, rng: random.Random) -> Named:
         for one in manifest.tables
     ]
     write_manifest(manifest.model_copy(update={"tables": tables}), data / "tokens")
-    return path.name, row
+
+
+def _forget_a_dropped_document(data: Path, rng: random.Random) -> Named:
+    """A line of dropped.parquet is gone, and the manifest has its digest."""
+    path = data / "tables/dropped.parquet"
+    table = pq.read_table(path)
+    at = rng.randrange(len(table))
+    pq.write_table(pa.concat_tables([table[:at], table[at + 1 :]]), path)
+    _agree_on_table(data, path)
+    return path.name, None
+
+
+def _put_a_dropped_document_back(data: Path, rng: random.Random) -> Named:
+    """A dropped document is in the dataset. The manifest agrees, and so does dropped.parquet in half of the cases: then
+    only the project's source.drop tells."""
+    manifest = read_manifest(data / "tokens")
+    name = rng.choice(list(DROPPED))
+    row = rng.choice(DROPPED[name])
+    [i] = [i for i, one in enumerate(manifest.shards) if one.rows[0].name == f"data/raw/{name}"]
+    text = DOCUMENTS[name][row]
+    ids = [0, *Tokenizer.load(data / "tokenizer").encode(text), 1]
+    path = data / "tokens" / manifest.shards[i].name
+    table = pq.read_table(path, partitioning=None)
+    rows = table.to_pylist()
+    at = row - sum(other < row for other in DROPPED[name])
+    rows.insert(at, {"id": f"{name}-{row}", "input_ids": ids, "n_bytes": len(text.encode())})
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    if rng.random() < 0.5:
+        _agree(data, manifest, i, rows)
+        return manifest.shards[i].name, None
+    dropped = data / "tables/dropped.parquet"
+    lines = pq.read_table(dropped)
+    here = pc.and_(pc.equal(lines["shard"], f"data/raw/{name}"), pc.equal(lines["row"], row))
+    reason = lines.filter(here)["reason"][0].as_py()
+    pq.write_table(lines.filter(pc.invert(here)), dropped)
+    n_dropped = {key: n - (key == reason) for key, n in manifest.n_dropped.items()}
+    manifest = manifest.model_copy(update={"n_dropped": {key: n for key, n in n_dropped.items() if n}})
+    _agree(data, manifest, i, rows, n_dropped=len(DROPPED[name]) - 1)
+    _agree_on_table(data, dropped)
+    return manifest.shards[i].name, f"row {row}: the document"
 
 
 CHANGES: dict[str, Callable[[Path, random.Random], Named]] = {
@@ -458,7 +524,10 @@ CHANGES: dict[str, Callable[[Path, random.Random], Named]] = {
     "swap files": _swap_files,
     "forget a shard": _forget_a_shard,
     "another table": _another_table,
+    "forget a dropped document": _forget_a_dropped_document,
+    "put a dropped document back": _put_a_dropped_document_back,
 }
 FOUND_BY_DOCUMENTS = {name for name, change in CHANGES.items() if change.__qualname__.startswith("_changed_rows")} | {
-    "forget a shard"
+    "forget a shard",
+    "put a dropped document back",
 }

@@ -98,7 +98,7 @@ def test_a_verbose_build_says_why_a_stage_and_a_unit_are_redone(project: Project
     assert "count data/raw/a.jsonl: to do: data/raw/a.jsonl changed\n" in said
     assert "count data/raw/c.jsonl: to do: data/raw/c.jsonl is new\n" in said
     assert "count data/raw/b.jsonl: to do" not in said
-    same = "its files are the same; a parameter, the code or an earlier stage's output changed"
+    same = "its files are the same; a parameter, a line of source.drop, the code or an earlier stage's output changed"
     assert f"encode data/raw/b.jsonl: to do: {same}\n" in said  # with another tokenizer
     assert "validate data/raw/a.jsonl: to do: data/raw/a.jsonl changed\n" in said
     project.set(encode__end_of_document=None)

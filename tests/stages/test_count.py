@@ -17,6 +17,7 @@ from tests.pipeline.test_incremental import said
 from tests.registry import build, cli
 from tokenmill import Counter
 from tokenmill.config.params import load_params
+from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples, read_provenance
 from tokenmill.corpus.shards import find_shards
@@ -60,7 +61,7 @@ def test_the_samples_are_the_same_whether_they_are_taken_while_counting_or_read(
     provenance = read_provenance(project.root / "data/counts/provenance.json")
     source = load_params(project.root / "params.yaml").source
     shards = find_shards(project.root, source.glob)
-    assert provenance.samples == Samples(shards).texts(source, UNBOUNDED)
+    assert provenance.samples == Samples(shards).texts(source, UNBOUNDED, find_none)
     assert len(provenance.samples) == len(provenance.shards) == len(shards) == 2
 
 

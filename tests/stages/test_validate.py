@@ -144,7 +144,7 @@ def test_a_table_that_the_tokens_do_not_give_is_named(built: Project) -> None:
     pq.write_table(
         table.set_column(2, table.schema.field(2), pa.array([7, *table["count"].to_pylist()[1:]], pa.uint64())), path
     )
-    edit_manifest(built, lambda manifest: manifest["tables"][2].update(sha256=sha256_file(path)))
+    edit_manifest(built, lambda manifest: manifest["tables"][3].update(sha256=sha256_file(path)))
     assert "data/tables/tokens_per_id.parquet: row 0: count: found 7, expected 6" in complaint(built)
     path.write_bytes(before)
 

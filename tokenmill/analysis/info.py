@@ -26,6 +26,7 @@ def info(dataset: Path) -> dict[str, Any]:
         "shards": len(manifest.inputs),
         "shard_bytes": sum(shard.n_bytes for shard in manifest.inputs),
         "documents_bad": manifest.n_bad,
+        "documents_dropped": sum(manifest.n_dropped.values()),
         "shards_damaged": n_damaged,
         "id_type": manifest.id_type,
         "id_max": manifest.id_max,
@@ -46,7 +47,11 @@ def as_text(found: dict[str, Any]) -> str:
     per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']} bytes of text a token"
     left_out = [
         f"{found[key]:,} {words}"
-        for key, words in (("documents_bad", "bad documents"), ("shards_damaged", "damaged input files"))
+        for key, words in (
+            ("documents_bad", "bad documents"),
+            ("documents_dropped", "documents of source.drop"),
+            ("shards_damaged", "damaged input files"),
+        )
         if found[key]
     ]
     lines = {

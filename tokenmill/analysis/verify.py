@@ -5,15 +5,19 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import pyarrow.parquet as pq
 
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
+from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
+from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
+from tokenmill.corpus.dropped import DROPPED_FILE, find_rows, read_dropped, write_dropped
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
@@ -31,7 +35,7 @@ from tokenmill.dataset.manifest_checks import (
     wrong_with_tokenizer,
 )
 from tokenmill.dataset.sources import inputs_of, parts_of, units_of
-from tokenmill.dataset.tables import Part, write_tables, wrong_tables
+from tokenmill.dataset.tables import DOCUMENTS_FILE, Part, write_tables, wrong_tables
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read, sha256_file
@@ -132,6 +136,7 @@ class _Verification:
         there = files_below(self._dataset)
         self._verdict.findings += [Finding(*wrong) for wrong in wrong_files(names, there)]
         n_bytes = sum(shard.n_bytes for shard in manifest.shards)
+        _ = self._dropped_documents  # read before the threads need it
         with (
             tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch,
             ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool,
@@ -150,6 +155,7 @@ class _Verification:
                 if facts
             ]
             self._tables(parts, Path(scratch))
+            self._dropped(Path(scratch) / "tables" / DOCUMENTS_FILE)
         self._quarantine()
         self._verdict.checked = {
             "files": len(parts),
@@ -231,7 +237,16 @@ class _Verification:
                 return None
             documents = None
             if unit is not None:
-                documents = documents_of(unit, entry, _reading(self._manifest), UNBOUNDED, lambda _bytes, _tokens: None)
+                if self._dropped_documents is None and any(rows.n_dropped for rows in entry.rows):
+                    return None
+                documents = documents_of(
+                    unit,
+                    entry,
+                    _reading(self._manifest),
+                    UNBOUNDED,
+                    lambda _bytes, _tokens: None,
+                    find_rows(self._dropped_documents or {}),
+                )
             return check_file(entry, path, documents, judge, lambda _bytes, n: now.add(0, n), folder)
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
             self._find(entry.name, [str(error) or type(error).__name__])
@@ -263,9 +278,61 @@ class _Verification:
         made.mkdir()
         has_names = manifest.source is not None and manifest.source.id_column is not None
         write_tables(parts, has_names, self._tokenizer, made)
+        if self._source:
+            starts = {entry.name: [(rows.name, rows.first_row) for rows in entry.rows] for entry in manifest.shards}
+            write_dropped(made / DROPPED_FILE, ((starts[part.file], part.folder) for part in parts))
         without = set() if self._source else {"row"} | ({"sha256"} if self._tokenizer.prepares_text else set())
         for name, wrong in wrong_tables(made, found, without):
             self._find(f"{place}/{name}", [wrong])
+
+    @cached_property
+    def _dropped_documents(self) -> dict[str, list[DroppedDocument]] | None:
+        """The content of dropped.parquet; None if it is not there or cannot be read."""
+        path = beside(self._dataset, TABLES_DIRECTORY) / DROPPED_FILE
+        if not path.exists():
+            if not self._manifest.n_dropped:
+                return {}
+            self._verdict.not_checked.append(f"the dropped documents: {path} is not there; copy it beside the dataset")
+            return None
+        try:
+            return read_dropped(path)
+        except ValidationError as error:
+            self._find(f"../{path.parent.name}/{path.name}", [str(error)])
+            return None
+
+    def _dropped(self, made: Path) -> None:
+        """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index that was
+        made anew, if it is there."""
+        dropped = self._dropped_documents
+        if dropped is None:
+            return
+        self._find(f"../{Path(TABLES_DIRECTORY).name}/{DROPPED_FILE}", wrong_dropped(self._manifest, dropped))
+        found = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
+        index = made if self._source and made.exists() else found
+        lists = [(DROPPED_FILE, list_of_dropped(dropped))]
+        asked, name = self._project_drop
+        if asked is not None:
+            lists.append((name, asked))
+            self._find(f"../{Path(TABLES_DIRECTORY).name}/{DROPPED_FILE}", not_in_list(name, asked, dropped))
+        if not index.exists() or not any(some.lines for _, some in lists):
+            return
+        try:
+            self._verdict.findings += [Finding(*one) for one in still_there(index, lists)]
+        except ValidationError as error:
+            self._find(f"../{found.parent.name}/{found.name}", [str(error)])
+
+    @cached_property
+    def _project_drop(self) -> tuple[DropList | None, str]:
+        """The list that source.drop of the project names, and its name; None if there is no project."""
+        path = None if self._source is None else self._source / PARAMS_FILE
+        if path is None or not path.exists():
+            return None, ""
+        try:
+            source = load_params(path).source
+            return drop_list(path.parent, source), source.drop or "source.drop: null"
+        except (CorpusError, ParamsError) as error:
+            self._verdict.not_checked.append(f"whether all documents of source.drop are gone: {error}")
+            return None, ""
 
     def _quarantine(self) -> None:
         path = beside(self._dataset, QUARANTINE_DIRECTORY) / QUARANTINE_FILE

@@ -58,6 +58,7 @@ class Source(_Section):
     on_bad_document: Literal["fail", "quarantine"]
     bad_documents_max: Annotated[int | float, BeforeValidator(_share_or_number)]
     on_bad_shard: Literal["fail", "quarantine"]
+    drop: str | None = Field(min_length=1)
 
     def reading(self) -> dict[str, str | None]:
         """The parameters that decide how the documents of a file are read."""

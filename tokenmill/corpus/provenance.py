@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.config.params import Source
+from tokenmill.corpus.dropped import FindDropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.reader import Batch
@@ -60,10 +61,12 @@ class Samples:
             text = batch.texts[i].as_py()[:_SAMPLE_CHARACTERS_MAX]
             self._found[name] = f"corpus/{name}/{batch.rows()[i]}", text
 
-    def texts(self, source: Source, limits: Limits) -> dict[str, str]:
-        """The samples. Shards from which no batch was offered are read now. Raises CorpusError."""
+    def texts(self, source: Source, limits: Limits, find: FindDropped) -> dict[str, str]:
+        """The samples. Shards from which no batch was offered are read now, without the documents that `find` finds.
+
+        Raises CorpusError."""
         for name, shard in self._drawn.items():
-            batches = () if name in self._found else good_batches(shard, source, limits)
+            batches = () if name in self._found else good_batches(shard, source, find, limits)
             if batch := next((one for one in batches if len(one.texts)), None):
                 self.offer(Piece(shard, None, ""), batch)
         return dict(found for _, found in sorted(self._found.items()))

@@ -21,6 +21,8 @@ from tokenmill.corpus.bad_documents import (
     PieceDamagedError,
     joined,
 )
+from tokenmill.corpus.drop import DroppedDocument
+from tokenmill.corpus.dropped import FindDropped, without
 from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
@@ -52,18 +54,21 @@ class _Enough(Exception):
 
 class Documents:
     """The good documents of a unit. Iterating gives batches, each with the index of its piece. `left` collects the bad
-    documents and damaged pieces that were left out so far, if `source` allows that.
+    documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that `find`
+    says are to be left out.
 
     Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating
     raises PieceDamagedError for a newly found damaged piece, and CorpusError for anything that `source` does not let pass.
     """
 
-    def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance) -> None:
+    def __init__(self, unit: Unit, source: Source, limits: Limits, advance: Advance, find: FindDropped) -> None:
         self.left: list[BadDocument] = []
+        self.dropped: list[DroppedDocument] = []
         self.unit = unit
         self._source = source
         self._limits = limits
         self._advance = advance
+        self._find = find
 
     def __iter__(self) -> Iterator[tuple[int, Batch]]:
         source = self._source
@@ -73,8 +78,11 @@ class Documents:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
                 continue
             on_bad = partial(self._leave, i, piece) if source.on_bad_document == "quarantine" else None
+            drop = partial(self._drop, i, piece)
             try:
-                for batch in read_batches(piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits):
+                for batch in read_batches(
+                    piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits, drop=drop
+                ):
                     yield i, batch
                     self._advance(batch.file_bytes, 0)
             except PassingError:
@@ -127,16 +135,26 @@ class Documents:
                     add(piece.shard.name, str(other), None)
         return error if n < 2 else BadInputError(n, shown, is_all)
 
+    def _drop(
+        self, i: int, piece: Piece, row: int, texts: pa.LargeStringArray, ids: pa.LargeStringArray | None
+    ) -> pa.LargeStringArray:
+        """The texts with a null for each dropped document."""
+        found = self._find(piece.shard.name, row, texts, ids)
+        if not found:
+            return texts
+        self.dropped += (one.moved(-piece.first_row, i) for one in found)
+        return without(texts, [one.row - row for one in found])
+
     def _leave(self, i: int, piece: Piece, bad: BadDocument) -> None:
         self.left.append(bad.moved(-piece.first_row, -piece.first_line, i))
 
 
-def good_batches(shard: Shard, source: Source, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
-    """The shard's good documents, for statistics. Bad documents that `source` allows to leave out are skipped, and reading
-    ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
+def good_batches(shard: Shard, source: Source, find: FindDropped, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
+    """The shard's good documents, for statistics. Bad documents that `source` allows to leave out are skipped, and those
+    that `find` finds; reading ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
-        for _, batch in Documents(unit, source, limits, advance=lambda _bytes, _tokens: None):
+        for _, batch in Documents(unit, source, limits, lambda _bytes, _tokens: None, find):
             yield batch
     except PieceDamagedError:
         return

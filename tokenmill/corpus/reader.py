@@ -24,6 +24,7 @@ _BATCH_ROWS_MAX = 1 << 18  # because empty documents have no bytes, but each nee
 
 
 OnBad = Callable[[BadDocument], None]
+Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.LargeStringArray]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Batch:
         if self.positions is None:
             return Batch(self.first_row + start, texts, ids)
         positions = self.positions.slice(start, n_documents)
-        return Batch(positions[0].as_py() if len(positions) else self.first_row, texts, ids, positions=positions)
+        behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
+        return Batch(positions[0].as_py() if len(positions) else behind, texts, ids, positions=positions)
 
     def rows(self) -> pa.Int64Array:
         """Each document's row in the shard, from 0."""
@@ -73,11 +75,14 @@ def read_batches(
     part: ShardRange | None = None,
     on_bad: OnBad | None = None,
     limits: Limits = UNBOUNDED,
+    drop: Drop | None = None,
 ) -> Iterator[Batch]:
     """The shard's documents in order, in batches of at most `batch_bytes` of text. A larger document is a batch of its own.
 
     `part`: read only this range; rows still count from the start of the shard. `on_bad`: called with each bad document (null,
-    not UTF-8, not JSON), which is then left out. Without it, a bad document is an error.
+    not UTF-8, not JSON), which is then left out. Without it, a bad document is an error. `drop`: called with the row, texts and
+    ids of consecutive documents; gives the texts with a null for each document to leave out. The batches are then those of a
+    shard without these documents.
 
     The file's suffix decides its format. `separator` splits a .txt file into documents; None: the file is one document. An
     empty file has no documents. A .txt file has no ids, so with `id_column` the id is the row in decimal. Integer ids become
@@ -98,7 +103,7 @@ def read_batches(
             held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(held, text_column, id_column, separator, part, on_bad is not None, limits)
-            numbered = _numbered(shard, text_column, id_column, columns, first_row, on_bad)
+            numbered = _numbered(shard, text_column, id_column, columns, first_row, on_bad, drop)
             yield from _in_batches(numbered, batch_bytes, n_bytes, limits, shard.name)
     except OSError as error:
         if error.errno is not None:
@@ -123,7 +128,13 @@ class _Strings(NamedTuple):
 
 
 def _numbered(
-    shard: Shard, text_column: str, id_column: str | None, columns: Iterable[Columns], row: int, on_bad: OnBad | None
+    shard: Shard,
+    text_column: str,
+    id_column: str | None,
+    columns: Iterable[Columns],
+    row: int,
+    on_bad: OnBad | None,
+    drop: Drop | None,
 ) -> Iterator[_Strings]:
     """The checked columns with their rows. Rows are counted only here. `row`: the row of the first document."""
     for one in columns:
@@ -136,7 +147,7 @@ def _numbered(
         ids = one.ids
         if id_column is not None:
             ids = _strings(shard, id_column, ids, row, has_nulls=on_bad is not None)
-        yield _Strings(row, texts, ids, one.position)
+        yield _Strings(row, texts if drop is None else drop(row, texts, ids), ids, one.position)
         row += len(texts)
 
 

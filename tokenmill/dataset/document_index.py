@@ -1,7 +1,6 @@
 """The document index of a token dataset: where the tokens of each document are, and the digest of its text."""
 
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.text_digests import text_digests
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
@@ -130,23 +130,6 @@ def read_index(path: Path, filters: Any = None, columns: list[str] | None = None
         raise ValidationError(f"{path}: missing. Run `tokenmill build` to make the document index.") from None
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
-
-
-def text_digests(texts: pa.LargeStringArray) -> pa.FixedSizeBinaryArray:
-    """The sha256 of each text in UTF-8; fixed_size_binary[32]. `texts`: without nulls."""
-    _, offsets, values = texts.buffers()
-    ends = memoryview(offsets).cast("b").cast("q")[texts.offset : texts.offset + len(texts) + 1] if len(texts) else [0]
-    text = memoryview(values) if values is not None else b""
-    digests = b"".join(_digests(text, ends))
-    return pa.Array.from_buffers(pa.binary(32), len(texts), [None, pa.py_buffer(digests)])
-
-
-def _digests(text: Any, ends: Any) -> Iterable[bytes]:
-    sha256 = hashlib.sha256
-    start = ends[0]
-    for end in ends[1:]:
-        yield sha256(text[start:end]).digest()
-        start = end
 
 
 def _id(has_names: bool) -> pa.Field:

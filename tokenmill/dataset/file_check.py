@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
+from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
@@ -34,6 +35,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     text_bytes: int
     n_sampled: int
     piece_bad: list[int | None]
+    piece_dropped: list[int]
 
     @property
     def n_left_out(self) -> int:
@@ -52,7 +54,8 @@ def check_file(
     advance: Advance,
     folder: Path,
 ) -> FileFacts:
-    """Checks a file of the dataset, and gives its sums. Its document index and token counts, made anew, go to `folder`.
+    """Checks a file of the dataset, and gives its sums. Its document index, token counts and dropped
+    documents, made anew, go to `folder`.
 
     `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only
     what the tokens say can be checked. Raises ValidationError for the first thing that is wrong, and CorpusError.
@@ -77,25 +80,33 @@ def check_file(
     counts.write(folder / UNIT_COUNTS_FILE)
     known = [rows.n_bad for rows in entry.rows]
     bad = known if documents is None else piece_bad(documents.unit, documents.left)
-    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad)
+    dropped = [rows.n_dropped for rows in entry.rows]
+    if documents is not None:
+        dropped = piece_dropped(len(entry.rows), documents.dropped)
+        write_unit_dropped(documents.dropped, folder)
+    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped)
     check_sums(entry, facts)
     return facts
 
 
 def check_sums(entry: OutputShard, facts: FileFacts) -> None:
     """Checks the sums of a file that the manifest states. Raises ValidationError."""
-    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad)
-    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, [rows.n_bad for rows in entry.rows])
+    found = (facts.n_documents, facts.n_tokens, facts.text_bytes, facts.piece_bad, facts.piece_dropped)
+    left_out = ([rows.n_bad for rows in entry.rows], [rows.n_dropped for rows in entry.rows])
+    expected = (entry.n_documents, entry.n_tokens, entry.text_bytes, *left_out)
     if found != expected:
         raise ValidationError(
-            f"{MANIFEST_FILE}: {entry.name}: documents, tokens, bytes of text and bad documents: it says {expected}; "
+            f"{MANIFEST_FILE}: {entry.name}: documents, tokens, bytes of text, bad and dropped documents: it says {expected}; "
             f"found {found}. Run `tokenmill build --force`."
         )
 
 
-def documents_of(unit: Unit, entry: OutputShard, source: Source, limits: Limits, advance: Advance) -> Documents:
-    """The documents that a file of the dataset must hold. Raises ValidationError if the manifest says that a shard is damaged
-    which can be read."""
+def documents_of(
+    unit: Unit, entry: OutputShard, source: Source, limits: Limits, advance: Advance, find: FindDropped
+) -> Documents:
+    """The documents that a file of the dataset must hold: those of the unit but for the ones that `find` finds.
+
+    Raises ValidationError if the manifest says that a shard is damaged which can be read."""
     lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
     columns = (source.text_column, source.id_column, source.text_separator)
     for i in lost:
@@ -109,7 +120,7 @@ def documents_of(unit: Unit, entry: OutputShard, source: Source, limits: Limits,
             f"{MANIFEST_FILE}: {entry.name}: says that {piece.shard.name} is damaged; it can be read. "
             "Run `tokenmill build --force`."
         )
-    return Documents(unit.without(dict.fromkeys(lost, "")), source, limits, advance)
+    return Documents(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
 
 
 def _check_schema(tokens: Path, judge: Judge) -> bool:

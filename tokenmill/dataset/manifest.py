@@ -39,14 +39,20 @@ class InputShard(_Record):
 
 class InputRows(_Record):
     """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl file (1 for others).
-    `n_documents` of them are in the dataset and `n_bad` in the quarantine. `n_bad` is null if the file is damaged: then all
-    documents of this unit from `first_row` on are in the quarantine."""
+    `n_documents` of them are in the dataset, `n_bad` in the quarantine, and `n_dropped` were left out by `source.drop`. `n_bad` is
+    null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine."""
 
     name: str
     first_row: int
     first_line: int
     n_documents: int
     n_bad: int | None
+    n_dropped: int = 0
+
+    @property
+    def next_row(self) -> int | None:
+        """The row behind these documents in the input file; None if the file is damaged."""
+        return None if self.n_bad is None else self.first_row + self.n_documents + self.n_bad + self.n_dropped
 
 
 class OutputShard(_Record):
@@ -105,6 +111,7 @@ class Manifest(_Record):
     n_tokens: int
     text_bytes: int
     n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
+    n_dropped: dict[str, int] = Field(default={}, description="documents that source.drop left out, by reason")
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
     source: Reading | None = Field(default=None, description="how documents were read; null in format 3")
     tables: list[TableFile] = Field(default=[], description="the files of data/tables; empty in format 3")

@@ -56,6 +56,9 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
     n_bad = sum(rows.n_bad or 0 for shard in manifest.shards for rows in shard.rows)
     if manifest.n_bad != n_bad:
         yield f"n_bad is {manifest.n_bad}, its shards have {n_bad}. {_FORCE}"
+    n_dropped = sum(rows.n_dropped for shard in manifest.shards for rows in shard.rows)
+    if sum(manifest.n_dropped.values()) != n_dropped:
+        yield f"n_dropped is {manifest.n_dropped}, its shards have {n_dropped}. {_FORCE}"
     for shard in manifest.shards:
         if (n_rows := sum(rows.n_documents for rows in shard.rows)) != shard.n_documents:
             yield f"{shard.name}: n_documents is {shard.n_documents}, its rows have {n_rows}. {_FORCE}"
@@ -76,7 +79,7 @@ def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:
     for rows in some:
         if next_row is not None and rows.first_row != next_row:
             yield f"{name}: a file of the dataset holds its rows from {rows.first_row} on, expected {next_row}. {_FORCE}"
-        next_row = None if rows.n_bad is None else rows.first_row + rows.n_documents + rows.n_bad
+        next_row = rows.next_row
 
 
 def files_below(directory: Path) -> list[str]:

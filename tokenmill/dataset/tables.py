@@ -87,7 +87,7 @@ def _differ(made: Path, found: Path, left_out: Set[str]) -> str | None:
     first = [
         at
         for name in columns
-        if (at := pc.index(pc.equal(table[name][:n_rows], expected[name][:n_rows]), False).as_py()) >= 0
+        if (at := pc.index(_equal(table[name][:n_rows], expected[name][:n_rows]), False).as_py()) >= 0
     ]
     if first:
         row = min(first)
@@ -97,6 +97,11 @@ def _differ(made: Path, found: Path, left_out: Set[str]) -> str | None:
     if len(table) != len(expected):
         return f"holds {len(table):,} rows, expected {len(expected):,}"
     return None
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether values are equal; nulls are equal to each other alone."""
+    return pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))
 
 
 def _differ_bytes(made: Path, found: Path) -> str | None:

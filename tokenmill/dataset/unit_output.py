@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.drop import DroppedDocument
+from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped, reasons_of, write_unit_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read_quarantine, write_left
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
@@ -28,10 +30,13 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 
 class EncodeFacts(msgspec.Struct, frozen=True):
-    """What the file of a unit holds, and what is in its quarantine. `piece_documents`, `piece_bad`: the numbers per piece."""
+    """What the file of a unit holds, and what was left out of it. `piece_documents`, `piece_bad`, `piece_dropped`: the numbers per
+    piece. `reasons`: the number of dropped documents by reason."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
+    piece_dropped: list[int]
+    reasons: dict[str, int]
     left: LeftOut
     n_tokens: int
     text_bytes: int
@@ -63,8 +68,11 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
                 first_line=piece.first_line,
                 n_documents=n_documents,
                 n_bad=n_bad,
+                n_dropped=n_dropped,
             )
-            for piece, n_documents, n_bad in zip(unit.pieces, facts.piece_documents, facts.piece_bad, strict=True)
+            for piece, n_documents, n_bad, n_dropped in zip(
+                unit.pieces, facts.piece_documents, facts.piece_bad, facts.piece_dropped, strict=True
+            )
         ],
     )
 
@@ -81,19 +89,22 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
     except (KeyError, ValidationError):  # there is no manifest, or one of an older format
         return 0
     left = _left_of(manifest, files.get(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"))
+    dropped = _dropped_of(manifest, files.get(f"{TABLES_DIRECTORY}/{DROPPED_FILE}"))
     wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
     index = _index_of(
         manifest, files.get(f"{TABLES_DIRECTORY}/{DOCUMENTS_FILE}"), [one.name for one in wanted.values()]
     )
 
     def take(shard: OutputShard) -> bool:
-        some = _of_unit(shard, left)
+        some, without = _of_unit(shard, left), _dropped_of_unit(shard, dropped)
         path = files.get(f"{TOKENS_DIRECTORY}/{shard.name}")
-        if index is None or some is None or path is None or not _is_whole(path, shard.sha256):
+        if index is None or some is None or without is None or path is None or not _is_whole(path, shard.sha256):
             return False
         facts = EncodeFacts(
             piece_documents=[rows.n_documents for rows in shard.rows],
             piece_bad=[rows.n_bad for rows in shard.rows],
+            piece_dropped=[rows.n_dropped for rows in shard.rows],
+            reasons=reasons_of(without),
             left=left_out(some),
             n_tokens=shard.n_tokens,
             text_bytes=shard.text_bytes,
@@ -104,6 +115,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
             shards = [rows.name for rows in shard.rows]
             unit_of_index(index.filter(pc.equal(index["file"], shard.name)), partial / UNIT_INDEX_FILE, shards)
             write_left(some, partial)
+            write_unit_dropped(without, partial)
             store.keep(shard.unit, partial, facts)
         return True
 
@@ -130,10 +142,14 @@ def _is_whole(path: Path, sha256: str) -> bool:
 
 def _index_of(manifest: Manifest, path: Path | None, files: Sequence[str]) -> pa.Table | None:
     """The rows of these files of the dataset in its document index; None if that is not there or not whole."""
-    sha256 = next((table.sha256 for table in manifest.tables if table.name == DOCUMENTS_FILE), None)
-    if path is None or sha256 is None or not _is_whole(path, sha256):
+    if path is None or not _is_whole_table(manifest, DOCUMENTS_FILE, path):
         return None
     return read_index(path, [("file", "in", files)]) if files else None
+
+
+def _is_whole_table(manifest: Manifest, name: str, path: Path) -> bool:
+    sha256 = next((table.sha256 for table in manifest.tables if table.name == name), None)
+    return sha256 is not None and _is_whole(path, sha256)
 
 
 def _count(tokens: Path, id_max: int, path: Path) -> None:
@@ -162,5 +178,30 @@ def _of_unit(shard: OutputShard, left: Mapping[str, Sequence[BadDocument]] | Non
         one.moved(-rows.first_row, -rows.first_line, i)
         for i, rows in enumerate(shard.rows)
         for one in left.get(rows.name, ())
-        if one.row is not None and rows.first_row <= one.row < rows.first_row + rows.n_documents + (rows.n_bad or 0)
+        if one.row is not None and rows.first_row <= one.row < (rows.next_row or 0)
+    ]
+
+
+def _dropped_of(manifest: Manifest, path: Path | None) -> dict[str, list[DroppedDocument]] | None:
+    """The dropped documents by the name of their shard; None if that is unknown."""
+    if not manifest.n_dropped:
+        return {}
+    if path is None or not _is_whole_table(manifest, DROPPED_FILE, path):
+        return None
+    return read_dropped(path)
+
+
+def _dropped_of_unit(
+    shard: OutputShard, dropped: Mapping[str, Sequence[DroppedDocument]] | None
+) -> list[DroppedDocument] | None:
+    """The dropped documents of a unit, relative to its pieces; None if that is unknown."""
+    if all(rows.n_dropped == 0 for rows in shard.rows):
+        return []
+    if dropped is None or any(rows.n_bad is None for rows in shard.rows):
+        return None
+    return [
+        one.moved(-rows.first_row, i)
+        for i, rows in enumerate(shard.rows)
+        for one in dropped.get(rows.name, ())
+        if rows.first_row <= one.row < (rows.next_row or 0)
     ]

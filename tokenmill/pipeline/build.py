@@ -209,6 +209,8 @@ class Build:
         """
         if name in DOCUMENT_STAGES:
             _refuse_unseen_shards(self.shards, stage, name)
+            if (drop := self.params.source.drop) is not None:
+                _refuse_unseen_drop(self.root, drop, stage, name)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")
@@ -427,3 +429,19 @@ def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name:
                 )
             case "seen":
                 pass
+
+
+def _refuse_unseen_drop(root: Path, drop: str, stage: dvc_stage.Stage, name: str) -> None:
+    """Raises CorpusError if there is no file source.drop, and ParamsError if DVC would not notice its changes."""
+    path = Path(os.path.abspath(root / drop))  # noqa: PTH100 — resolve() follows links, which DVC does not
+    if not path.is_file():
+        raise CorpusError(
+            f"source.drop: {drop}: expected a .csv or .parquet file; found none. Put it there, or set it to null.",
+            code="TM211",
+        )
+    if stage.sight_of(path) != "seen":
+        raise ParamsError(
+            f"dvc.yaml: stage {name}: source.drop is {drop}, but it is not in the stage's deps, so DVC would not see it change. "
+            f"Put {drop} into the deps of {', '.join(DOCUMENT_STAGES)}.",
+            code="TM107",
+        )

@@ -34,7 +34,9 @@ class InputChanges:
             return ", ".join(found[:3]) + (f" and {len(found) - 3} more files" if len(found) > 3 else "")
         if not self.renamed and names not in self.unit_files:
             return "other files share the unit now"
-        return "its files are the same; a parameter, the code or an earlier stage's output changed"
+        return (
+            "its files are the same; a parameter, a line of source.drop, the code or an earlier stage's output changed"
+        )
 
 
 def input_changes(

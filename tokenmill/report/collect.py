@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source, Validate
+from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.units import Unit
@@ -59,7 +60,13 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
     root, manifest, tokenizer = checked.root, checked.manifest, checked.tokenizer
     tables = read_tables(root / TABLES_DIRECTORY)
     references = load_references(params.references, root)
-    sample = sampling.draw_documents(checked.units, checked.source, params.language_column, checked.limits)
+    sample = sampling.draw_documents(
+        checked.units,
+        checked.source,
+        params.language_column,
+        checked.limits,
+        read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE),
+    )
     compared = _compare({OWN: tokenizer} | references, sample)
     tokens = sampling.draw_tokens(root / TOKENS_DIRECTORY, [shard.name for shard in manifest.shards])
     model = bigram(tokens.ids, tokens.lengths, tokens.n_bytes, tokens.keys)
@@ -69,7 +76,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
     measures = {
         "documents": manifest.n_documents,
         "documents_bad": manifest.n_bad,
-        "documents_dropped": getattr(manifest, "n_dropped", 0),
+        "documents_dropped": sum(manifest.n_dropped.values()),
         "tokens": manifest.n_tokens,
         "text_bytes": manifest.text_bytes,
         "vocab_size": tokenizer.vocab_size,
@@ -123,6 +130,7 @@ def _summary(checked: Checked) -> dict[str, Any]:
         "tokens": manifest.n_tokens,
         "text_bytes": manifest.text_bytes,
         "documents_bad": manifest.n_bad,
+        "documents_dropped": sum(manifest.n_dropped.values()),
         "shards_damaged": len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None}),
         "bytes_per_token": round(manifest.text_bytes / max(manifest.n_tokens, 1), 4),
         "shards": len(manifest.inputs),

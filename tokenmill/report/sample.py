@@ -1,7 +1,7 @@
 """Draws the sample of documents and of tokens that some measures are taken on: by keyed hashes, and of bounded size."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source
+from tokenmill.corpus.drop import DroppedDocument
+from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_folder
@@ -74,12 +76,17 @@ def source_of(name: str) -> str:
 
 
 def draw_documents(
-    units: Sequence[Unit], source: Source, language_column: str | None, limits: Limits
+    units: Sequence[Unit],
+    source: Source,
+    language_column: str | None,
+    limits: Limits,
+    dropped: Mapping[str, Sequence[DroppedDocument]],
 ) -> DocumentSample:
     """The first documents of up to 16 files or parts of files of each source, about 2 MiB in all.
 
     Files are drawn by a keyed hash of their name, so that a new file changes the sample little. Bad documents, damaged files, and
-    documents without a language where a column holds it, are left out. Raises ParamsError if no file has `language_column`.
+    documents without a language where a column holds it, are left out, and so are those `dropped`, by shard.
+    Raises ParamsError if no file has `language_column`.
     """
     drawn = _pieces(units)
     texts: list[pa.LargeStringArray] = []
@@ -92,7 +99,8 @@ def draw_documents(
             has_columns = not piece.shard.name.endswith(".txt")
             column = language_column if has_columns else None
             try:
-                found = _beginning(piece, source, column, piece_bytes, limits, refused)
+                rows = [one.row for one in dropped.get(piece.shard.name, ())]
+                found = _beginning(piece, source, column, piece_bytes, limits, refused, rows)
             except DamagedError:
                 continue
             except CorpusError as error:
@@ -131,7 +139,13 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
 
 
 def _beginning(
-    piece: Piece, source: Source, language_column: str | None, n_bytes: int, limits: Limits, refused: list[str]
+    piece: Piece,
+    source: Source,
+    language_column: str | None,
+    n_bytes: int,
+    limits: Limits,
+    refused: list[str],
+    dropped: list[int],
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
     """The texts of the first documents of a piece, with their languages: at most one batch. `refused` gets the reasons why other
     documents are not in it."""
@@ -144,6 +158,7 @@ def _beginning(
         part=piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),
         limits=limits,
+        drop=lambda row, texts, _ids: without(texts, [one - row for one in dropped if 0 <= one - row < len(texts)]),
     )
     found = []
     with closing(read):  # type: ignore[type-var]

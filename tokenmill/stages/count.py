@@ -14,6 +14,7 @@ import msgspec
 
 from tokenmill.config.params import Count, Source
 from tokenmill.console import Advance, progress, say
+from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
@@ -27,6 +28,7 @@ from tokenmill.layout import COUNTS_FILE, COUNTS_REPORT_FILE, PROVENANCE_FILE, S
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.memory import Memory
+from tokenmill.pipeline.unit_drops import unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
@@ -81,9 +83,10 @@ def count(
     root = runner.root
     units = runner.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
+    drops = unit_drops(source, runner, run_units)
     samples = Samples(runner.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-    keys = count_keys(units, source, params, by_weight)
+    keys = count_keys(units, source, params, by_weight, drops)
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
@@ -92,6 +95,7 @@ def count(
                 params=params,
                 groups={name: list(groups.values()) for name, groups in by_weight.items()},
                 samples=samples,
+                drops=drops,
                 memory=runner.memory,
                 scratch=scratch,
                 advance=now.add,
@@ -129,7 +133,7 @@ def count(
                 source.id_column,
                 source.text_separator,
                 [CountedShard(one.name, one.n_bytes, sha256) for one, sha256 in runner.corpus.sha256.items()],
-                samples.texts(source, runner.memory.limits),
+                samples.texts(source, runner.memory.limits, drop_list(root, source).find),
             )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
     if total.dropped.n_distinct:
@@ -149,9 +153,14 @@ def count(
 
 
 def count_keys(
-    units: Sequence[Unit], source: Source, params: Count, by_weight: Mapping[str, Mapping[Fraction, list[int]]]
+    units: Sequence[Unit],
+    source: Source,
+    params: Count,
+    by_weight: Mapping[str, Mapping[Fraction, list[int]]],
+    drops: Mapping[str, DropList],
 ) -> dict[str, str]:
-    """The key of each unit in the unit store, by the unit's name. `by_weight`: the groups of its pieces, by that name."""
+    """The key of each unit in the unit store, by the unit's name. `by_weight`: the groups of its pieces, and `drops`: what to
+    leave out, by that name."""
     decides = {
         "code": code_digest("count"),
         "pattern": params.pattern,
@@ -160,7 +169,11 @@ def count_keys(
     }
     return {
         unit.name: unit_key(
-            stage="count", content=content(unit, with_rows=False), groups=list(by_weight[unit.name].values()), **decides
+            stage="count",
+            content=content(unit, with_rows=False),
+            groups=list(by_weight[unit.name].values()),
+            drop=drops[unit.name].as_key(),
+            **decides,
         )
         for unit in units
     }
@@ -242,11 +255,13 @@ def count_unit(
     params: Count,
     groups: Mapping[str, Sequence[Sequence[int]]],
     samples: Samples,
+    drops: Mapping[str, DropList],
     memory: Memory,
     scratch: Path,
     advance: Advance,
 ) -> CountFacts:
-    """Counts one unit into files in `directory`, one per group of its pieces. `groups`: the groups by the unit's name."""
+    """Counts one unit into files in `directory`, one per group of its pieces. `groups`: the groups by the unit's name; `drops`:
+    what to leave out, likewise."""
     own = groups[unit.name]
     error = params.approximate.error if params.approximate else None
     kept_mib = max(1, memory.kept_mib // len(own))
@@ -255,7 +270,7 @@ def count_unit(
     ]
     counter_of = {piece: counter for pieces, counter in zip(own, counters, strict=True) for piece in pieces}
     n_documents = text_bytes = 0
-    documents = Documents(unit, source, memory.limits, advance)
+    documents = Documents(unit, source, memory.limits, advance, drops[unit.name].find)
     for piece, batch in documents:
         samples.offer(unit.pieces[piece], batch)
         counter_of[piece].update(batch.texts)

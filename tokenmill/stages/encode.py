@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
 from pathlib import Path
 
@@ -10,6 +11,15 @@ from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
 from tokenmill.console import Advance, progress, say
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.dropped import (
+    DROPPED_FILE,
+    piece_dropped,
+    reasons_of,
+    starts_of,
+    write_dropped,
+    write_unit_dropped,
+)
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,
@@ -33,6 +43,7 @@ from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.unit_drops import unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import sha256_file, write_directory
@@ -49,7 +60,7 @@ def encode(
     source: Source, asked: TokenizerSource | None, params: Encode, runner: UnitRunner, run_units: RunUnits
 ) -> StageSummary:
     """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them, and data/tables. Bad
-    documents, if params.yaml lets them pass, go to data/quarantine.
+    documents, if params.yaml lets them pass, go to data/quarantine. Documents that source.drop names are left out.
 
     `asked`: the imported tokenizer, if it was not trained here. The directory appears atomically when the last unit is done.
     Raises CorpusError, ParamsError, TokenizerError, UnitsError.
@@ -59,7 +70,8 @@ def encode(
     units = corpus.units
     tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
     begin_id, end_id = framing_of(tokenizer, params)
-    keys = encode_keys(units, source, params, tokenizer, (begin_id, end_id))
+    drops = unit_drops(source, runner, run_units)
+    keys = encode_keys(units, source, params, tokenizer, (begin_id, end_id), drops)
     if not runner.anew:
         _take_over(set(keys.values()) - runner.store.keys(), runner)
     there = set() if runner.anew else runner.store.keys()
@@ -70,6 +82,7 @@ def encode(
             encode_unit,
             warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
             source=source,
+            drops=drops,
             tokenizer=tokenizer,
             begin_id=begin_id,
             end_id=end_id,
@@ -85,6 +98,7 @@ def encode(
     shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
+    n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
     folders = [one.folder for one in done]
     parts = [
         Part(unit.output, [piece.shard.name for piece in unit.pieces], folder)
@@ -99,6 +113,9 @@ def encode(
             link(folder / TOKENS_FILE, directory / shard.name)
         left_out = quarantine / QUARANTINE_FILE
         write_quarantine(left_out, zip(units, folders, strict=True))
+        write_dropped(
+            tables / DROPPED_FILE, ((starts_of(unit), folder) for unit, folder in zip(units, folders, strict=True))
+        )
         manifest = Manifest(
             engine=engine_version(),
             tokenizer_digest=tokenizer.digest,
@@ -113,6 +130,7 @@ def encode(
             n_tokens=sum(shard.n_tokens for shard in shards),
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,
+            n_dropped=n_dropped,
             quarantine_sha256=sha256_file(left_out),
             source=Reading(
                 text_column=source.text_column, id_column=source.id_column, text_separator=source.text_separator
@@ -133,6 +151,9 @@ def encode(
         say(
             f"encode: left out {n_bad:,} bad documents and {n_damaged:,} damaged shards: {QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}"
         )
+    if n_dropped:
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
+        say(f"encode: left out {sum(n_dropped.values()):,} documents by source.drop: {reasons}")
     return StageSummary(
         "encode",
         "run",
@@ -168,6 +189,7 @@ def encode_unit(
     directory: Path,
     warm: Callable[[], None],
     source: Source,
+    drops: Mapping[str, DropList],
     tokenizer: Tokenizer,
     begin_id: int | None,
     end_id: int | None,
@@ -177,14 +199,14 @@ def encode_unit(
     advance: Advance,
 ) -> EncodeFacts:
     """Encodes one unit into a file in `directory`, with its document index and token counts. `warm` is called before the first
-    document."""
+    document. `drops`: what to leave out, by the unit's name."""
     warm()
     has_names = source.id_column is not None
     shape = schema(id_type(tokenizer.id_max), has_names)
     counts = TokenCounts(tokenizer.id_max)
     piece_documents = [0] * len(unit.pieces)
     n_tokens = text_bytes = 0
-    documents = Documents(unit, source, limits, advance)
+    documents = Documents(unit, source, limits, advance, drops[unit.name].find)
     with (
         FORMATS[format](directory / TOKENS_FILE, shape) as write,
         unit_index(directory / UNIT_INDEX_FILE, has_names) as add_to_index,
@@ -207,9 +229,12 @@ def encode_unit(
             advance(0, len(input_ids.values))
     counts.write(directory / UNIT_COUNTS_FILE)
     write_left(documents.left, directory)
+    write_unit_dropped(documents.dropped, directory)
     return EncodeFacts(
         piece_documents=piece_documents,
         piece_bad=piece_bad(unit, documents.left),
+        piece_dropped=piece_dropped(len(unit.pieces), documents.dropped),
+        reasons=reasons_of(documents.dropped),
         left=left_out(documents.left),
         n_tokens=n_tokens,
         text_bytes=text_bytes,
@@ -225,9 +250,14 @@ def framing_of(tokenizer: Tokenizer, params: Encode) -> tuple[int | None, int | 
 
 
 def encode_keys(
-    units: Sequence[Unit], source: Source, params: Encode, tokenizer: Tokenizer, framing: tuple[int | None, int | None]
+    units: Sequence[Unit],
+    source: Source,
+    params: Encode,
+    tokenizer: Tokenizer,
+    framing: tuple[int | None, int | None],
+    drops: Mapping[str, DropList],
 ) -> dict[str, str]:
-    """The key of each unit in the unit store, by the unit's name."""
+    """The key of each unit in the unit store, by the unit's name. `drops`: what to leave out, by that name."""
     decides = {
         "code": code_digest("encode"),
         "tokenizer": tokenizer.digest,
@@ -238,7 +268,10 @@ def encode_keys(
         "source": source.reading(),
     }
     with_rows = source.id_column is None  # a document's id is its row then
-    return {unit.name: unit_key(stage="encode", content=content(unit, with_rows), **decides) for unit in units}
+    return {
+        unit.name: unit_key(stage="encode", content=content(unit, with_rows), drop=drops[unit.name].as_key(), **decides)
+        for unit in units
+    }
 
 
 def _origin(pin: Pin) -> Origin:
@@ -255,6 +288,7 @@ def _special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
 
 
 def _digest(source: Source, params: Encode) -> str:
-    """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the shards."""
-    deciding = source.model_dump_json(exclude={"glob"}) + params.model_dump_json()
+    """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
+    shards, and dropped.parquet what was left out."""
+    deciding = source.model_dump_json(exclude={"glob", "drop"}) + params.model_dump_json()
     return hashlib.sha256(deciding.encode()).hexdigest()

@@ -16,6 +16,7 @@ from tokenmill.layout import DOCUMENT_STAGES, PROVENANCE_FILE, STAGES, TOKENIZER
 from tokenmill.pipeline.code_pins import stages_of_other_code
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.pipeline.unit_drops import known_drops
 from tokenmill.stages.count import count_keys, groups_of, weights_of
 from tokenmill.stages.encode import encode_keys, framing_of
 from tokenmill.storage.file_facts import Digests
@@ -89,7 +90,7 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     if not reasons["encode"]:
         encoded = _of_the_dataset(root)
     elif tokenizer is not None and not reasons["train-vocab"]:
-        found, encoded = _encoded(params, corpus, store, tokenizer)
+        found, encoded = _encoded(root, params, corpus, store, tokenizer)
     stages["encode"] = _with_units(stages["encode"], corpus, set(found))
     checked = _keys_of_the_dataset(root) if found else set()
     again = {name for name, key in found.items() if key in checked}
@@ -161,7 +162,9 @@ def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> se
     """The names of the units that are counted already."""
     units = [unit for unit in corpus.units if _is_read(unit)]
     weights = weights_of(root, params.count.weights, [piece.shard.name for unit in units for piece in unit.pieces])
-    keys = count_keys(units, params.source, params.count, {unit.name: groups_of(unit, weights) for unit in units})
+    by_weight = {unit.name: groups_of(unit, weights) for unit in units}
+    drops = known_drops(root, params.source, units, store)
+    keys = count_keys(units, params.source, params.count, by_weight, drops)
     there = store.keys()
     return {name for name, key in keys.items() if key in there}
 
@@ -176,10 +179,13 @@ def _tokenizer(root: Path, reasons: Sequence[str]) -> Tokenizer | None:
         return None
 
 
-def _encoded(params: Params, corpus: Corpus, store: UnitStore, tokenizer: Tokenizer) -> tuple[dict[str, str], Encoded]:
+def _encoded(
+    root: Path, params: Params, corpus: Corpus, store: UnitStore, tokenizer: Tokenizer
+) -> tuple[dict[str, str], Encoded]:
     """The keys of the units that are encoded already, by their names, and their sums."""
     units = [unit for unit in corpus.units if _is_read(unit)]
-    keys = encode_keys(units, params.source, params.encode, tokenizer, framing_of(tokenizer, params.encode))
+    drops = known_drops(root, params.source, units, store)
+    keys = encode_keys(units, params.source, params.encode, tokenizer, framing_of(tokenizer, params.encode), drops)
     done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
     facts = [one.facts for one in done.values()]
     return {name: keys[name] for name in done}, Encoded(

@@ -12,6 +12,7 @@ from tokenmill.analysis.compare import compare, text_of
 from tokenmill.analysis.drift import Drift, measure, new_shards
 from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
+from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.shards import find_shards
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
@@ -165,10 +166,11 @@ def train_candidate(build: Build) -> str:
             counted,
             root / CANDIDATE_DIRECTORY,
         )
+    find = drop_list(root, params.source).find
     documents = (
         (Path(shard.name).parent.as_posix(), batch)
         for shard in find_shards(root, params.source.glob)
-        for batch in good_batches(shard, params.source)
+        for batch in good_batches(shard, params.source, find)
     )
     found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
     with write_atomic(root / CANDIDATE_DIRECTORY / "comparison.json") as path:
@@ -221,7 +223,8 @@ def _manifest_before(root: Path, name: str | None) -> Manifest | None:
 def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift:
     source, added = build.params.source, new_shards(manifest, before)
     shards = [shard for shard in find_shards(build.root, source.glob) if shard.name in added][:_SCRIPT_SHARDS_MAX]
-    firsts = (next(good_batches(one, source), None) for one in shards)
+    find = drop_list(build.root, source).find
+    firsts = (next(good_batches(one, source, find), None) for one in shards)
     texts = (batch.texts for batch in firsts if batch is not None)
     return measure(read_card(build.root / TOKENIZER_DIRECTORY), build.root / TOKENS_DIRECTORY, manifest, added, texts)
 

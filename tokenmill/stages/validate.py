@@ -1,13 +1,15 @@
 """validate: token dataset, tokenizer and documents → report, or an error for the first thing that is wrong."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from tokenmill.artifacts.golden import checked_tokenizer, sample_engines
 from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.checks import Judge
@@ -34,6 +36,7 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.unit_drops import unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.report.collect import Checked
 from tokenmill.report.write import write_report
@@ -52,9 +55,9 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
 
     For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there
     and nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other
-    engines give. The tables are made anew from all this, and must be equal. A file that passed with the same documents and
-    tokenizer is not checked again. report.json is deleted when validation starts. Raises ValidationError, also for
-    a gate that does not hold, CorpusError, UnitsError.
+    engines give. The tables are made anew from all this, and must be equal; so the documents that source.drop names are in no
+    file. A file that passed with the same documents and tokenizer is not checked again. report.json is deleted when validation
+    starts. Raises ValidationError, also for a gate that does not hold, CorpusError, UnitsError.
     """
     start_s = time.monotonic()
     (runner.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
@@ -88,7 +91,8 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         sample_documents=params.sample_documents,
         seed=_SEED,
     )
-    keys = _keys(corpus.units, source, judge, entries)
+    drops = unit_drops(source, runner, run_units)
+    keys = _keys(corpus.units, source, judge, entries, drops)
     with progress("validate", corpus.n_bytes, "bytes") as now:
         do = partial(
             validate_unit,
@@ -96,6 +100,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
             source=source,
             judge=judge,
             entries=entries,
+            drops=drops,
             limits=runner.memory.limits,
             advance=now.add,
         )
@@ -105,6 +110,10 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         check_sums(entries[unit.output], one.facts)
         parts.append(Part(unit.output, [piece.shard.name for piece in unit.pieces], one.folder))
     with scratch_directory(runner.root / SCRATCH_DIRECTORY, "validate-") as scratch:
+        write_dropped(
+            scratch / DROPPED_FILE,
+            ((starts_of(unit), one.folder) for unit, one in zip(corpus.units, done, strict=True)),
+        )
         write_tables(parts, source.id_column is not None, tokenizer, scratch)
         for name, wrong in wrong_tables(scratch, tables):
             raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
@@ -139,16 +148,23 @@ def validate_unit(
     source: Source,
     judge: Judge,
     entries: dict[str, OutputShard],
+    drops: Mapping[str, DropList],
     limits: Limits,
     advance: Advance,
 ) -> FileFacts:
     """Checks the file of one unit, and gives its sums; its part of the tables goes to `folder`."""
     entry = entries[unit.output]
-    documents = documents_of(unit, entry, source, limits, advance)
+    documents = documents_of(unit, entry, source, limits, advance, drops[unit.name].find)
     return check_file(entry, tokens / entry.name, documents, judge, advance, folder)
 
 
-def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str, OutputShard]) -> dict[str, str]:
+def _keys(
+    units: Sequence[Unit],
+    source: Source,
+    judge: Judge,
+    entries: dict[str, OutputShard],
+    drops: Mapping[str, DropList],
+) -> dict[str, str]:
     import tiktoken
     import tokenizers
 
@@ -169,6 +185,7 @@ def _keys(units: Sequence[Unit], source: Source, judge: Judge, entries: dict[str
             content=content(unit, with_rows=True),
             tokens=entries[unit.output].sha256,
             bad=[rows.n_bad for rows in entries[unit.output].rows],
+            drop=drops[unit.name].as_key(),
             **decides,
         )
         for unit in units

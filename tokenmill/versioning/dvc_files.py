@@ -20,6 +20,8 @@ def ask_once(entries: Iterable[Any], known: Known) -> None:
 
 
 def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    # The kind of hash is among the arguments: DVC looks at a file that dvc.lock does not name yet as DVC 2 did, and then anew.
+    key = (*key, *(one for one in args if isinstance(one, str)))
     if key not in known:
         known[key] = find(*args, **named)
     return known[key]

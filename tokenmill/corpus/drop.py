@@ -1,0 +1,267 @@
+"""source.drop: a list of documents to leave out, each named by its id or by the digest of its text."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.config.params import Source
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.errors import CorpusError, of_the_machine
+
+_COLUMNS = ("id", "digest", "reason")
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
+_PREFIX_BYTES = 8
+
+Prefixes = npt.NDArray[np.uint64]
+"""The first 8 bytes of digests, to tell in which units a document may be."""
+
+
+class DropLine(NamedTuple):
+    """A line of the list: the documents with this id and this sha256 of their text. One of them may be None. `place`: where the
+    line is in the file, in words."""
+
+    place: str
+    id: str | None
+    sha256: bytes | None
+    reason: str
+
+    @property
+    def by(self) -> str:
+        """What the line names its documents by: "id", "digest", or "id and digest"."""
+        return " and ".join(name for name, value in (("id", self.id), ("digest", self.sha256)) if value is not None)
+
+
+class DroppedDocument(msgspec.Struct, frozen=True):
+    """A document that was left out. `id`: as text, None where documents have none. `sha256`: of its text. `reason`: that of the
+    first line that names it; `by`: what this line names it by.
+
+    `row` counts from the start of the shard, in the record of a unit from the start of the piece with the index `piece`.
+    """
+
+    row: int
+    id: str | None
+    sha256: bytes
+    reason: str
+    by: str
+    piece: int = 0
+
+    def moved(self, n_rows: int, piece: int = 0) -> "DroppedDocument":
+        """The same document with `n_rows` added to its row, in the piece with this index."""
+        return msgspec.structs.replace(self, row=self.row + n_rows, piece=piece)
+
+
+class DropList:
+    """The lines of the list, in the order of the file. A document is left out if a line matches it."""
+
+    def __init__(self, lines: Sequence[DropLine]) -> None:
+        self.lines = lines
+        self._by_id: dict[str, list[int]] = {}
+        self._by_sha256: dict[bytes, list[int]] = {}
+        for i, line in enumerate(lines):
+            if line.id is not None:
+                self._by_id.setdefault(line.id, []).append(i)
+            elif line.sha256 is not None:
+                self._by_sha256.setdefault(line.sha256, []).append(i)
+        self._ids = pa.array(list(self._by_id), pa.large_string())
+        self._digests = pa.array(list(self._by_sha256), pa.binary(32))
+
+    def find(self, shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
+        """The documents to leave out among these, the first of which is this row of the shard, in order. `texts`: large_string;
+        a null is no document. `ids`: large_string, or None."""
+        if not self.lines:
+            return []
+        digests = text_digests(texts) if self._by_sha256 else None
+        found = []
+        for i, line in self._matches(texts, ids, digests):
+            id = None if ids is None else ids[i].as_py()
+            found.append(DroppedDocument(row + i, id, _sha256(texts, i), line.reason, line.by))
+        return found
+
+    def match(self, ids: Any, digests: Any) -> Iterator[tuple[int, DropLine]]:
+        """The index of each document that a line matches, with the first such line. `ids`: large_string, or None; `digests`:
+        fixed_size_binary[32], those of the texts."""
+        for i, numbers in self._candidates(ids, digests):
+            if line := self._first(numbers, digests[i].as_py()):
+                yield i, line
+
+    def _matches(self, texts: Any, ids: Any, digests: Any) -> Iterator[tuple[int, DropLine]]:
+        for i, numbers in self._candidates(ids, digests):
+            if texts[i].is_valid and (line := self._first(numbers, _sha256(texts, i))):
+                yield i, line
+
+    def _candidates(self, ids: Any, digests: Any) -> Iterator[tuple[int, list[int]]]:
+        """The index of each document with an id or a digest of the list, and the numbers of the lines that have it."""
+        numbers: dict[int, list[int]] = {}
+        if ids is not None and self._by_id:
+            for i in pc.indices_nonzero(pc.is_in(ids, value_set=self._ids)).to_pylist():
+                numbers.setdefault(i, []).extend(self._by_id[ids[i].as_py()])
+        if self._by_sha256:
+            for i in pc.indices_nonzero(pc.is_in(digests, value_set=self._digests)).to_pylist():
+                numbers.setdefault(i, []).extend(self._by_sha256[digests[i].as_py()])
+        yield from sorted(numbers.items())
+
+    def _first(self, numbers: list[int], sha256: bytes) -> DropLine | None:
+        lines = (self.lines[i] for i in sorted(numbers))
+        return next((line for line in lines if line.sha256 in (None, sha256)), None)
+
+    def as_key(self) -> list[tuple[str | None, str | None, str]]:
+        """The part of a unit's key that says what is left out of it."""
+        return [(line.id, None if line.sha256 is None else line.sha256.hex(), line.reason) for line in self.lines]
+
+
+class DropParts:
+    """Finds the lines of a list that may match documents of a unit, from the prefixes of the unit's ids and texts. A shared prefix
+    alone gives a line too many, never one too few."""
+
+    def __init__(self, whole: DropList) -> None:
+        self._whole = whole
+        ids = pa.array([line.id for line in whole.lines], pa.large_string())
+        digests = pa.array([line.sha256 for line in whole.lines], pa.binary(32))
+        self._has_id, self._ids = _known(ids), prefixes(text_digests(ids))
+        self._has_sha256, self._digests = _known(digests), prefixes(pc.fill_null(digests, bytes(32)))
+        self._distinct_ids = np.unique(self._ids[self._has_id])
+        self._distinct_digests = np.unique(self._digests[self._has_sha256])
+
+    def of_unit(self, ids: Prefixes, digests: Prefixes) -> DropList:
+        """The lines that may match, in order."""
+        if not self._whole.lines:
+            return self._whole
+        has_id = np.isin(self._ids, _common(self._distinct_ids, ids))
+        has_sha256 = np.isin(self._digests, _common(self._distinct_digests, digests))
+        chosen = (~self._has_id | has_id) & (~self._has_sha256 | has_sha256)
+        return DropList([self._whole.lines[i] for i in np.flatnonzero(chosen).tolist()])
+
+
+def prefixes(digests: pa.FixedSizeBinaryArray) -> Prefixes:
+    """The first 8 bytes of each digest; uint64. `digests`: fixed_size_binary[32] without nulls."""
+    if not len(digests):
+        return np.empty(0, np.uint64)
+    width = digests.type.byte_width
+    raw = np.frombuffer(digests.buffers()[1], np.uint8)[digests.offset * width :][: len(digests) * width]
+    return np.ascontiguousarray(raw.reshape(-1, width)[:, :_PREFIX_BYTES]).view("<u8").ravel()
+
+
+def _known(array: pa.Array) -> npt.NDArray[np.bool_]:
+    known: npt.NDArray[np.bool_] = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)
+    return known
+
+
+def _common(sorted_values: Prefixes, found: Prefixes) -> Prefixes:
+    """Those of the sorted values that are among those found."""
+    if not len(sorted_values):
+        return sorted_values
+    at = np.minimum(np.searchsorted(sorted_values, found), len(sorted_values) - 1)
+    return np.unique(found[sorted_values[at] == found])
+
+
+def _sha256(texts: Any, i: int) -> bytes:
+    digest: bytes = text_digests(texts.slice(i, 1))[0].as_py()
+    return digest
+
+
+def drop_list(root: Path, source: Source) -> DropList:
+    """The list that source.drop names, relative to the project's folder `root`; an empty one for null.
+
+    Raises CorpusError for a file that is missing or has another form, with the first line that is wrong.
+    """
+    if source.drop is None:
+        return DropList([])
+    path, name = root / source.drop, source.drop
+    if not path.is_file():
+        raise _error(
+            f"source.drop: {name}", "expected a .csv or .parquet file; found none. Put it there, or set it to null."
+        )
+    if not name.endswith((".csv", ".parquet")):
+        raise _error(f"source.drop: {name}", "expected the suffix .csv or .parquet. Rename the file.")
+    has_ids = source.id_column is not None
+    read_lines = _parquet if name.endswith(".parquet") else _csv
+    lines = [_line(name, place, id, digest, reason, has_ids) for place, id, digest, reason in read_lines(path, name)]
+    return DropList(lines)
+
+
+def _line(name: str, place: str, id: str | None, digest: str | None, reason: str | None, has_ids: bool) -> DropLine:
+    where = f"{name}, {place}"
+    if not (reason or "").strip():
+        raise _error(where, "column reason: expected a reason; found none. Write why the document is left out.")
+    if not id and not digest:
+        raise _error(
+            where, "columns id and digest: expected one of them; found none. Name the document, or delete the line."
+        )
+    if digest and not _SHA256.fullmatch(digest):
+        expected = "expected a sha256, 64 hexadecimal digits"
+        raise _error(where, f"column digest: {expected}; found {digest!r:.80}. Correct it.")
+    if id and not has_ids:
+        raise _error(
+            where,
+            f"column id: found {id!r:.80}, but source.id_column is null, so documents have no ids. Name the document by its "
+            "digest.",
+        )
+    assert reason is not None
+    return DropLine(place, id or None, bytes.fromhex(digest) if digest else None, reason.strip())
+
+
+def _csv(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            columns = next(reader, [])
+            _check_columns(name, columns)
+            line = reader.line_num + 1
+            for values in reader:
+                place, line = f"line {line}", reader.line_num + 1
+                if not values:  # a blank line
+                    continue
+                if len(values) != len(columns):
+                    raise _error(
+                        f"{name}, {place}",
+                        f"expected {len(columns)} values; found {len(values)}. Put a value with a comma in quotes.",
+                    )
+                row = dict(zip(columns, values, strict=True))
+                yield place, row.get("id"), row.get("digest"), row["reason"]
+    except UnicodeDecodeError as error:
+        raise _error(name, f"expected UTF-8; found other bytes at byte {error.start}. Save it as UTF-8.") from None
+    except csv.Error as error:
+        raise _error(f"{name}, line {reader.line_num}", f"expected CSV; {error}. Correct the line.") from None
+    except OSError as error:
+        raise _error(name, of_the_machine(error)) from None
+
+
+def _parquet(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_columns(name, file.schema_arrow.names)
+            row = 0
+            for batch in file.iter_batches():
+                columns = [
+                    batch[column].cast(pa.large_string()).to_pylist()
+                    if column in batch.schema.names
+                    else [None] * len(batch)
+                    for column in _COLUMNS
+                ]
+                for id, digest, reason in zip(*columns, strict=True):
+                    yield f"row {row}", id, digest, reason
+                    row += 1
+    except (OSError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        first = str(error).split("\n", 1)[0]
+        raise _error(name, f"expected a .parquet file with texts; {first}. Make it again.") from None
+
+
+def _check_columns(name: str, columns: Sequence[str]) -> None:
+    unknown = [one for one in columns if one not in _COLUMNS]
+    is_right = "reason" in columns and ("id" in columns or "digest" in columns) and len(set(columns)) == len(columns)
+    if unknown or not is_right:
+        found = ", ".join(columns) or "none"
+        raise _error(name, f"expected the columns id, digest (or one of them) and reason; found {found}. Rename them.")
+
+
+def _error(where: str, words: str) -> CorpusError:
+    return CorpusError(f"{where}: {words}", code="TM211", where=where)

@@ -1,0 +1,133 @@
+"""Dropped documents: those that source.drop names, kept in a table with shard, row and reason, without their text."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.corpus.drop import DroppedDocument
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import ValidationError
+from tokenmill.storage.atomic import naming, read, write_atomic
+
+DROPPED_FILE = "dropped.parquet"  # in TABLES_DIRECTORY
+
+SCHEMA = pa.schema(
+    [
+        pa.field("shard", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("id", pa.string()),
+        pa.field("sha256", pa.binary(32), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("by", pa.string(), nullable=False),
+    ]
+)
+"""The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: of the text in
+UTF-8. `by`: what the first line that matches names it by."""
+
+_UNIT_FILE = "dropped.msgpack"
+
+FindDropped: TypeAlias = Callable[[str, int, Any, Any], Sequence[DroppedDocument]]
+"""Finds the documents to leave out among some, see `DropList.find`."""
+
+Starts: TypeAlias = Sequence[tuple[str, int]]
+"""The shard of each piece of a unit, and the row in it of the piece's first document."""
+
+
+def find_none(shard: str, row: int, texts: Any, ids: Any) -> Sequence[DroppedDocument]:
+    """Leaves no document out."""
+    return []
+
+
+def without(texts: pa.LargeStringArray, indices: Sequence[int]) -> pa.LargeStringArray:
+    """The texts with a null at each of these indices."""
+    is_dropped = np.zeros(len(texts), bool)
+    is_dropped[list(indices)] = True
+    return pc.if_else(pa.array(is_dropped), None, texts) if len(indices) else texts
+
+
+def starts_of(unit: Unit) -> Starts:
+    """The shards and first rows of a unit's pieces."""
+    return [(piece.shard.name, piece.first_row) for piece in unit.pieces]
+
+
+def piece_dropped(n_pieces: int, dropped: Iterable[DroppedDocument]) -> list[int]:
+    """The number of dropped documents of each piece."""
+    counts = Counter(one.piece for one in dropped)
+    return [counts[i] for i in range(n_pieces)]
+
+
+def reasons_of(dropped: Iterable[DroppedDocument]) -> dict[str, int]:
+    """The number of dropped documents by reason."""
+    return dict(sorted(Counter(one.reason for one in dropped).items()))
+
+
+def write_unit_dropped(dropped: Sequence[DroppedDocument], folder: Path) -> None:
+    """Writes the dropped documents of a unit into its folder. Writes no file if there are none."""
+    if dropped:
+        path = folder / _UNIT_FILE
+        with naming(path):
+            path.write_bytes(msgspec.msgpack.encode(dropped))
+
+
+def write_dropped(path: Path, units: Iterable[tuple[Starts, Path]]) -> None:
+    """Writes the dropped documents of all units as dropped.parquet; each unit comes with its folder."""
+    with (
+        write_atomic(path) as partial,
+        pq.ParquetWriter(partial, SCHEMA, compression="zstd", write_statistics=False) as writer,
+    ):
+        for starts, folder in units:
+            if (folder / _UNIT_FILE).exists():
+                found = msgspec.msgpack.decode(read(folder / _UNIT_FILE), type=list[DroppedDocument])
+                rows = [
+                    msgspec.structs.asdict(one.moved(starts[one.piece][1])) | {"shard": starts[one.piece][0]}
+                    for one in found
+                ]
+                writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+
+
+def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
+    """The content of dropped.parquet, by shard. Raises ValidationError if it cannot be read or has other columns."""
+    found: dict[str, list[DroppedDocument]] = {}
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
+    if not table.schema.equals(SCHEMA):
+        raise ValidationError(
+            f"{path}: expected the columns {', '.join(SCHEMA.names)}; found {', '.join(table.schema.names)}. "
+            "Run `tokenmill build --force`."
+        )
+    for row in table.to_pylist():
+        found.setdefault(row.pop("shard"), []).append(DroppedDocument(**row))
+    return found
+
+
+def find_rows(dropped: Mapping[str, Sequence[DroppedDocument]]) -> FindDropped:
+    """Finds the documents that dropped.parquet names, by shard and row. The finder raises ValidationError if a document there has
+    another text or id than the table says."""
+    by_shard = {name: sorted(some, key=lambda one: one.row) for name, some in dropped.items()}
+    rows_of = {name: [one.row for one in some] for name, some in by_shard.items()}
+
+    def find(shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
+        rows = rows_of.get(shard, [])
+        some = by_shard.get(shard, [])[bisect_left(rows, row) : bisect_left(rows, row + len(texts))]
+        for one in some:
+            i = one.row - row
+            id = None if ids is None else ids[i].as_py()
+            if not texts[i].is_valid or (id, text_digests(texts.slice(i, 1))[0].as_py()) != (one.id, one.sha256):
+                raise ValidationError(
+                    f"{DROPPED_FILE}: {shard}: row {one.row}: says that the document {one.id!r} with the sha256 "
+                    f"{one.sha256.hex()[:16]}… is there; another one is. Run `tokenmill build --force`."
+                )
+        return some
+
+    return find

@@ -1,0 +1,88 @@
+"""Says which lines of source.drop concern each unit, so that a new line makes only the units anew that have its documents."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.config.params import Source
+from tokenmill.console import Advance, progress
+from tokenmill.corpus.drop import DropList, DropParts, drop_list, prefixes
+from tokenmill.corpus.dropped import find_none
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.quarantine import Documents
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.units import Unit
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.storage.atomic import naming
+from tokenmill.storage.unit_store import UnitStore, unit_key
+
+_STAGE = "documents"
+_IDS_FILE = "ids.npy"  # in a unit's folder
+_TEXTS_FILE = "texts.npy"
+
+
+class DocumentFacts(msgspec.Struct, frozen=True):
+    """How many documents a unit has."""
+
+    n_documents: int
+    n_left_out: int = 0  # the stages that need the documents report what is bad
+
+    def __str__(self) -> str:
+        return f"{self.n_documents:,} documents"
+
+
+def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[str, DropList]:
+    """The lines of source.drop that may match documents of each unit, by the unit's name.
+
+    The documents of units are read for the digests of their ids and texts, which the unit store keeps: only new and changed
+    units are read. Without source.drop nothing is read. Raises CorpusError and UnitsError.
+    """
+    units, whole = runner.corpus.units, drop_list(runner.root, source)
+    if not whole.lines:
+        return {unit.name: whole for unit in units}
+    keys = _keys(units, source)
+    lenient = source.model_copy(update={"on_bad_document": "quarantine", "on_bad_shard": "quarantine"})
+    with progress(_STAGE, runner.corpus.n_bytes, "bytes") as now:
+        do = partial(_documents, source=lenient, limits=runner.memory.limits, advance=now.add)
+        done = runner.finish(_STAGE, do, units, keys, DocumentFacts, run_units, now.skip)
+    parts = DropParts(whole)
+    return {unit.name: _of_unit(parts, one.folder) for unit, one in zip(units, done, strict=True)}
+
+
+def known_drops(root: Path, source: Source, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
+    """The same, as far as it is known without reading documents: no lines for a unit whose documents were not read yet."""
+    whole = drop_list(root, source)
+    parts, none = DropParts(whole), DropList([])
+    keys = _keys(units, source) if whole.lines else {}
+    done = {name: store.find(key, DocumentFacts) for name, key in keys.items()}
+    return {unit.name: _of_unit(parts, one.folder) if (one := done.get(unit.name)) else none for unit in units}
+
+
+def _keys(units: Sequence[Unit], source: Source) -> dict[str, str]:
+    decides = {"code": code_digest("count"), "source": source.reading()}
+    return {unit.name: unit_key(stage=_STAGE, content=content(unit, with_rows=False), **decides) for unit in units}
+
+
+def _of_unit(parts: DropParts, folder: Path) -> DropList:
+    ids, texts = (np.load(folder / name, allow_pickle=False) for name in (_IDS_FILE, _TEXTS_FILE))
+    return parts.of_unit(ids, texts)
+
+
+def _documents(unit: Unit, directory: Path, source: Source, limits: Limits, advance: Advance) -> DocumentFacts:
+    """Writes the first 8 bytes of the sha256 of each id and of each text of a unit."""
+    none = pa.array([], pa.binary(32))
+    ids, texts = [prefixes(none)], [prefixes(none)]
+    for _, batch in Documents(unit, source, limits, advance, find_none):
+        texts.append(prefixes(text_digests(batch.texts)))
+        if batch.ids is not None:
+            ids.append(prefixes(text_digests(batch.ids)))
+    for name, found in ((_IDS_FILE, ids), (_TEXTS_FILE, texts)):
+        with naming(directory / name), (directory / name).open("wb") as file:
+            np.save(file, np.unique(np.concatenate(found)), allow_pickle=False)
+    return DocumentFacts(sum(map(len, texts)))
