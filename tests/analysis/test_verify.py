@@ -69,7 +69,7 @@ def data(built: Project, tmp_path: Path) -> Path:
 
 def check(data: Path, with_source: bool = True, **named: Any) -> Verdict:
     source = data.parent if with_source else None
-    return verify(data / "tokens", None, source, **{"sample_documents": 2, "seed": 0, "threads": 1} | named)
+    return verify(data / "tokens", None, source, **{"sample_documents": 6, "seed": 0, "threads": 1} | named)
 
 
 def test_a_dataset_is_right_with_its_documents_and_without(data: Path) -> None:
@@ -79,7 +79,6 @@ def test_a_dataset_is_right_with_its_documents_and_without(data: Path) -> None:
         assert found.checked["documents"] == 25
         assert found.checked["sample"] == {
             "documents": 6,
-            "per_file": 2,
             "seed": 0,
             "engines": ["tokenizers", "tiktoken"],
         }

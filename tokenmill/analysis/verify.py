@@ -1,11 +1,14 @@
 """Verifies a token dataset, wherever it is: everything that its manifest says is computed again from the files themselves."""
 
+import random
 import tempfile
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -79,7 +82,7 @@ def verify(
 
     `dataset`: the folder with manifest.json. `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the
     dataset. `source`: the folder that the manifest's names of input files are relative to; None: without the documents.
-    `sample_documents`: documents of each file that are also encoded by other engines, drawn with `seed`. Raises ValidationError
+    `sample_documents`: how many documents are also encoded by other engines, drawn with `seed` from all. Raises ValidationError
     if there is no dataset, and TokenizerError if there is no tokenizer: then nothing could be checked.
     """
     verdict = Verdict(dataset)
@@ -119,9 +122,9 @@ class _Verification:
             special_in_text=special_in_text,
             has_source=source is not None,
             engines=sample_engines(directory, tokenizer, special_in_text) if may_sample else {},
-            sample_documents=sample_documents,
-            seed=seed,
         )
+        self._seed = seed
+        self._sample = _sample(manifest, sample_documents, seed)
         self._stop = threading.Event()
 
     def run(self) -> None:
@@ -166,8 +169,7 @@ class _Verification:
             "with_documents": self._source is not None,
             "sample": {
                 "documents": sum(facts.n_sampled for facts in done if facts),
-                "per_file": self._judge.sample_documents,
-                "seed": self._judge.seed,
+                "seed": self._seed,
                 "engines": list(self._judge.engines),
             },
         }
@@ -221,7 +223,6 @@ class _Verification:
         """Checks one file; its sums, or None if it is wrong or could not be checked."""
         path = self._dataset / entry.name
         folder.mkdir()
-        judge = self._judge
         try:
             if self._stop.is_set():
                 return None
@@ -247,7 +248,8 @@ class _Verification:
                     lambda _bytes, _tokens: None,
                     find_rows(self._dropped_documents or {}),
                 )
-            return check_file(entry, path, documents, judge, lambda _bytes, n: now.add(0, n), folder)
+            sample = self._sample.get(entry.name, set())
+            return check_file(entry, path, documents, self._judge, sample, lambda _bytes, n: now.add(0, n), folder)
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
             self._find(entry.name, [str(error) or type(error).__name__])
             return None
@@ -353,6 +355,17 @@ class _Verification:
             )
         if found != n_bad:
             self._find(place, [f"holds {found:,} documents; the manifest says {n_bad:,}"])
+
+
+def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[int]]:
+    """The rows of each file that are drawn from all documents of the dataset."""
+    ends = list(accumulate(max(shard.n_documents, 0) for shard in manifest.shards))
+    drawn = random.Random(seed).sample(range(ends[-1]), min(n_documents, ends[-1])) if ends else []
+    found: dict[str, set[int]] = {}
+    for at in drawn:
+        i = bisect_right(ends, at)
+        found.setdefault(manifest.shards[i].name, set()).add(at - (ends[i - 1] if i else 0))
+    return found
 
 
 def _reading(manifest: Manifest) -> Source:

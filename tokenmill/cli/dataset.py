@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
 
 _SHOWN_MAX = 20
-_SAMPLE_DOCUMENTS = 32
+_SAMPLE_DOCUMENTS = 64
 _EXIT_CODES = {"right": EXIT_DONE, "wrong": EXIT_NO, "not checked": EXIT_ERROR}
 
 
@@ -44,7 +44,7 @@ def add_commands(commands: "Commands") -> None:
         type=int,
         default=_SAMPLE_DOCUMENTS,
         metavar="N",
-        help="documents of each file that tokenizers and tiktoken encode, too (default: %(default)s)",
+        help="how many documents tokenizers and tiktoken encode, too (default: %(default)s)",
     )
     verify.add_argument("--seed", type=int, default=0, metavar="N", help="draws that sample (default: %(default)s)")
     verify.add_argument(

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,6 +12,8 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
+
+IdCounts = npt.NDArray[np.int64]
 
 _COMPARED_BYTES_MAX = 1 << 20  # tokenizers needs 200 bytes of memory and more per byte of a document
 
@@ -20,7 +24,7 @@ class Judge:
 
     `begin_id`, `end_id`: the ids that must begin and end every document. `special_in_text`: ids of special tokens may also occur
     inside documents. `has_source`: the documents come from the input files, not from the tokens. `engines`: other engines of
-    the same tokenizer, by name; `sample_documents` of each file are compared with each, drawn with `seed`.
+    the same tokenizer, by name, with each of which a sample of documents is compared.
     """
 
     tokenizer: Tokenizer
@@ -29,8 +33,6 @@ class Judge:
     special_in_text: bool
     has_source: bool
     engines: Mapping[str, Callable[[str], list[int]]]
-    sample_documents: int
-    seed: int
 
     @property
     def begin(self) -> list[int]:
@@ -90,14 +92,15 @@ def aligned(
         raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
 
 
-def check_span(span: Span, judge: Judge) -> None:
+def check_span(span: Span, judge: Judge) -> IdCounts:
     """Checks each row against its document: its name, length and bytes, that no id is out of range, that its first and last
     ids are those that begin and end a document, and that no other id is a special token.
 
     For a tokenizer that changes text before encoding it, the ids must decode to the changed text. With the engine tokenizers,
-    whose ids may not decode to the text, the text is encoded again instead. Raises ValidationError with the first wrong row.
+    whose ids may not decode to the text, the text is encoded again instead. What comes back is how often each id occurs, by id.
+    Raises ValidationError with the first wrong row.
     """
-    check_ids(span, judge)
+    counts = check_ids(span, judge)
     names = span.documents.ids
     if names is None:
         _all_equal(span, span.tokens["id"], span.documents.rows(), "id")
@@ -117,6 +120,7 @@ def check_span(span: Span, judge: Judge) -> None:
         )
         for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
             _same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
+    return counts
 
 
 def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
@@ -160,11 +164,11 @@ def _joined(around: list[bytes], texts: pa.LargeBinaryArray) -> pa.LargeBinaryAr
     return pc.binary_join_element_wise(begin, texts, end, pa.scalar(b"", pa.large_binary()))
 
 
-def check_ids(span: Span, judge: Judge) -> None:
+def check_ids(span: Span, judge: Judge) -> IdCounts:
     """Checks that no id is out of range, that every document begins and ends as it must, and that no other id is a special
-    token. Raises ValidationError with the first wrong row."""
+    token; gives how often each id occurs, by id. Raises ValidationError with the first wrong row."""
     tokenizer, input_ids = judge.tokenizer, span.tokens["input_ids"]
-    values = input_ids.flatten().cast(pa.uint32())
+    values = input_ids.flatten()
     if len(values) and pc.max(values).as_py() > tokenizer.id_max:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
         raise ValidationError(
@@ -187,10 +191,10 @@ def check_ids(span: Span, judge: Judge) -> None:
         if id is not None:
             _all_equal(span, values.take(at).cast(pa.int64()), pa.repeat(pa.scalar(id, pa.int64()), len(at)), what)
             places.append(at)
-    if judge.special_in_text:
-        return
-    special = pc.is_in(values, pa.array(sorted(tokenizer.special_tokens.values()), values.type))
-    if (pc.sum(special).as_py() or 0) != sum(map(len, places)):
+    found = np.bincount(values.to_numpy(), minlength=tokenizer.id_max + 1)
+    ids = sorted(tokenizer.special_tokens.values())
+    if not judge.special_in_text and found[ids].sum() != sum(map(len, places)):
+        special = pc.is_in(values, pa.array(ids, values.type))
         allowed = {at for some in places for at in some.to_pylist()}
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
         i = _row_of_value(input_ids, at)
@@ -198,6 +202,7 @@ def check_ids(span: Span, judge: Judge) -> None:
             f"{span.shard}: row {span.row(i)}: special token id {values[at].as_py()} inside a document; "
             "text never becomes a special token."
         )
+    return found
 
 
 def _around(judge: Judge) -> str:

@@ -1,6 +1,5 @@
 """Checks one file of a token dataset against its documents, and derives its part of the tables anew."""
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +50,7 @@ def check_file(
     tokens: Path,
     documents: "Documents | None",
     judge: Judge,
+    sample: set[int],
     advance: Advance,
     folder: Path,
 ) -> FileFacts:
@@ -62,21 +62,19 @@ def check_file(
     """
     has_names = _check_schema(tokens, judge)
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
-    draw = random.Random(f"{judge.seed} {entry.name}")
-    sample = set(draw.sample(range(entry.n_documents), min(judge.sample_documents, entry.n_documents)))
     counts = TokenCounts(judge.tokenizer.id_max)
     n_documents = n_tokens = text_bytes = n_sampled = 0
     with unit_index(folder / UNIT_INDEX_FILE, has_names) as add_to_index:
         for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
-            check_span(span, judge)
+            found = check_span(span, judge)
             n_sampled += check_sample(span, judge, sample)
-            ids = span.tokens["input_ids"].flatten()
-            counts.add(ids)
+            counts.add_counted(found)
             add_to_index(span.piece, span.documents, span.tokens)
             n_documents += span.tokens.num_rows
-            n_tokens += len(ids)
+            n_span_tokens = int(found.sum())
+            n_tokens += n_span_tokens
             text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
-            advance(0, len(ids))
+            advance(0, n_span_tokens)
     counts.write(folder / UNIT_COUNTS_FILE)
     known = [rows.n_bad for rows in entry.rows]
     bad = known if documents is None else piece_bad(documents.unit, documents.left)

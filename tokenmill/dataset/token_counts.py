@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,7 +22,10 @@ class TokenCounts:
 
     def add(self, ids: pa.Array) -> None:
         """Counts some ids; uint16 or uint32, without nulls. Raises ValueError for one above `id_max`."""
-        found = np.bincount(ids.to_numpy(), minlength=len(self.counts))
+        self.add_counted(np.bincount(ids.to_numpy(), minlength=len(self.counts)))
+
+    def add_counted(self, found: npt.NDArray[np.int64]) -> None:
+        """Adds the counts of all ids, by id."""
         self.counts += found.astype(np.uint64)
 
     def write(self, path: Path) -> None:

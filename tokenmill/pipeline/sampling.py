@@ -391,7 +391,7 @@ def _encode(
     special = asked.special_tokens_in_text
     begin_id = tokenizer.special_tokens.get(asked.begin_of_document or "")
     end_id = tokenizer.special_tokens.get(asked.end_of_document or "")
-    judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {}, 0, 0)
+    judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {})
     tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder, which is not timed
     has_names = params.source.id_column is not None
     shape = schema(id_type(tokenizer.id_max), has_names)

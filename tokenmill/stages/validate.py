@@ -1,5 +1,6 @@
 """validate: token dataset, tokenizer and documents → report, or an error for the first thing that is wrong."""
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -88,17 +89,16 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         special_in_text=special_in_text,
         has_source=True,
         engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
-        sample_documents=params.sample_documents,
-        seed=_SEED,
     )
     drops = unit_drops(source, runner, run_units)
-    keys = _keys(corpus.units, source, judge, entries, drops)
+    keys = _keys(corpus.units, source, judge, params.sample_documents, entries, drops)
     with progress("validate", corpus.n_bytes, "bytes") as now:
         do = partial(
             validate_unit,
             tokens=directory,
             source=source,
             judge=judge,
+            sample_documents=params.sample_documents,
             entries=entries,
             drops=drops,
             limits=runner.memory.limits,
@@ -122,8 +122,8 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
         "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
         **{f"documents_equal_to_{name}": sum(one.facts.n_sampled for one in done) for name in judge.engines},
-        "sample_per_file": judge.sample_documents,
-        "sample_seed": judge.seed,
+        "sample_per_file": params.sample_documents,
+        "sample_seed": _SEED,
         "ids_in_range": manifest.n_tokens,
         "golden_vectors_equal_in": ", ".join(golden_engines),
     }
@@ -147,6 +147,7 @@ def validate_unit(
     tokens: Path,
     source: Source,
     judge: Judge,
+    sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
     limits: Limits,
@@ -155,13 +156,16 @@ def validate_unit(
     """Checks the file of one unit, and gives its sums; its part of the tables goes to `folder`."""
     entry = entries[unit.output]
     documents = documents_of(unit, entry, source, limits, advance, drops[unit.name].find)
-    return check_file(entry, tokens / entry.name, documents, judge, advance, folder)
+    draw = random.Random(f"{_SEED} {entry.name}")
+    sample = set(draw.sample(range(entry.n_documents), min(sample_documents, entry.n_documents)))
+    return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder)
 
 
 def _keys(
     units: Sequence[Unit],
     source: Source,
     judge: Judge,
+    sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
 ) -> dict[str, str]:
@@ -175,7 +179,7 @@ def _keys(
         "references": [tokenizers.__version__, tiktoken.__version__, list(judge.engines)],
         "framing": [judge.begin_id, judge.end_id],
         "special_in_text": judge.special_in_text,
-        "sample": [judge.sample_documents, judge.seed],
+        "sample": [sample_documents, _SEED],
         "source": source.reading(),
         "on_bad": [source.on_bad_document, source.on_bad_shard],
     }
