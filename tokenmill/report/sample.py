@@ -25,7 +25,7 @@ SEED = 1
 TEXT_BYTES_MAX = 2 << 20
 PIECES_MAX = 16  # of a source
 SOURCES_MAX = 64
-N_IDS_MAX = 4_000_000
+N_IDS_MAX = 2_000_000
 ROOT_SOURCE = "(root)"  # files that lie in no folder
 
 _FILES_MAX = 32
@@ -169,7 +169,7 @@ def _beginning(
 
 
 def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
-    """Up to about 4 million tokens of up to 32 files of a dataset, by whole row groups that are drawn by a keyed hash.
+    """Up to about 2 million tokens of up to 32 files of a dataset, by whole row groups that are drawn by a keyed hash.
 
     `names`: the files of the dataset, relative to `directory`. Each document has a hash of its file and row, so that another file
     does not change which documents are held out.
