@@ -145,3 +145,13 @@ def test_a_notebook_has_one_line_that_is_written_over(
     first, *_, last = said.strip().split("\r")
     assert first.startswith("count         0% ")
     assert last.startswith("count       100% ━")
+
+
+def test_the_table_is_one_output_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = types.SimpleNamespace(get_ipython=type("ZMQInteractiveShell", (), {}))
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)  # as a kernel's own stream says
+    summary.table(SUMMARIES)
+    assert capsys.readouterr().out == "\n".join(table_lines(SUMMARIES, None)) + "\n"

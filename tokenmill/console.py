@@ -100,7 +100,7 @@ def progress(stage: str, total: int, unit: Literal["bytes", "tokens"]) -> Iterat
     """Shows the progress of a stage while the block runs. The block reports its work to the yielded Progress."""
     now = Progress(stage, total, unit)
     shown.append(now)
-    with (_plain if level else _terminal if _is_terminal() else _notebook if _is_notebook() else _plain)(now):
+    with (_plain if level else _terminal if _is_terminal() else _notebook if is_notebook() else _plain)(now):
         try:
             yield now
             if unit == "tokens":
@@ -151,7 +151,7 @@ def _is_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_ci
 
 
-def _is_notebook() -> bool:
+def is_notebook() -> bool:
     """Whether this process is a notebook kernel. The check does not import IPython."""
     ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return ask is not None and type(ask()).__name__ == "ZMQInteractiveShell"

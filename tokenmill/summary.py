@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tokenmill.console import is_notebook
 from tokenmill.quantities import size
 
 Action = Literal["run", "up to date", "restored", "frozen", "imported", "not needed"]
@@ -43,7 +44,9 @@ def table(summaries: Sequence[StageSummary]) -> None:
     """Prints the table to standard output. A narrow terminal shows fewer columns."""
     # DVC's colorama removes colours from what goes through sys.stdout into a pipe. Under --json, stdout is stderr.
     is_coloured = os.environ.get("FORCE_COLOR") and sys.stdout is not sys.stderr
-    if not is_coloured and not sys.stdout.isatty():
+    if is_notebook() or (
+        not is_coloured and not sys.stdout.isatty()
+    ):  # rich makes an output of each line in a notebook
         print("\n".join(table_lines(summaries, None)))
         return
     from rich.console import Console

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.conftest import REPOSITORY, Project
-from tests.standing import end
+from tests.standing import Server, end
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +46,20 @@ def test_an_inline_build_and_one_with_nothing_to_do_do_not_import_prefect(projec
     assert project.run(sys.executable, "-c", script).returncode == 0
     project.set(run__engine="threads")
     assert project.run(sys.executable, "-c", script).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_build_from_a_running_event_loop_awaits_all_of_prefect(project: Project, server: Server) -> None:
+    """As in a notebook, whose cells run in an event loop."""
+    project.set(run__engine="threads")
+    script = (
+        "import asyncio; from tokenmill.cli.main import main\n"
+        "async def cell(): assert main(['build']) == 0\n"
+        "asyncio.run(cell())"
+    )
+    done = project.run(sys.executable, "-c", script, **server.environment)
+    assert done.returncode == 0, done.stderr
+    assert "never awaited" not in done.stderr
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -174,7 +175,10 @@ class Server:
 
     def _send_rest(self) -> None:
         if not self.is_gone:
-            EventsWorker.drain_all(timeout=_TAKE_S_MAX)
+            with ThreadPoolExecutor(
+                1
+            ) as pool:  # in a notebook's own thread, it would give a coroutine instead of waiting
+                pool.submit(EventsWorker.drain_all, timeout=_TAKE_S_MAX).result()
             with suppress(*FAILURES), get_client(sync_client=True) as client:
                 self.send(client)
 
