@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Project, make_project
 from tests.registry import cli
+from tokenmill import Counter, train_vocab
 from tokenmill.analysis.locate import N_LISTED_MAX, Document, lines_of, locate_digest, locate_id, locate_token
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -128,6 +129,10 @@ def test_what_cannot_be_asked_or_read_is_an_error(dataset: Path, tmp_path: Path)
     assert locate_token(tmp_path / "tokens", 0, dataset.parent / "tokenizer") == replace(
         locate_token(dataset, 0, None), dataset=tmp_path / "tokens"
     )
+    other = train_vocab(Counter(pattern="gpt2"), 256, pattern="gpt2", special_tokens=[])
+    other.save(tmp_path / "tokenizer")
+    with pytest.raises(TokenizerError, match=r"expected the dataset's tokenizer, .*; found "):
+        locate_token(tmp_path / "tokens", 0, None)
     path = tmp_path / "tables/documents.parquet"
     path.unlink()
     path.write_bytes(b"PAR1")

@@ -202,6 +202,31 @@ def test_the_command_has_an_exit_code_for_each_answer(built: Project, data: Path
     assert cli(copied, "verify", "--sample", "-1").returncode == 2
 
 
+def test_a_damaged_file_is_named_by_its_length_or_its_digest(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    path = data / "tokens" / (entry := manifest.shards[0]).name
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content + b"x")
+    words = [one.what for one in check(data, with_source=False).findings if one.file == entry.name]
+    assert f"found {entry.n_bytes + 1:,} bytes, expected {entry.n_bytes:,}" in words[0]
+    path.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+    words = [one.what for one in check(data, with_source=False).findings if one.file == entry.name]
+    assert words[0] == f"not the file that the manifest names (sha256 {entry.sha256[:16]}…)"
+
+
+def test_the_digest_of_a_text_is_shown_as_hexadecimal_digits(data: Path) -> None:
+    path = data / "tables/documents.parquet"
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("sha256")
+    texts = table["sha256"].to_pylist()
+    other = pa.array([bytes(32), *texts[1:]], pa.binary(32))
+    path.unlink()
+    pq.write_table(table.set_column(at, table.schema.field("sha256"), other), path)
+    said = [one.what for one in check(data, with_source=False).findings]
+    assert f"row 0: sha256: found {'0' * 64}, expected {texts[0].hex()}" in said
+
+
 def test_info_says_what_the_manifest_says(data: Path) -> None:
     copied = Project(data.parent)
     said = cli(copied, "info").stdout

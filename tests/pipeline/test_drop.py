@@ -208,15 +208,18 @@ def test_a_file_that_dvc_would_not_see_change_is_an_error(project: Project) -> N
     done = project.run("tokenmill", "build")
     assert done.returncode == 2 and "TM211" in done.stderr
     write_drop(project)
-    done = project.run("tokenmill", "build")
-    assert done.returncode == 2
-    assert "TM107" in done.stderr and "Put drop.csv into the deps of count, encode, validate" in done.stderr
+    for command in ("plan", "build"):
+        done = project.run("tokenmill", command)
+        assert done.returncode == 2
+        assert "TM107" in done.stderr and "Put drop.csv into the deps of count, encode, validate" in done.stderr
 
 
 def test_a_list_may_be_added_to_a_project_that_was_built(project: Project) -> None:
     project.build()
     project.set_drop("drop.csv")
     write_drop(project, ("a.jsonl-1", "", "takedown"))
+    plan = json.loads(project.run("tokenmill", "plan", "--json").stdout)["result"]
+    assert plan["stages"][0]["n_units_todo"] == 2, "documents that were not read for the list may all be in it"
     project.build()
     assert "a.jsonl-1" not in ids(project)
     assert project.run("dvc", "status").stdout.strip() == "Data and pipelines are up to date."

@@ -79,13 +79,15 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
     """The document of the token at `position` in the whole dataset, from 0, and the tokens around it.
 
     `tokenizer`: a folder or file; None: the folder `tokenizer` beside the dataset. Reads one row group of the document index and
-    one of the dataset. Raises ValidationError if dataset or index cannot be read, TokenizerError, and ParamsError.
+    one of the dataset. Raises ValidationError if dataset or index cannot be read, TokenizerError for a tokenizer
+    that is missing or another, and ParamsError.
     """
     if position < 0:
         raise ParamsError(f"--token: found {position}; allowed: 0 or more.")
     asked = f"token {position:,}"
     with _index(dataset) as index:
-        n_tokens = read_manifest(dataset).n_tokens
+        manifest = read_manifest(dataset)
+        n_tokens = manifest.n_tokens
         group = _last_group(index, position) if position < n_tokens else None
         if group is None:
             there = f"has the tokens 0 to {n_tokens - 1:,}" if n_tokens else "has no tokens"
@@ -93,7 +95,12 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
         rows = index.read_row_group(group)
         i = pc.sum(pc.less_equal(rows["first_token"], position)).as_py() - 1
         document = _document(rows, i, _row_in_file(index, group, rows, i))
-    _, loaded = tokenizer_of(dataset, tokenizer)
+    folder, loaded = tokenizer_of(dataset, tokenizer)
+    if loaded.digest != manifest.tokenizer_digest:
+        raise TokenizerError(
+            f"{folder}: expected the dataset's tokenizer, {manifest.tokenizer_digest[:16]}…; found {loaded.digest[:16]}…. Name the "
+            "right one with --tokenizer."
+        )
     return Located(dataset, asked, 1, [document], _token(dataset, document, position, loaded), "")
 
 

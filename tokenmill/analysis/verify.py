@@ -226,14 +226,11 @@ class _Verification:
         try:
             if self._stop.is_set():
                 return None
-            if (n_bytes := path.stat().st_size) != entry.n_bytes or sha256_file(path) != entry.sha256:
-                self._find(
-                    entry.name,
-                    [
-                        f"not the file that the manifest names: {n_bytes:,} bytes of {entry.n_bytes:,}, or others "
-                        f"(sha256 {entry.sha256[:16]}…)"
-                    ],
-                )
+            if (n_bytes := path.stat().st_size) != entry.n_bytes:
+                lengths = f"found {n_bytes:,} bytes, expected {entry.n_bytes:,}"
+                self._find(entry.name, [f"not the file that the manifest names: {lengths}"])
+            elif sha256_file(path) != entry.sha256:
+                self._find(entry.name, [f"not the file that the manifest names (sha256 {entry.sha256[:16]}…)"])
             if self._source is not None and unit is None:
                 return None
             documents = None

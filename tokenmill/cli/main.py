@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_interrupted = isinstance(ended, KeyboardInterrupt)
     # The stored facts about files may not have been deleted yet, so --rehash is needed again.
     again = "build --rehash" if "--rehash" in given else "refresh" if command == "refresh" else "build"
-    advice = "" if command == "serve" else f" Run `tokenmill {again}` to go on."
+    advice = f" Run `tokenmill {again}` to go on." if command in (None, "build", "refresh") else ""
     print(f"tokenmill: {'interrupted' if is_interrupted else 'terminated'}.{advice}", file=sys.stderr)
     if is_json:
         print_error(command, ended)

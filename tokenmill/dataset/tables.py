@@ -93,7 +93,10 @@ def _differ(made: Path, found: Path, left_out: Set[str]) -> str | None:
         row = min(first)
         one, other = ({name: table_[name][row].as_py() for name in columns} for table_ in (table, expected))
         name = next(name for name in columns if one[name] != other[name])
-        return f"row {row}: {name}: found {one[name]!r:.60}, expected {other[name]!r:.60}"
+        found_, expected_ = (
+            value[name].hex() if name == "sha256" and value[name] else repr(value[name])[:60] for value in (one, other)
+        )
+        return f"row {row}: {name}: found {found_}, expected {expected_}"
     if len(table) != len(expected):
         return f"holds {len(table):,} rows, expected {len(expected):,}"
     return None

@@ -208,9 +208,7 @@ class Build:
         If someone wrote into an output that is a hard link, the unit store's file changed too, so damaged units are removed.
         """
         if name in DOCUMENT_STAGES:
-            _refuse_unseen_shards(self.shards, stage, name)
-            if (drop := self.params.source.drop) is not None:
-                _refuse_unseen_drop(self.root, drop, stage, name)
+            refuse_unseen(self.root, self.params.source.drop, self.shards, stage, name)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")
@@ -400,6 +398,13 @@ def refuse_stale_core() -> None:
         raise TokenmillError(
             "tokenmill._core was compiled from other sources than those in core/. Run `make core`.", code="TM704"
         )
+
+
+def refuse_unseen(root: Path, drop: str | None, shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
+    """Raises ParamsError if DVC would not notice a change of a shard or of source.drop, and CorpusError if that is missing."""
+    _refuse_unseen_shards(shards, stage, name)
+    if drop is not None:
+        _refuse_unseen_drop(root, drop, stage, name)
 
 
 def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:

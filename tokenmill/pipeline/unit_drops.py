@@ -56,12 +56,12 @@ def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[
 
 
 def known_drops(root: Path, source: Source, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
-    """The same, as far as it is known without reading documents: no lines for a unit whose documents were not read yet."""
+    """The same, as far as it is known without reading documents: every line for a unit whose documents were not read yet."""
     whole = drop_list(root, source)
-    parts, none = DropParts(whole), DropList([])
+    parts = DropParts(whole)
     keys = _keys(units, source) if whole.lines else {}
     done = {name: store.find(key, DocumentFacts) for name, key in keys.items()}
-    return {unit.name: _of_unit(parts, one.folder) if (one := done.get(unit.name)) else none for unit in units}
+    return {unit.name: _of_unit(parts, one.folder) if (one := done.get(unit.name)) else whole for unit in units}
 
 
 def _keys(units: Sequence[Unit], source: Source) -> dict[str, str]:

@@ -18,9 +18,9 @@ def vocab_size(report: Report) -> str:
     if not rows or len(rows) < 2:
         return ""
     words = look(
-        "Each point is a tokenizer made of the first merges of this one, on the whole dataset. Where the curve flattens, more "
-        "vocabulary buys little; where it still rises at its end, a larger <code>train_vocab.vocab_size</code> would compress "
-        "better."
+        "Each point is a tokenizer made of the first merges of this one, on the whole dataset without special tokens. Where the "
+        "curve flattens, more vocabulary buys little; where it still rises at its end, a larger "
+        "<code>train_vocab.vocab_size</code> would compress better."
     )
     last = rows[-1]
     halves = [min(rows, key=lambda row: abs(row["vocab_size"] - last["vocab_size"] / 2**i)) for i in range(6)]
@@ -56,7 +56,7 @@ def vocabulary(report: Report) -> str:
             found["rare"],
         ),
         "unreached": (
-            "no text reaches: their own text becomes other tokens, and they do not occur",
+            "are reached by no text: their own text becomes other tokens, and they do not occur",
             found["unreached"],
         ),
         "parts": ("are parts of characters, not text of their own", found["parts_of_characters"]),

@@ -13,6 +13,7 @@ from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import DOCUMENT_STAGES, PROVENANCE_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.pipeline.build import refuse_unseen
 from tokenmill.pipeline.code_pins import stages_of_other_code
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.stage_order import stages_of
@@ -79,7 +80,7 @@ def outstanding(root: Path, params: Params) -> Outstanding:
         n_workers(params.run.workers),
         _HASHED_BYTES_MAX,
     )
-    reasons = _reasons(root, shards, corpus)
+    reasons = _reasons(root, source.drop, shards, corpus)
     stages = {name: StageWork(name, bool(why), why) for name, why in reasons.items()}
     store = UnitStore(root)
     if params.tokenizer is None:  # else nothing is counted
@@ -98,8 +99,8 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     return Outstanding(shards, stages, encoded, tokenizer)
 
 
-def _reasons(root: Path, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[str]]:
-    """Why each stage of dvc.yaml would run; empty if it would not."""
+def _reasons(root: Path, drop: str | None, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[str]]:
+    """Why each stage of dvc.yaml would run; empty if it would not. Raises the error of a build for what DVC would not see."""
     found: dict[str, list[str]] = {}
     paths = [shard.path.absolute() for shard in shards]
     of_other_code = stages_of_other_code(root)
@@ -111,6 +112,8 @@ def _reasons(root: Path, shards: Sequence[Shard], corpus: Corpus) -> dict[str, l
     for name, before in before_each.items():
         reads = name in DOCUMENT_STAGES
         with dvc_stage.opened(root, name, {}) as stage:
+            if reads:
+                refuse_unseen(root, drop, shards, stage, name)
             if stage.is_frozen:
                 found[name] = []
                 continue
