@@ -196,8 +196,9 @@ def test_the_command_has_an_exit_code_for_each_answer(built: Project, data: Path
     found = json.loads(done.stdout)["result"]
     assert (done.returncode, found["result"]) == (1, "wrong")
     assert found["findings"][0]["file"] == "../tables/token_bytes.npy"
-    done = cli(copied, "verify", "data/raw")
-    assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr
+    for command in ("verify", "info"):
+        done = cli(copied, command, "data/raw")
+        assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr
     shutil.rmtree(data / "tokenizer")
     done = cli(copied, "verify")
     assert done.returncode == 2 and "name it with --tokenizer" in done.stderr
@@ -245,6 +246,19 @@ def test_findings_are_in_the_order_of_the_files_whatever_the_number_of_threads(d
     assert found[0] == found[1]
     names = [one.file for one in found[0] if not one.file.startswith("..")]
     assert list(dict.fromkeys(names)) == [shard.name for shard in manifest.shards]
+
+
+def test_a_file_of_no_input_file_is_wrong(data: Path) -> None:
+    path = data / "tokens/manifest.json"
+    manifest = json.loads(path.read_text())
+    entry = manifest["shards"][0]
+    empty = pq.read_schema(data / "tokens" / entry["name"]).empty_table()
+    pq.write_table(empty, data / "tokens/empty.parquet")
+    sums = dict.fromkeys(("n_documents", "n_tokens", "text_bytes"), 0)
+    manifest["shards"].append(entry | sums | {"name": "empty.parquet", "rows": []})
+    path.write_text(json.dumps(manifest))
+    [found] = check(data, with_source=False).findings
+    assert found.file == "manifest.json" and "shards.3.rows" in found.what
 
 
 def test_info_says_what_the_manifest_says(data: Path) -> None:
