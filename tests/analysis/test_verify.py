@@ -4,6 +4,8 @@ import hashlib
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -194,8 +196,9 @@ def test_the_command_has_an_exit_code_for_each_answer(built: Project, data: Path
     found = json.loads(done.stdout)["result"]
     assert (done.returncode, found["result"]) == (1, "wrong")
     assert found["findings"][0]["file"] == "../tables/token_bytes.npy"
-    done = cli(copied, "verify", "data/raw")
-    assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr
+    for command in ("verify", "info"):
+        done = cli(copied, command, "data/raw")
+        assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr
     shutil.rmtree(data / "tokenizer")
     done = cli(copied, "verify")
     assert done.returncode == 2 and "name it with --tokenizer" in done.stderr
@@ -225,6 +228,62 @@ def test_the_digest_of_a_text_is_shown_as_hexadecimal_digits(data: Path) -> None
     pq.write_table(table.set_column(at, table.schema.field("sha256"), other), path)
     said = [one.what for one in check(data, with_source=False).findings]
     assert f"row 0: sha256: found {'0' * 64}, expected {texts[0].hex()}" in said
+
+
+def test_a_disk_that_is_full_says_nothing_of_the_dataset(data: Path) -> None:
+    """A file of the process may have 100 bytes, so that a larger one cannot be written, as on a full disk."""
+    command = [sys.executable, "-m", "tokenmill", "verify", "data/tokens"]
+    done = subprocess.run(
+        ["prlimit", "--fsize=100", *command], cwd=data.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "wrong" not in done.stdout and "File too large" in done.stderr
+
+
+def test_a_tokenizer_may_be_a_file_of_any_name(data: Path) -> None:
+    (data / "tokenizer/tokenizer.json").rename(data / "mine.json")
+    shutil.rmtree(data / "tokenizer")
+    found = verify(data / "tokens", data / "mine.json", data.parent, sample_documents=6, seed=0, threads=1)
+    assert (found.result, found.checked["sample"]) == (
+        "right",
+        {"documents": 6, "seed": 0, "engines": ["tokenizers"]},
+    )
+
+
+def test_an_input_file_that_cannot_be_cut_as_it_was_is_one_finding(project: Project) -> None:
+    cut(project)
+    project.build()
+    path = project.root / "data/raw/long.jsonl"
+    path.write_text("\n".join(path.read_text().splitlines()[:20]))
+    table = pq.read_table(project.root / "data/raw/long.parquet")
+    pq.write_table(table, project.root / "data/raw/long.parquet", row_group_size=11)
+    found = [one.what for one in check(project.root / "data", threads=2).findings]
+    assert [one.split(":")[0] for one in found] == ["data/raw/long.jsonl", "data/raw/long.parquet"]
+    assert "a part begins at line" in found[0] and "no row group does" in found[1]
+
+
+def test_findings_are_in_the_order_of_the_files_whatever_the_number_of_threads(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    for shard in manifest.shards:
+        path = data / "tokens" / shard.name
+        path.write_bytes(path.read_bytes()[:-1])
+    found = [check(data, threads=n).findings for n in (1, 3)]
+    assert found[0] == found[1]
+    names = [one.file for one in found[0] if not one.file.startswith("..")]
+    assert list(dict.fromkeys(names)) == [shard.name for shard in manifest.shards]
+
+
+def test_a_file_of_no_input_file_is_wrong(data: Path) -> None:
+    path = data / "tokens/manifest.json"
+    manifest = json.loads(path.read_text())
+    entry = manifest["shards"][0]
+    empty = pq.read_schema(data / "tokens" / entry["name"]).empty_table()
+    pq.write_table(empty, data / "tokens/empty.parquet")
+    sums = dict.fromkeys(("n_documents", "n_tokens", "text_bytes"), 0)
+    manifest["shards"].append(entry | sums | {"name": "empty.parquet", "rows": []})
+    path.write_text(json.dumps(manifest))
+    [found] = check(data, with_source=False).findings
+    assert found.file == "manifest.json" and "shards.3.rows" in found.what
 
 
 def test_info_says_what_the_manifest_says(data: Path) -> None:

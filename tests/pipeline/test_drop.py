@@ -192,8 +192,8 @@ def test_other_bad_files_are_errors_too(project: Project) -> None:
         return str(raised.value)
 
     assert "found none" in error("missing.csv")
-    (project.root / "drop.csv").write_bytes(b"id,reason\n\xff,x\n")
-    assert "UTF-8" in error("drop.csv")
+    (project.root / "drop.csv").write_bytes(b"id,reason\n" + b"some id,some reason\n" * 1000 + b"\xff,x\n")
+    assert "drop.csv, line 1002: expected UTF-8; found 0xff" in error("drop.csv")
     (project.root / "drop.txt").write_text("x")
     assert ".csv or .parquet" in error("drop.txt")
     (project.root / "drop.parquet").write_bytes(b"PAR1")

@@ -23,10 +23,12 @@ def beside(dataset: Path, directory: str) -> Path:
 
 
 def tokenizer_of(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
-    """A dataset's tokenizer with its folder. `given`: a folder or file elsewhere. Raises TokenizerError if there is none."""
+    """A dataset's tokenizer with its path: the folder of a tokenizer.json, or a file of another name. `given`: a folder or file
+    elsewhere. Raises TokenizerError if there is none."""
     path = given or beside(dataset, TOKENIZER_DIRECTORY)
     if not path.exists():
         raise TokenizerError(
             f"{path}: expected the dataset's tokenizer; nothing is there. Copy it there, or name it with --tokenizer."
         )
-    return (path if path.is_dir() else path.parent), Tokenizer.load(path)
+    loaded = Tokenizer.load(path)
+    return (path.parent if path.name == "tokenizer.json" else path), loaded

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tokenmill.analysis.beside import check_is_dataset
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.quantities import size
 
@@ -12,6 +13,7 @@ def info(dataset: Path) -> dict[str, Any]:
 
     `file_bytes`: of the dataset's files. `shards`: the number of input files. `bytes_per_token`: None without tokens.
     """
+    check_is_dataset(dataset)
     manifest = read_manifest(dataset)
     n_damaged = len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None})
     return {

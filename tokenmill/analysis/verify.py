@@ -4,7 +4,7 @@ import random
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,32 +12,30 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.parquet as pq
-
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
+from tokenmill.analysis.input_checks import check_inputs
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
-from tokenmill.corpus.dropped import DROPPED_FILE, find_rows, read_dropped, write_dropped
+from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
-from tokenmill.corpus.shards import Shard, ShardRange, find_shards
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.checks import Judge
 from tokenmill.dataset.file_check import FileFacts, check_file, documents_of
-from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
     wrong_digest,
     wrong_files,
     wrong_in_itself,
-    wrong_inputs,
     wrong_names,
+    wrong_quarantine,
+    wrong_table_files,
     wrong_with_tokenizer,
 )
-from tokenmill.dataset.sources import inputs_of, parts_of, units_of
 from tokenmill.dataset.tables import DOCUMENTS_FILE, Part, write_tables, wrong_tables
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
@@ -136,20 +134,25 @@ class _Verification:
         self._find(MANIFEST_FILE, wrong_digest(manifest, read(self._dataset / MANIFEST_FILE)))
         self._find(MANIFEST_FILE, wrong_in_itself(manifest))
         names = [MANIFEST_FILE, *(shard.name for shard in manifest.shards)]
-        there = files_below(self._dataset)
+        there = set(files_below(self._dataset))
         self._verdict.findings += [Finding(*wrong) for wrong in wrong_files(names, there)]
         n_bytes = sum(shard.n_bytes for shard in manifest.shards)
-        _ = self._dropped_documents  # read before the threads need it
+        _ = self._find_dropped  # read before the threads need it
         with (
             tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch,
             ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool,
             progress("verify", n_bytes, "bytes") as now,
         ):
             try:
-                units = self._units(pool) if self._source else {}
+                units = self._units(pool)
                 entries = [shard for shard in manifest.shards if shard.name in there]
                 jobs = [(entry, Path(scratch) / f"{i}", units.get(entry.name)) for i, entry in enumerate(entries)]
-                done = list(pool.map(lambda job: self._file(now, *job), jobs))
+                done = []
+                for (entry, *_), (facts, wrong) in zip(
+                    jobs, pool.map(lambda job: self._file(now, *job), jobs), strict=True
+                ):
+                    self._find(entry.name, wrong)
+                    done.append(facts)
             finally:
                 self._stop.set()
             parts = [
@@ -177,79 +180,47 @@ class _Verification:
     def _find(self, file: str, wrong: Iterable[str]) -> None:
         self._verdict.findings += [Finding(file, what) for what in wrong]
 
-    def _units(self, pool: ThreadPoolExecutor) -> dict[str, Unit]:
-        """The documents of each file of the dataset, as far as they are there. The input files are read for their digests."""
-        manifest, root = self._manifest, self._source
-        assert root is not None
-        if manifest.source is None:
-            self._verdict.not_checked.append("the documents: the manifest, of format 3, does not say how they are read")
+    def _units(self, pool: ThreadPoolExecutor) -> Mapping[str, Unit]:
+        """The documents of each file of the dataset, as far as they are there."""
+        if self._source is None:
             return {}
-        shards, missing = inputs_of(manifest, root)
-        if missing:
-            self._verdict.not_checked.append(
-                f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root}: {', '.join(missing[:3])}"
-                f"{', …' if len(missing) > 3 else ''}; name their folder with --source, or pass --no-source"
-            )
-        rows_of: dict[str, list[InputRows]] = {}
-        for rows in (rows for entry in manifest.shards for rows in entry.rows):
-            rows_of.setdefault(rows.name, []).append(rows)
-        for some in rows_of.values():
-            some.sort(key=lambda rows: (rows.first_row, rows.first_line))
-        sha256: dict[str, str] = dict.fromkeys(missing, "")
-        sha256 |= {shard.name: shard.sha256 for shard in manifest.inputs if shard.name in sha256}
-        parts: dict[str, dict[tuple[int, int], ShardRange | None]] = {}
+        found = check_inputs(self._manifest, self._source, pool, self._stop.is_set)
+        self._find(MANIFEST_FILE, found.wrong)
+        self._verdict.not_checked += found.not_checked
+        return found.units
 
-        def look(shard: Shard) -> None:
-            rows = rows_of.get(shard.name, [])  # none: the manifest contradicts itself, which is found elsewhere
-            try:
-                sha256[shard.name], found = parts_of(shard, rows, self._stop.is_set)
-            except (ValidationError, OSError) as error:
-                self._find(MANIFEST_FILE, [str(error)])
-                return
-            parts[shard.name] = {(one.first_row, one.first_line): part for one, part in zip(rows, found, strict=False)}
-
-        list(pool.map(look, shards))
-        params = root / PARAMS_FILE
-        if params.exists():
-            try:
-                for shard in find_shards(root, load_params(params).source.glob):
-                    sha256.setdefault(shard.name, "")
-            except (CorpusError, ParamsError) as error:
-                self._verdict.not_checked.append(f"whether the project has other documents: {error}")
-        self._find(MANIFEST_FILE, wrong_inputs(manifest, sha256))
-        return units_of(manifest, {shard.name: shard for shard in shards}, parts)
-
-    def _file(self, now: Progress, entry: OutputShard, folder: Path, unit: Unit | None) -> FileFacts | None:
-        """Checks one file; its sums, or None if it is wrong or could not be checked."""
+    def _file(
+        self, now: Progress, entry: OutputShard, folder: Path, unit: Unit | None
+    ) -> tuple[FileFacts | None, list[str]]:
+        """Checks one file; its sums, or None if it is wrong or could not be checked, and what is wrong. Raises OSError if the
+        machine fails, such as for a full disk, because this says nothing of the file."""
         path = self._dataset / entry.name
+        wrong: list[str] = []
         folder.mkdir()
         try:
             if self._stop.is_set():
-                return None
+                return None, []
             if (n_bytes := path.stat().st_size) != entry.n_bytes:
                 lengths = f"found {n_bytes:,} bytes, expected {entry.n_bytes:,}"
-                self._find(entry.name, [f"not the file that the manifest names: {lengths}"])
+                wrong.append(f"not the file that the manifest names: {lengths}")
             elif sha256_file(path) != entry.sha256:
-                self._find(entry.name, [f"not the file that the manifest names (sha256 {entry.sha256[:16]}…)"])
-            if self._source is not None and unit is None:
-                return None
+                wrong.append(f"not the file that the manifest names (sha256 {entry.sha256[:16]}…)")
+            has_dropped = any(rows.n_dropped for rows in entry.rows)
+            if self._source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
+                return None, wrong
             documents = None
             if unit is not None:
-                if self._dropped_documents is None and any(rows.n_dropped for rows in entry.rows):
-                    return None
+                source = _reading(self._manifest)
                 documents = documents_of(
-                    unit,
-                    entry,
-                    _reading(self._manifest),
-                    UNBOUNDED,
-                    lambda _bytes, _tokens: None,
-                    find_rows(self._dropped_documents or {}),
+                    unit, entry, source, UNBOUNDED, lambda _bytes, _tokens: None, self._find_dropped
                 )
             sample = self._sample.get(entry.name, set())
-            return check_file(entry, path, documents, self._judge, sample, lambda _bytes, n: now.add(0, n), folder)
+            facts = check_file(entry, path, documents, self._judge, sample, lambda _bytes, n: now.add(0, n), folder)
+            return facts, wrong
+        except OSError:
+            raise
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
-            self._find(entry.name, [str(error) or type(error).__name__])
-            return None
+            return None, [*wrong, str(error) or type(error).__name__]
         finally:
             now.add(entry.n_bytes)
 
@@ -262,15 +233,8 @@ class _Verification:
             self._verdict.not_checked.append(f"the tables: {found} is not there; copy it beside the dataset")
             return
         place = f"../{found.name}"
-        for name, wrong in wrong_files((table.name for table in manifest.tables), files_below(found)):
+        for name, wrong in wrong_table_files(manifest, found):
             self._find(f"{place}/{name}", [wrong])
-        for table in manifest.tables:
-            path = found / table.name
-            if path.exists() and (path.stat().st_size, sha256_file(path)) != (table.n_bytes, table.sha256):
-                self._find(
-                    f"{place}/{table.name}",
-                    [f"not the file that the manifest names (sha256 {table.sha256[:16]}…)"],
-                )
         if len(parts) < len(manifest.shards):
             return  # what is missing is named already
         made = scratch / "tables"
@@ -298,6 +262,10 @@ class _Verification:
         except ValidationError as error:
             self._find(f"../{path.parent.name}/{path.name}", [str(error)])
             return None
+
+    @cached_property
+    def _find_dropped(self) -> FindDropped:
+        return find_rows(self._dropped_documents or {})
 
     def _dropped(self, made: Path) -> None:
         """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index that was
@@ -340,18 +308,7 @@ class _Verification:
             if n_bad or any(rows.n_bad is None for entry in self._manifest.shards for rows in entry.rows):
                 self._verdict.not_checked.append(f"the quarantine: {path} is not there; copy it beside the dataset")
             return
-        place = f"../{path.parent.name}/{path.name}"
-        try:
-            found = sum(row is not None for row in pq.read_table(path, columns=["row"])["row"].to_pylist())
-        except Exception as error:  # noqa: BLE001 — pyarrow raises many kinds for a damaged file
-            self._find(place, [f"cannot be read: {error}"])
-            return
-        if sha256_file(path) != self._manifest.quarantine_sha256:
-            self._find(
-                place, [f"not the file that the manifest names (sha256 {self._manifest.quarantine_sha256[:16]}…)"]
-            )
-        if found != n_bad:
-            self._find(place, [f"holds {found:,} documents; the manifest says {n_bad:,}"])
+        self._find(f"../{path.parent.name}/{path.name}", wrong_quarantine(self._manifest, path))
 
 
 def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[int]]:

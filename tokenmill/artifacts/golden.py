@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 import tokenmill
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 GOLDEN_FILE = "golden.json"
@@ -109,25 +110,29 @@ def first_difference(engine: Engine, vectors: Iterable[Vector]) -> str | None:
     return None
 
 
-def sample_engines(directory: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Engine]:
+def sample_engines(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Engine]:
     """The other engines that give the ids of a tokenizer, by name: tokenizers always, and tiktoken if golden.json says so.
 
-    `special_in_text`: whether the texts of special tokens become their ids.
+    `path`: the tokenizer's folder, or its file, which has no golden.json. `special_in_text`: whether the texts of special tokens
+    become their ids.
     """
-    engines = {"tokenizers": tokenizers_engine(directory, special_in_text)}
-    path = directory / GOLDEN_FILE
-    if not special_in_text and path.is_file() and _read(path).engines.get("tiktoken", "") is None:
-        engine = tiktoken_engine(directory, tokenizer)
+    engines = {"tokenizers": tokenizers_engine(path, special_in_text)}
+    golden = path / GOLDEN_FILE
+    if not special_in_text and golden.is_file() and _read(golden).engines.get("tiktoken", "") is None:
+        engine = tiktoken_engine(path, tokenizer)
         if not isinstance(engine, str):
             engines["tiktoken"] = engine
     return engines
 
 
-def tokenizers_engine(directory: Path, special_in_text: bool = False) -> Engine:
-    """The tokenizers library with the same tokenizer.json. The text of special tokens stays text unless `special_in_text`."""
+def tokenizers_engine(path: Path, special_in_text: bool = False) -> Engine:
+    """The tokenizers library with the same tokenizer.json, in a folder or as a file of any name.
+
+    The text of special tokens stays text unless `special_in_text`.
+    """
     from tokenizers import Tokenizer as Reference
 
-    reference: Any = Reference.from_buffer(read(directory / "tokenizer.json"))
+    reference: Any = Reference.from_buffer(read(file_of(path)))
     reference.no_truncation()
     reference.no_padding()
     reference.encode_special_tokens = not special_in_text

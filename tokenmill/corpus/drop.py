@@ -1,6 +1,8 @@
 """source.drop: a list of documents to leave out, each named by its id or by the digest of its text."""
 
+import codecs
 import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -211,24 +213,26 @@ def _line(name: str, place: str, id: str | None, digest: str | None, reason: str
 
 def _csv(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            columns = next(reader, [])
-            _check_columns(name, columns)
-            line = reader.line_num + 1
-            for values in reader:
-                place, line = f"line {line}", reader.line_num + 1
-                if not values:  # a blank line
-                    continue
-                if len(values) != len(columns):
-                    raise _error(
-                        f"{name}, {place}",
-                        f"expected {len(columns)} values; found {len(values)}. Put a value with a comma in quotes.",
-                    )
-                row = dict(zip(columns, values, strict=True))
-                yield place, row.get("id"), row.get("digest"), row["reason"]
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        reader = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+        columns = next(reader, [])
+        _check_columns(name, columns)
+        line = reader.line_num + 1
+        for values in reader:
+            place, line = f"line {line}", reader.line_num + 1
+            if not values:  # a blank line
+                continue
+            if len(values) != len(columns):
+                raise _error(
+                    f"{name}, {place}",
+                    f"expected {len(columns)} values; found {len(values)}. Put a value with a comma in quotes.",
+                )
+            row = dict(zip(columns, values, strict=True))
+            yield place, row.get("id"), row.get("digest"), row["reason"]
     except UnicodeDecodeError as error:
-        raise _error(name, f"expected UTF-8; found other bytes at byte {error.start}. Save it as UTF-8.") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        words = f"expected UTF-8; found {content[error.start]:#04x}. Save the file as UTF-8."
+        raise _error(f"{name}, line {line}", words) from None
     except csv.Error as error:
         raise _error(f"{name}, line {reader.line_num}", f"expected CSV; {error}. Correct the line.") from None
     except OSError as error:

@@ -66,7 +66,7 @@ class OutputShard(_Record):
     n_documents: int
     n_tokens: int
     text_bytes: int
-    rows: list[InputRows]
+    rows: list[InputRows] = Field(min_length=1)
 
 
 class Origin(_Record):

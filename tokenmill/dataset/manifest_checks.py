@@ -4,9 +4,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import ValidationError
+from tokenmill.storage.atomic import sha256_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _FORCE = "Run `tokenmill build --force`."
@@ -98,6 +102,29 @@ def wrong_files(named: Iterable[str], found: Iterable[str]) -> Iterator[tuple[st
         yield name, "missing; the manifest names it. Copy the dataset again, or run `tokenmill build --force`."
     for name in sorted(found - named):
         yield name, f"not named by {MANIFEST_FILE}. Remove it if it is not yours to keep here."
+
+
+def wrong_table_files(manifest: Manifest, directory: Path) -> Iterator[tuple[str, str]]:
+    """The tables in a folder that are missing, too many, or other files than those that the manifest names; each with what is
+    wrong."""
+    yield from wrong_files((table.name for table in manifest.tables), files_below(directory))
+    for table in manifest.tables:
+        path = directory / table.name
+        if path.exists() and (path.stat().st_size, sha256_file(path)) != (table.n_bytes, table.sha256):
+            yield table.name, f"not the file that the manifest names (sha256 {table.sha256[:16]}…). {_FORCE}"
+
+
+def wrong_quarantine(manifest: Manifest, path: Path) -> Iterator[str]:
+    """What of the quarantine file is not as the manifest says: its digest, and its number of documents."""
+    try:
+        rows = pq.read_table(path, columns=["row"], partitioning=None)["row"]
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        yield f"cannot be read: {error}. {_FORCE}"
+        return
+    if sha256_file(path) != manifest.quarantine_sha256:
+        yield f"not the file that the manifest names (sha256 {manifest.quarantine_sha256[:16]}…). {_FORCE}"
+    if (n_found := len(rows) - rows.null_count) != manifest.n_bad:
+        yield f"holds {n_found:,} documents; {MANIFEST_FILE} says {manifest.n_bad:,}. {_FORCE}"
 
 
 def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]:

@@ -60,7 +60,10 @@ def parts_of(
     if shard.name.endswith(".parquet"):
         return sha256, list(_row_groups(shard, rows))
     if len(starts) < len(rows):
-        raise ValidationError(f"{shard.name}: the manifest says that a part begins at line {first_lines[len(starts)]}.")
+        line = first_lines[len(starts)]
+        raise ValidationError(
+            f"{shard.name}: the manifest says that a part begins at line {line}; the file has fewer lines. Run `tokenmill build`."
+        )
     spans = pairwise([*starts, at])
     return sha256, [
         ShardRange(start, stop, stop - start, one.first_row, one.first_line)
@@ -71,12 +74,14 @@ def parts_of(
 def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
     try:
         metadata = pq.read_metadata(shard.path)
-    except pa.ArrowException as error:
-        raise ValidationError(f"{shard.name}: cannot be read: {error}.") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ValidationError(f"{shard.name}: cannot be read: {error}. Copy or make it again.") from None
     n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     groups = {int(row): i for i, row in reversed(list(enumerate(np.cumsum([0, *n_rows]))))}
     if odd := [one.first_row for one in rows if one.first_row not in groups]:
-        raise ValidationError(f"{shard.name}: the manifest says that a part begins at row {odd[0]}; no row group does.")
+        raise ValidationError(
+            f"{shard.name}: the manifest says that a part begins at row {odd[0]}; no row group does. Run `tokenmill build`."
+        )
     starts = [groups[one.first_row] for one in rows]
     sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
     return [

@@ -28,12 +28,15 @@ class TokenCounts:
         """Adds the counts of all ids, by id."""
         self.counts += found.astype(np.uint64)
 
-    def write(self, path: Path) -> None:
-        """Writes the ids that occur, with their counts."""
+    def table(self) -> pa.Table:
+        """The ids that occur, with their counts: `id` uint32, `count` uint64."""
         ids = np.flatnonzero(self.counts)
-        table = pa.table([ids.astype(np.uint32), self.counts[ids]], schema=_COUNTED)
+        return pa.table([ids.astype(np.uint32), self.counts[ids]], schema=_COUNTED)
+
+    def write(self, path: Path) -> None:
+        """Writes that table."""
         with naming(path):
-            pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
+            pq.write_table(self.table(), path, compression="zstd", use_dictionary=False, write_statistics=False)
 
 
 def sum_counts(units: Iterable[tuple[str, Path]], id_max: int) -> tuple["TokenCounts", dict[str, pa.Table]]:
@@ -48,7 +51,7 @@ def sum_counts(units: Iterable[tuple[str, Path]], id_max: int) -> tuple["TokenCo
         ids, counts = table["id"].to_numpy(), table["count"].to_numpy()
         total.counts[ids] += counts
         by_source.setdefault(source, TokenCounts(id_max)).counts[ids] += counts
-    return total, {source: _sparse(one) for source, one in sorted(by_source.items())}
+    return total, {source: one.table() for source, one in sorted(by_source.items())}
 
 
 def tokens_per_id(total: TokenCounts, tokenizer: Tokenizer) -> pa.Table:
@@ -77,11 +80,6 @@ def token_bytes(tokenizer: Tokenizer) -> "np.ndarray[tuple[int], np.dtype[np.uin
         if id not in special:
             lengths[id] = len(tokenizer.token_bytes(id))
     return lengths
-
-
-def _sparse(counts: TokenCounts) -> pa.Table:
-    ids = np.flatnonzero(counts.counts)
-    return pa.table([ids.astype(np.uint32), counts.counts[ids]], schema=_COUNTED)
 
 
 def _metadata(tokenizer: Tokenizer) -> dict[str, str]:

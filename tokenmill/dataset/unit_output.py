@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
@@ -92,7 +91,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
     dropped = _dropped_of(manifest, files.get(f"{TABLES_DIRECTORY}/{DROPPED_FILE}"))
     wanted = {shard.unit: shard for shard in manifest.shards if shard.unit in keys}  # equal shards are one unit
     index = _index_of(
-        manifest, files.get(f"{TABLES_DIRECTORY}/{DOCUMENTS_FILE}"), [one.name for one in wanted.values()]
+        manifest, files.get(f"{TABLES_DIRECTORY}/{DOCUMENTS_FILE}"), {one.name for one in wanted.values()}
     )
 
     def take(shard: OutputShard) -> bool:
@@ -113,7 +112,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
             link(path, partial / TOKENS_FILE)
             _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
             shards = [rows.name for rows in shard.rows]
-            unit_of_index(index.filter(pc.equal(index["file"], shard.name)), partial / UNIT_INDEX_FILE, shards)
+            unit_of_index(index[shard.name], partial / UNIT_INDEX_FILE, shards)
             write_left(some, partial)
             write_unit_dropped(without, partial)
             store.keep(shard.unit, partial, facts)
@@ -140,11 +139,16 @@ def _is_whole(path: Path, sha256: str) -> bool:
     return False
 
 
-def _index_of(manifest: Manifest, path: Path | None, files: Sequence[str]) -> pa.Table | None:
-    """The rows of these files of the dataset in its document index; None if that is not there or not whole."""
-    if path is None or not _is_whole_table(manifest, DOCUMENTS_FILE, path):
+def _index_of(manifest: Manifest, path: Path | None, files: Set[str]) -> dict[str, pa.Table] | None:
+    """The rows of each of these files of the dataset in its document index; None if that is not there or not whole."""
+    if not files or path is None or not _is_whole_table(manifest, DOCUMENTS_FILE, path):
         return None
-    return read_index(path, [("file", "in", files)]) if files else None
+    index, at, found = read_index(path, [("file", "in", files)]), 0, {}
+    for shard in manifest.shards:  # in the order of the index; to filter it for each file would take quadratic time
+        if shard.name in files:
+            found[shard.name] = index.slice(at, shard.n_documents)
+            at += shard.n_documents
+    return found
 
 
 def _is_whole_table(manifest: Manifest, name: str, path: Path) -> bool:

@@ -65,7 +65,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
         checked.source,
         params.language_column,
         checked.limits,
-        read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE),
+        read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else {},
     )
     compared = _compare({OWN: tokenizer} | references, sample)
     tokens = sampling.draw_tokens(root / TOKENS_DIRECTORY, [shard.name for shard in manifest.shards])

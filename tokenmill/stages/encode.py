@@ -111,8 +111,8 @@ def encode(
     ):
         for shard, folder in zip(shards, folders, strict=True):
             link(folder / TOKENS_FILE, directory / shard.name)
-        left_out = quarantine / QUARANTINE_FILE
-        write_quarantine(left_out, zip(units, folders, strict=True))
+        bad_documents = quarantine / QUARANTINE_FILE
+        write_quarantine(bad_documents, zip(units, folders, strict=True))
         write_dropped(
             tables / DROPPED_FILE, ((starts_of(unit), folder) for unit, folder in zip(units, folders, strict=True))
         )
@@ -131,7 +131,7 @@ def encode(
             text_bytes=sum(shard.text_bytes for shard in shards),
             n_bad=n_bad,
             n_dropped=n_dropped,
-            quarantine_sha256=sha256_file(left_out),
+            quarantine_sha256=sha256_file(bad_documents),
             source=Reading(
                 text_column=source.text_column, id_column=source.id_column, text_separator=source.text_separator
             ),
