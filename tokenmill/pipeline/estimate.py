@@ -10,6 +10,7 @@ from tokenmill.corpus.limits import BATCH_BYTES
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.sampling import Distinct, Sample, Stratum
+from tokenmill.report.sample import N_IDS_MAX
 
 CONFIDENCE = 0.95
 _Z = 1.959964  # of a normal distribution, for CONFIDENCE
@@ -26,7 +27,8 @@ _HEAPS_DEFAULT, _HEAPS_MIN, _HEAPS_MAX = 0.6, 0.3, 1.0
 _HEAPS_SPREAD = 0.06  # the exponent's error
 
 # Measured on 16 builds of four corpora with 1 and 2 workers and vocabularies of 4,096 to 50,000, in MB: each peak is within 15 %.
-_BASE_MB = {"count": 190.0, "train-vocab": 215.0, "encode": 205.0, "validate": 290.0}
+_BASE_MB = {"count": 190.0, "train-vocab": 215.0, "encode": 205.0, "validate": 205.0}
+_BIGRAM_A_TOKEN = 42  # bytes of memory for each token that the report's bigram model reads
 _PREFECT_MB = {"count": 75.0, "train-vocab": 55.0, "encode": 55.0, "validate": 55.0}
 _TOKEN_KB = 1.3  # of memory for a token of the vocabulary
 _ENCODING_A_TOKEN = 50.0  # bytes for each token of the batch in hand
@@ -370,6 +372,8 @@ def _peak(
             cached = distinct.n.times(*[_CACHED_BYTES] * 3).at_most(params.run.cache_mb_max * 1e6)
             peak = base.plus(cached).plus(exactly(_TOKEN_KB * 1e3 * vocab_size))
             peak = peak.plus(exactly(workers * _ENCODING_A_TOKEN * per_byte * in_hand))
+            if stage == "validate":
+                peak = peak.plus(exactly(_BIGRAM_A_TOKEN * min(dataset["tokens"].point, N_IDS_MAX)))
         peaks.append(peak)
     most = max(peaks, key=lambda one: one.point)
     return most.times(_LESS_MEMORY, 1, _MORE_MEMORY).at_most(memory.mb_max * 1e6)

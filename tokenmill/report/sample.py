@@ -35,8 +35,11 @@ _PIECE_BYTES_MIN = 16 << 10
 
 @dataclass(frozen=True)
 class DocumentSample:
-    """Documents of the corpus. `texts`: large_string, without nulls, each cut at as many characters as its file may give bytes; `sources`,
-    `languages`: string, of each document; the languages are null if no column holds them. `n_files`: the files read."""
+    """Documents of the corpus.
+
+    `texts`: large_string, without nulls, each cut at as many characters as its file may give bytes. `sources`, `languages`:
+    string, of each document; the languages are null if no column holds them. `n_files`: the files read.
+    """
 
     texts: pa.LargeStringArray
     sources: pa.StringArray
