@@ -73,7 +73,7 @@ def aligned(
 
     Raises ValidationError if one side has more than the other.
     """
-    held, at, shard, row = next(tokens, None), 0, "", 0
+    held, at, shard, row = next(tokens, None), 0, shards[0], 0
     for piece, batch in documents:
         shard, row = shards[piece], batch.first_row
         while len(batch.texts):

@@ -35,8 +35,8 @@ _PIECE_BYTES_MIN = 16 << 10
 
 @dataclass(frozen=True)
 class DocumentSample:
-    """Documents of the corpus. `texts`: large_string, without nulls, each cut at the bytes that its file may give; `sources`,
-    `languages`: string, of each document; the languages are null if no column holds them. `n_files`: the files read."""
+    """Documents of the corpus. `texts`: large_string, without nulls, each cut at as many characters as its file may give bytes;
+    `sources`, `languages`: string, of each document; the languages are null if no column holds them. `n_files`: the files read."""
 
     texts: pa.LargeStringArray
     sources: pa.StringArray
@@ -82,7 +82,8 @@ def draw_documents(
     limits: Limits,
     dropped: Mapping[str, Sequence[DroppedDocument]],
 ) -> DocumentSample:
-    """The first documents of up to 16 files or parts of files of each source, about 2 MiB in all.
+    """The first documents of up to 16 files or parts of files of each source: about 2 MiB in all, but at least 16 KiB of each
+    file, which makes 16 MiB with 64 sources.
 
     Files are drawn by a keyed hash of their name, so that a new file changes the sample little. Bad documents, damaged files, and
     documents without a language where a column holds it, are left out, and so are those `dropped`, by shard.
