@@ -118,7 +118,7 @@ def measure(project: Path, name: str, asked: argparse.Namespace) -> list[dict[st
                 "found": rows[0].found,
                 "n_seeds": len(rows),
                 "n_in_range": n_inside,
-                "runs_about_by_found": abouts,
+                "runs_about_by_found_ratio": abouts,
                 "width_below": round(low, 4),
                 "width_above": round(high, 4),
             }

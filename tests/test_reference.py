@@ -100,7 +100,7 @@ def _check_cell(cell: dict[str, Any]) -> None:
     assert bool(runs) != ("failed" in cell or cell.get("answer") == "other"), cell
     assert cell.get("answer", "same") in ("same", "not compared", "other")
     for key, values in runs.items():
-        assert key.endswith(("_s", "_mb_per_s", "_peak_mb")), key
+        assert key.endswith(("_s", "_mb_per_s", "_peak_mb", "_ratio")), key
         assert all(isinstance(one, float | int) and one >= 0 for one in values)
 
 
