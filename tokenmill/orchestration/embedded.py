@@ -6,10 +6,7 @@ import sys
 import threading
 import time
 
-# The server writes events in the background, and loses what it has not written when it ends. So it first waits at least
-# _RECORD_S, and then until it needs less than _IDLE_SHARE of a core, on a machine under load for _RECORD_S_MAX.
-_RECORD_S, _RECORD_S_MAX = 2.0, 10.0
-_LOOK_S, _IDLE_SHARE = 0.5, 0.2
+_RECORD_S = 2.0  # the server writes events in the background; what it has not read when it ends is lost
 _END_S_MAX = 5.0
 
 
@@ -24,13 +21,7 @@ def main(listening: int) -> None:
 
 def _end_with_starter() -> None:
     os.read(0, 1)  # not through sys.stdin: Python aborts on exit while a thread holds its lock
-    started_s = time.monotonic()
     time.sleep(_RECORD_S)
-    needed_s = _LOOK_S
-    while needed_s > _IDLE_SHARE * _LOOK_S and time.monotonic() - started_s < _RECORD_S_MAX:
-        before_s = time.process_time()
-        time.sleep(_LOOK_S)
-        needed_s = time.process_time() - before_s
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_END_S_MAX)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -28,7 +28,7 @@ from tokenmill.pipeline.build import Build
 T = TypeVar("T")
 
 _START_S_MAX = 120.0
-_END_S_MAX = 20.0  # longer than an embedded server takes to record what it was sent, and to end
+_END_S_MAX = 10.0  # longer than an embedded server takes to record what it was sent, and to end
 _ANSWER_S_MAX = 5.0
 _TAKE_S_MAX = 15.0
 _SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
