@@ -1,6 +1,6 @@
 """Says which lines of source.drop concern each unit, so that a new line makes only the units anew that have its documents."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tokenmill.config.params import Source
 from tokenmill.console import Advance, progress
-from tokenmill.corpus.drop import DropList, DropParts, drop_list, prefixes
+from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list, prefixes
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents
@@ -53,6 +53,12 @@ def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[
         done = runner.finish(_STAGE, do, units, keys, DocumentFacts, run_units, now.skip)
     parts = DropParts(whole)
     return {unit.name: _of_unit(parts, one.folder) for unit, one in zip(units, done, strict=True)}
+
+
+def lines_without_documents(whole: DropList, drops: Mapping[str, DropList]) -> list[DropLine]:
+    """The lines of the list that name no document of any unit, in order."""
+    used = {line for some in drops.values() for line in some.lines}
+    return [line for line in whole.lines if line not in used]
 
 
 def known_drops(root: Path, source: Source, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:

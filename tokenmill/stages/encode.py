@@ -11,7 +11,7 @@ from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
 from tokenmill.console import Advance, progress, say
-from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
     DROPPED_FILE,
     piece_dropped,
@@ -43,7 +43,7 @@ from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
-from tokenmill.pipeline.unit_drops import unit_drops
+from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import sha256_file, write_directory
@@ -154,6 +154,10 @@ def encode(
     if n_dropped:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
         say(f"encode: left out {sum(n_dropped.values()):,} documents by source.drop: {reasons}")
+    listed = drop_list(runner.root, source)
+    if idle := lines_without_documents(listed, drops):
+        n = f"{len(idle):,} of the {len(listed.lines):,} lines"
+        say(f"encode: {n} of source.drop name no document; the first: {source.drop}, {idle[0].place}")
     return StageSummary(
         "encode",
         "run",
