@@ -75,12 +75,14 @@ def verify(
     sample_documents: int,
     seed: int,
     threads: int,
+    has_tables: bool = True,
 ) -> Verdict:
     """Checks a dataset, its tables and its quarantine against each other, against its tokenizer, and against its documents.
 
     `dataset`: the folder with manifest.json. `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the
     dataset. `source`: the folder that the manifest's names of input files are relative to; None: without the documents.
-    `sample_documents`: how many documents are also encoded by other engines, drawn with `seed` from all. Raises ValidationError
+    `sample_documents`: how many documents are also encoded by other engines, drawn with `seed` from all. `has_tables`: whether
+    the tables must be in the folder `tables` beside the dataset; otherwise they are not looked at. Raises ValidationError
     if there is no dataset, and TokenizerError if there is no tokenizer: then nothing could be checked.
     """
     verdict = Verdict(dataset)
@@ -88,10 +90,11 @@ def verify(
     try:
         manifest = read_manifest(dataset)
     except ValidationError as error:
-        verdict.findings.append(Finding(MANIFEST_FILE, str(error)))
+        words = str(error).removeprefix(f"{dataset / MANIFEST_FILE}: ")
+        verdict.findings.append(Finding(MANIFEST_FILE, words))
         return verdict
     loaded = tokenizer_of(dataset, tokenizer)
-    _Verification(verdict, manifest, *loaded, source, sample_documents, seed, threads).run()
+    _Verification(verdict, manifest, *loaded, source, sample_documents, seed, threads, has_tables).run()
     return verdict
 
 
@@ -108,6 +111,7 @@ class _Verification:
         sample_documents: int,
         seed: int,
         threads: int,
+        has_tables: bool,
     ) -> None:
         self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
         self._dataset, self._source, self._threads = verdict.dataset, source, threads
@@ -121,7 +125,7 @@ class _Verification:
             has_source=source is not None,
             engines=sample_engines(directory, tokenizer, special_in_text) if may_sample else {},
         )
-        self._seed = seed
+        self._seed, self._has_tables = seed, has_tables
         self._sample = _sample(manifest, sample_documents, seed)
         self._stop = threading.Event()
 
@@ -227,7 +231,7 @@ class _Verification:
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest
         found = beside(self._dataset, TABLES_DIRECTORY)
-        if not manifest.tables:
+        if not manifest.tables or not self._has_tables:
             return
         if not found.is_dir():
             self._verdict.not_checked.append(f"the tables: {found} is not there; copy it beside the dataset")
@@ -252,8 +256,8 @@ class _Verification:
     def _dropped_documents(self) -> dict[str, list[DroppedDocument]] | None:
         """The content of dropped.parquet; None if it is not there or cannot be read."""
         path = beside(self._dataset, TABLES_DIRECTORY) / DROPPED_FILE
-        if not path.exists():
-            if not self._manifest.n_dropped:
+        if not self._has_tables or not path.exists():
+            if not self._manifest.n_dropped or not (self._source or self._has_tables):
                 return {}
             self._verdict.not_checked.append(f"the dropped documents: {path} is not there; copy it beside the dataset")
             return None
@@ -271,7 +275,7 @@ class _Verification:
         """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index that was
         made anew, if it is there."""
         dropped = self._dropped_documents
-        if dropped is None:
+        if dropped is None or not self._has_tables:
             return
         self._find(f"../{Path(TABLES_DIRECTORY).name}/{DROPPED_FILE}", wrong_dropped(self._manifest, dropped))
         found = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE

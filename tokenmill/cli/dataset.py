@@ -38,6 +38,7 @@ def add_commands(commands: "Commands") -> None:
         help=f"the folder that the names of the input files start from (default: the nearest with {PARAMS_FILE} above the dataset)",
     )
     source.add_argument("--no-source", action="store_true", help="check the dataset without the documents")
+    verify.add_argument("--no-tables", action="store_true", help="check the dataset without the tables beside it")
     _add_tokenizer(verify)
     verify.add_argument(
         "--sample",
@@ -104,6 +105,10 @@ def _verify(asked: argparse.Namespace) -> Answer:
     for name, least in (("sample", 0), ("threads", 1)):
         if (given := getattr(asked, name)) is not None and given < least:
             raise ParamsError(f"--{name}: found {given}; allowed: {least} or more.")
+    if asked.source is not None and not asked.source.is_dir():
+        raise ParamsError(
+            f"--source: {asked.source}: expected a folder; there is none. Name the folder of the documents."
+        )
     dataset = _dataset(asked)
     found = verify(
         dataset,
@@ -112,6 +117,7 @@ def _verify(asked: argparse.Namespace) -> Answer:
         asked.sample,
         asked.seed,
         asked.threads or len(os.sched_getaffinity(0)),
+        not asked.no_tables,
     )
     result = {"result": found.result, **dataclasses.asdict(found), "dataset": str(dataset)}
     return text(result, "\n".join(lines_of(found, _SHOWN_MAX)), _EXIT_CODES[found.result])
