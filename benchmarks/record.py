@@ -56,7 +56,8 @@ def begin(name: str, packages: Sequence[str], asked: argparse.Namespace) -> dict
     """A section without cells, taken before anything is measured; it is printed, too."""
     import tokenmill
 
-    arguments = {key: value for key, value in vars(asked).items() if key != "record" and value is not None}
+    given = vars(asked).items()  # without paths, which are those of one machine
+    arguments = {key: value for key, value in given if value is not None and not isinstance(value, Path)}
     section = {
         "name": name,
         "started": f"{datetime.now(UTC):%F %H:%M:%S}",
