@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-task bench-train clean
+.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -71,6 +71,9 @@ bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one
 
 bench-plan: setup ## how often builds of four corpora lie within the ranges of `tokenmill plan`
 	@$(BIN)/python -m benchmarks.plan
+
+bench-verify: setup ## how fast `tokenmill verify` checks a dataset of 512 MB of text
+	@$(BIN)/python -m benchmarks.verify
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory

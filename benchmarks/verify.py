@@ -1,4 +1,4 @@
-"""python -m benchmarks.verify: how fast `tokenmill verify` checks a dataset, with its documents and without.
+"""make bench-verify: how fast `tokenmill verify` checks a dataset, with its documents and without.
 
 The corpus is that of ../shared/corpus/english, in several copies under other names. Each check is a process of its own, and all
 files are in the page cache. What this does not show: a slow disk, and a dataset in one file, which one thread checks.
