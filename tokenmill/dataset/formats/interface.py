@@ -1,0 +1,97 @@
+"""What a file format of a token dataset is: how items become files, and how they come back."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ids = npt.NDArray[np.uint16] | npt.NDArray[np.int32] | npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the items of a file set look like: documents, or sequences that were packed from documents.
+
+    `ids`: the type of the token ids, uint16 or uint32. `id_max`: the tokenizer's largest id. `tokenizer_digest`: of the tokenizer.
+    `begin_id`, `end_id`: the ids that begin and end every document. `has_names`: documents have string ids; otherwise a
+    document's id is its row. `length`: the largest number of tokens of a sequence; None: the items are documents.
+    `has_labels`: sequences have labels.
+    """
+
+    ids: pa.DataType
+    id_max: int
+    tokenizer_digest: str
+    begin_id: int | None
+    end_id: int | None
+    has_names: bool
+    length: int | None = None
+    has_labels: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the items.
+
+        Documents: `id` string, or int64 for the row; `input_ids` list of ids; `n_bytes` int64, of the text in UTF-8; `shard`
+        string, the input file; `row` int64, the position in that file from 0. Sequences: `input_ids`; `starts` list of int32,
+        the position in the sequence of the first token of each document or part of one, from 0; and with labels, `labels` list
+        of int32: the ids, with -100 where nothing is to be learned.
+        """
+        ids = _list_of("input_ids", self.ids)
+        if self.length is None:
+            return pa.schema(
+                [
+                    pa.field("id", pa.string() if self.has_names else pa.int64(), nullable=False),
+                    ids,
+                    pa.field("n_bytes", pa.int64(), nullable=False),
+                    pa.field("shard", pa.string(), nullable=False),
+                    pa.field("row", pa.int64(), nullable=False),
+                ]
+            )
+        labels = [_list_of("labels", pa.int32())] if self.has_labels else []
+        return pa.schema([ids, _list_of("starts", pa.int32()), *labels])
+
+
+class Flat(NamedTuple):
+    """The ids of all items of a part, one after another in a memory-mapped array, and where each begins: int64, with the end of
+    the last at the end, so one more than there are items."""
+
+    ids: Ids
+    offsets: npt.NDArray[np.int64]
+
+
+Write = Callable[[Path, str, Shape], AbstractContextManager[Callable[[pa.RecordBatch], None]]]
+Read = Callable[[Path, str, Shape], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    `suffixes`: of the files that one part is made of; their names are a stem with one of these. `write(folder, stem, shape)`
+    opens the files of a new part; what the block gets adds a batch of items. The same items in other batches give the same bytes.
+    `read(folder, stem, shape)` gives the items again, with those columns of the shape that the format holds (`input_ids` always,
+    `starts` where items are sequences). Raises ValidationError if the files are not such files or do not fit together.
+    `flat(folder, stem, shape)`: the ids without a copy; None where the format has no such array. `refusal(shape, file_bytes)`:
+    why the format cannot hold such items in files of that many bytes, or None. `finish(folder, stems, shape)`: writes the files
+    that all parts of a set share, `shared` by name; None where there are none. `one_file`: a set is one part, which is not in a
+    folder of its own but named after its split.
+    """
+
+    name: str
+    suffixes: Sequence[str]
+    write: Write
+    read: Read
+    flat: Callable[[Path, str, Shape], Flat] | None
+    refusal: Callable[[Shape, int], str | None]
+    finish: Callable[[Path, Sequence[str], Shape], None] | None = None
+    shared: Sequence[str] = ()
+    one_file: bool = False
+
+
+def _list_of(name: str, type: pa.DataType) -> pa.Field:
+    return pa.field(name, pa.list_(pa.field("element", type, nullable=False)), nullable=False)
