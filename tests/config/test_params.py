@@ -199,5 +199,7 @@ def test_a_mistake_in_any_line_of_params_is_told_with_that_line(tmp_path: Path, 
         load_params(tmp_path / "params.yaml")
     except ParamsError as error:
         if "not valid YAML" in str(error):
-            lines_told = {i + 1, i + 2} if how.startswith(" ") else {i + 1}  # an indentation is wrong beside another
+            lines_told = {i + 1}
+            if how.startswith(" "):  # an indentation is wrong beside that of the next key
+                lines_told.add(next((k + 1 for k in KEYS if k > i), i + 2))
             assert {line for line in lines_told if f": line {line}: not valid YAML: " in str(error)}, error

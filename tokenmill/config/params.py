@@ -193,13 +193,103 @@ class Refresh(_Section):
     notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
 
 
-class Encode(_Section):
-    """The format of the token dataset, and its special tokens."""
+FormatName = Literal["parquet", "arrow", "megatron", "datatrove", "olmo", "mds", "nanogpt", "litdata"]
+SplitName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
 
-    formats: list[Literal["parquet"]] = Field(min_length=1, max_length=1)
+_SPLITS_MAX = 100
+_SHARES_OFF_MAX = 1e-9  # how far the sum of shares may be from 1, since 0.98 + 0.01 + 0.01 is not 1 in floating point
+
+
+def _special_or_null(token: str | None, info: ValidationInfo) -> str | None:
+    special = (info.context or {}).get("special_tokens")
+    if token is not None and special is not None and token not in special:
+        raise ValueError(f"found {token!r}; allowed: one of train_vocab.special_tokens {special}, or null")
+    return token
+
+
+class Shuffle(_Section):
+    """The order of documents, or of packed sequences, in the files: one for each epoch."""
+
+    seed: int = Field(ge=0, lt=2**63)
+    epochs: int = Field(default=1, ge=1)
+
+
+class Pack(_Section):
+    """How documents are put into sequences of a length, and what becomes of documents that are longer."""
+
+    length: int = Field(ge=2, lt=2**31)
+    mode: Literal["none", "concat", "best_fit"]
+    long: Literal["split", "cut", "drop"] = "split"
+    output: Literal["rows", "index"] = "rows"
+    pad: str | None = Field(default=None, min_length=1)
+    labels: bool = False
+
+    @field_validator("long")
+    @classmethod
+    def _splits_what_is_joined(cls, long: str, info: ValidationInfo) -> str:
+        if info.data.get("mode") == "concat" and long != "split":
+            raise ValueError(
+                f"found {long!r} with mode: concat; allowed: 'split', since concat cuts wherever a sequence ends"
+            )
+        return long
+
+    @field_validator("pad", "labels")
+    @classmethod
+    def _only_in_rows(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("output") == "index":
+            raise ValueError(
+                f"found {_shown(value)} with output: index; allowed: with output: rows, since an index has no tokens"
+            )
+        return _special_or_null(value, info) if isinstance(value, str) else value
+
+
+class Encode(_Section):
+    """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
+
+    formats: list[FormatName] = Field(min_length=1)
+    file_bytes: int = Field(ge=1 << 16, le=1 << 40)
+    splits: dict[SplitName, Annotated[float, Field(gt=0, le=1)]]
+    split_group: str | None = Field(min_length=1)
+    shuffle: Shuffle | None
+    pack: Pack | None
     begin_of_document: str | None
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
+
+    @property
+    def makes_parquet(self) -> bool:
+        """Whether Parquet needs files of its own, because the documents' files have another order or other rows."""
+        return "parquet" in self.formats and (bool(self.splits) or self.shuffle is not None or self.packs_rows)
+
+    @property
+    def packs_rows(self) -> bool:
+        """Whether the items of the files are packed sequences."""
+        return self.pack is not None and self.pack.output == "rows"
+
+    @field_validator("formats")
+    @classmethod
+    def _each_format_once(cls, formats: list[str]) -> list[str]:
+        if len(set(formats)) < len(formats):
+            raise ValueError(f"found {formats}; allowed: every format once")
+        return formats
+
+    @field_validator("splits")
+    @classmethod
+    def _shares_of_one(cls, splits: dict[str, float]) -> dict[str, float]:
+        if splits and abs(sum(splits.values()) - 1) > _SHARES_OFF_MAX:
+            raise ValueError(
+                f"found shares that add up to {sum(splits.values()):g}; allowed: shares that add up to 1, or {{}}"
+            )
+        if len(splits) > _SPLITS_MAX:
+            raise ValueError(f"found {len(splits)} splits; allowed: {_SPLITS_MAX} or less")
+        return splits
+
+    @field_validator("split_group")
+    @classmethod
+    def _only_with_splits(cls, group: str | None, info: ValidationInfo) -> str | None:
+        if group is not None and info.data.get("splits") == {}:
+            raise ValueError(f"found {group!r} without splits; allowed: with splits, or null")
+        return group
 
     @property
     def framing(self) -> tuple[str | None, str | None]:
@@ -209,10 +299,7 @@ class Encode(_Section):
     @field_validator("begin_of_document", "end_of_document")
     @classmethod
     def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
-        special = (info.context or {}).get("special_tokens")
-        if token is not None and special is not None and token not in special:
-            raise ValueError(f"found {token!r}; allowed: one of train_vocab.special_tokens {special}, or null")
-        return token
+        return _special_or_null(token, info)
 
 
 class Validate(_Section):
