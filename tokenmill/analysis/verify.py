@@ -4,13 +4,13 @@ import random
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
@@ -20,15 +20,21 @@ from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped
+from tokenmill.corpus.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.units import Unit
+from tokenmill.dataset.arrangement import SetFacts, Work
 from tokenmill.dataset.checks import Judge
+from tokenmill.dataset.document_index import read_index
 from tokenmill.dataset.file_check import FileFacts, check_file, documents_of
+from tokenmill.dataset.file_sets import documents_shape
+from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
     wrong_digest,
+    wrong_file,
     wrong_files,
     wrong_in_itself,
     wrong_names,
@@ -36,10 +42,11 @@ from tokenmill.dataset.manifest_checks import (
     wrong_table_files,
     wrong_with_tokenizer,
 )
-from tokenmill.dataset.tables import DOCUMENTS_FILE, Part, write_tables, wrong_tables
+from tokenmill.dataset.set_checks import wrong_sets
+from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE, Part, has_groups, write_tables, wrong_tables
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
-from tokenmill.storage.atomic import read, sha256_file
+from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 Result = Literal["right", "wrong", "not checked"]
@@ -137,7 +144,7 @@ class _Verification:
             return
         self._find(MANIFEST_FILE, wrong_digest(manifest, read(self._dataset / MANIFEST_FILE)))
         self._find(MANIFEST_FILE, wrong_in_itself(manifest))
-        names = [MANIFEST_FILE, *(shard.name for shard in manifest.shards)]
+        names = [MANIFEST_FILE, *manifest.names()]
         there = set(files_below(self._dataset))
         self._verdict.findings += [Finding(*wrong) for wrong in wrong_files(names, there)]
         n_bytes = sum(shard.n_bytes for shard in manifest.shards)
@@ -165,6 +172,7 @@ class _Verification:
                 if facts
             ]
             self._tables(parts, Path(scratch))
+            self._sets(parts, Path(scratch))
             self._dropped(Path(scratch) / "tables" / DOCUMENTS_FILE)
         self._quarantine()
         self._verdict.checked = {
@@ -173,6 +181,7 @@ class _Verification:
             "documents": sum(facts.n_documents for facts in done if facts),
             "tokens": sum(facts.n_tokens for facts in done if facts),
             "text_bytes": sum(facts.text_bytes for facts in done if facts),
+            "files_of_sets": sum(len(one.files) for one in manifest.sets),
             "with_documents": self._source is not None,
             "sample": {
                 "documents": sum(facts.n_sampled for facts in done if facts),
@@ -204,11 +213,7 @@ class _Verification:
         try:
             if self._stop.is_set():
                 return None, []
-            if (n_bytes := path.stat().st_size) != entry.n_bytes:
-                lengths = f"found {n_bytes:,} bytes, expected {entry.n_bytes:,}"
-                wrong.append(f"not the file that the manifest names: {lengths}")
-            elif sha256_file(path) != entry.sha256:
-                wrong.append(f"not the file that the manifest names (sha256 {entry.sha256[:16]}…)")
+            wrong += wrong_file(path, entry.n_bytes, entry.sha256)
             has_dropped = any(rows.n_dropped for rows in entry.rows)
             if self._source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
                 return None, wrong
@@ -219,7 +224,10 @@ class _Verification:
                     unit, entry, source, UNBOUNDED, lambda _bytes, _tokens: None, self._find_dropped
                 )
             sample = self._sample.get(entry.name, set())
-            facts = check_file(entry, path, documents, self._judge, sample, lambda _bytes, n: now.add(0, n), folder)
+            groups = self._groups(entry, unit)
+            facts = check_file(
+                entry, path, documents, self._judge, sample, lambda _bytes, n: now.add(0, n), folder, groups
+            )
             return facts, wrong
         except OSError:
             raise
@@ -227,6 +235,55 @@ class _Verification:
             return None, [*wrong, str(error) or type(error).__name__]
         finally:
             now.add(entry.n_bytes)
+
+    def _groups(self, entry: OutputShard, unit: Unit | None) -> Groups | None:
+        """The groups of a file's documents, if they decide the splits: from the documents, else from the document index."""
+        files = self._manifest.files
+        if files is None or files.split_group is None:
+            return None
+        if unit is not None:
+            return GroupKeys(unit, _reading(self._manifest), files.split_group, UNBOUNDED)
+        index = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
+        if not self._has_tables or not index.exists():
+            return None
+        found = read_index(index, [("file", "=", entry.name)], ["group"])
+        return KnownGroups(found["group"].combine_chunks())
+
+    def _sets(self, parts: list[Part], scratch: Path) -> None:
+        """Checks the file sets, once the documents' own files are found right."""
+        manifest = self._manifest
+        files = [file for one in manifest.sets for file in one.files]
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool:
+            wrong = pool.map(lambda file: wrong_file(self._dataset / file.name, file.n_bytes, file.sha256), files)
+            for file, found in zip(files, wrong, strict=True):
+                self._find(file.name, found)
+        if len(parts) < len(manifest.shards) or not (manifest.files or manifest.sets):
+            return
+        if manifest.files and manifest.files.split_group and not has_groups(parts):
+            self._verdict.not_checked.append(
+                "the file sets: their splits follow from groups, which the tables beside hold"
+            )
+            return
+        has_names = manifest.source is not None and manifest.source.id_column is not None
+        shape = documents_shape(self._tokenizer, manifest.begin_of_document_id, manifest.end_of_document_id, has_names)
+        units = [
+            EncodedUnit(
+                entry.name,
+                self._dataset / entry.name,
+                part.folder / UNIT_INDEX_FILE,
+                [rows.name for rows in entry.rows],
+                [entry.name],
+            )
+            for entry, part in zip(manifest.shards, parts, strict=True)
+        ]
+        finish = partial(_in_folders, scratch / "sets", self._threads)
+        try:
+            found_wrong = wrong_sets(manifest, self._dataset, units, shape, finish, lambda _: False, self._threads, "")
+            self._verdict.findings += [Finding(*one) for one in found_wrong]
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
+            self._find(MANIFEST_FILE, [f"the file sets cannot be read: {error or type(error).__name__}"])
 
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest
@@ -244,7 +301,7 @@ class _Verification:
         made = scratch / "tables"
         made.mkdir()
         has_names = manifest.source is not None and manifest.source.id_column is not None
-        write_tables(parts, has_names, self._tokenizer, made)
+        write_tables(parts, has_names, self._tokenizer, made, manifest.files.splits if manifest.files else {})
         if self._source:
             starts = {entry.name: [(rows.name, rows.first_row) for rows in entry.rows] for entry in manifest.shards}
             write_dropped(made / DROPPED_FILE, ((starts[part.file], part.folder) for part in parts))
@@ -313,6 +370,25 @@ class _Verification:
                 self._verdict.not_checked.append(f"the quarantine: {path} is not there; copy it beside the dataset")
             return
         self._find(f"../{path.parent.name}/{path.name}", wrong_quarantine(self._manifest, path))
+
+
+class _Made(NamedTuple):
+    folder: Path
+    facts: SetFacts
+
+
+def _in_folders(scratch: Path, threads: int, work: Sequence[Work]) -> list[_Made]:
+    """Does this work in folders of its own, and gives what each piece made."""
+
+    def do(job: tuple[int, Work]) -> _Made:
+        folder = first / str(job[0])
+        folder.mkdir()
+        return _Made(folder, job[1].do(folder))
+
+    scratch.mkdir(exist_ok=True)
+    first = Path(tempfile.mkdtemp(dir=scratch))
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        return list(pool.map(do, enumerate(work)))
 
 
 def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[int]]:

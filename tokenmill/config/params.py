@@ -257,14 +257,10 @@ class Encode(_Section):
     special_tokens_in_text: SpecialTokensInText
 
     @property
-    def makes_parquet(self) -> bool:
-        """Whether Parquet needs files of its own, because the documents' files have another order or other rows."""
-        return "parquet" in self.formats and (bool(self.splits) or self.shuffle is not None or self.packs_rows)
-
-    @property
-    def packs_rows(self) -> bool:
-        """Whether the items of the files are packed sequences."""
-        return self.pack is not None and self.pack.output == "rows"
+    def set_formats(self) -> list[FormatName]:
+        """The formats that have file sets. Parquet has none as long as the documents' own files are what a set would be."""
+        is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None
+        return [one for one in self.formats if one != "parquet" or is_arranged]
 
     @field_validator("formats")
     @classmethod

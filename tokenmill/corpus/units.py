@@ -275,7 +275,7 @@ def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max:
         if not piece.endswith(b"\n") and end + line_bytes < n_bytes:
             continue
         end += line_bytes
-        if _ends_unit(checksum, line_bytes, unit_bytes_max):
+        if ends_chunk(checksum, line_bytes, unit_bytes_max):
             break
         line_bytes = checksum = 0
     return end
@@ -312,14 +312,14 @@ def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]
             group, group_bytes = [], 0
         group.append(piece)
         group_bytes += cost
-        if group_bytes * 2 >= unit_bytes_max and _ends_unit(zlib.crc32(name.encode()), cost, unit_bytes_max):
+        if group_bytes * 2 >= unit_bytes_max and ends_chunk(zlib.crc32(name.encode()), cost, unit_bytes_max):
             yield group
             group, group_bytes = [], 0
     if group:
         yield group
 
 
-def _ends_unit(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
+def ends_chunk(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
     """True on average once per eighth of a unit. Of 100 units that are half full, 2 become full before it is true."""
     return checksum * unit_bytes_max < n_bytes << 35
 

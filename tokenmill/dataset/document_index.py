@@ -1,16 +1,20 @@
 """The document index of a token dataset: where the tokens of each document are, and the digest of its text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tokenmill.corpus.groups import Groups
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
+from tokenmill.dataset.splits import split_of, text_keys
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
@@ -23,13 +27,16 @@ _OF_A_UNIT = [
     pa.field("sha256", pa.binary(32), nullable=False),
 ]
 
+_GROUP = pa.field("group", pa.uint64(), nullable=False)
 
-def index_schema(has_names: bool) -> pa.Schema:
+
+def index_schema(has_names: bool, has_group: bool = False, has_split: bool = False) -> pa.Schema:
     """The columns of documents.parquet, a row for each document in the order of the dataset.
 
     `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the
     position in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole
     dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8.
+    `group`: only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
     """
     return pa.schema(
         [
@@ -39,14 +46,18 @@ def index_schema(has_names: bool) -> pa.Schema:
             pa.field("file", pa.string(), nullable=False),
             pa.field("first_token", pa.int64(), nullable=False),
             *_OF_A_UNIT[2:],
+            *[_GROUP] * has_group,
+            *[pa.field("split", pa.string(), nullable=False)] * has_split,
         ]
     )
 
 
 @contextmanager
-def unit_index(path: Path, has_names: bool) -> Iterator[Any]:
-    """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit."""
-    shape = pa.schema([_id(has_names), *_OF_A_UNIT])
+def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None) -> Iterator[Any]:
+    """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit.
+
+    `group_keys`: gives the groups of documents, for which the index then has a column."""
+    shape = pa.schema([_id(has_names), *_OF_A_UNIT, *[_GROUP] * (group_keys is not None)])
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape, options=options) as writer:
 
@@ -58,16 +69,36 @@ def unit_index(path: Path, has_names: bool) -> Iterator[Any]:
                 pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
                 rows["n_bytes"],
                 text_digests(batch.texts),
+                *([] if group_keys is None else [group_keys.of(piece, batch)]),
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
 
         yield add
 
 
+def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The document index of a unit, or those of these columns that it has."""
+    with pa.memory_map(str(path)) as file:
+        names = pa.ipc.open_stream(file).schema.names
+        file.seek(0)
+        fields = None if columns is None else [i for i, name in enumerate(names) if name in columns]
+        return pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(included_fields=fields)).read_all()
+
+
+def split_keys(index: pa.RecordBatch | pa.Table) -> npt.NDArray[np.uint64]:
+    """The hashes that decide the splits of documents: of their groups where the index has these, else of their texts."""
+    if "group" in index.schema.names:
+        found: npt.NDArray[np.uint64] = index["group"].to_numpy()
+        return found
+    sha256 = index["sha256"]
+    keys: npt.NDArray[np.uint64] = text_keys(sha256.combine_chunks() if isinstance(sha256, pa.ChunkedArray) else sha256)
+    return keys
+
+
 @contextmanager
-def write_index(path: Path, has_names: bool) -> Iterator[Any]:
+def write_index(path: Path, has_names: bool, has_group: bool, splits: Mapping[str, float]) -> Iterator[Any]:
     """Yields a function that adds the index of a unit, given the names of its pieces' shards and of its file in the dataset."""
-    shape = index_schema(has_names)
+    shape = index_schema(has_names, has_group, bool(splits))
     held: list[pa.Table] = []
     first_token = n_held = 0
     with (
@@ -76,7 +107,7 @@ def write_index(path: Path, has_names: bool) -> Iterator[Any]:
             path,
             shape,
             compression="zstd",
-            use_dictionary=["shard", "file"],
+            use_dictionary=["shard", "file", "split"],
             write_statistics=["file", "first_token"],
         ) as writer,
     ):
@@ -85,7 +116,7 @@ def write_index(path: Path, has_names: bool) -> Iterator[Any]:
             nonlocal first_token, n_held
             with pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
                 for batch in batches:
-                    table = _in_dataset(batch, shards, file, first_token, shape)
+                    table = _in_dataset(batch, shards, file, first_token, splits, shape)
                     first_token += pc.sum(batch["n_tokens"]).as_py() or 0
                     held.append(table)
                     n_held += len(table)
@@ -99,7 +130,9 @@ def write_index(path: Path, has_names: bool) -> Iterator[Any]:
             writer.write_table(pa.concat_tables(held))
 
 
-def _in_dataset(batch: pa.RecordBatch, shards: list[str], file: str, first_token: int, shape: pa.Schema) -> pa.Table:
+def _in_dataset(
+    batch: pa.RecordBatch, shards: list[str], file: str, first_token: int, splits: Mapping[str, float], shape: pa.Schema
+) -> pa.Table:
     """The rows of a unit's index as rows of the dataset's, whose first token is at `first_token`."""
     ends = pc.add(pc.cumulative_sum(batch["n_tokens"]), first_token)
     columns = {
@@ -108,14 +141,16 @@ def _in_dataset(batch: pa.RecordBatch, shards: list[str], file: str, first_token
         "row": batch["row"],
         "file": pa.repeat(file, batch.num_rows),
         "first_token": pc.subtract(ends, batch["n_tokens"]),
-        **{name: batch[name] for name in ("n_tokens", "n_bytes", "sha256")},
+        **{name: batch[name] for name in batch.schema.names if name in ("n_tokens", "n_bytes", "sha256", "group")},
     }
+    if splits:
+        columns["split"] = pa.array(list(splits), pa.string()).take(pa.array(split_of(split_keys(batch), splits)))
     return pa.Table.from_arrays([columns[name] for name in shape.names], schema=shape)
 
 
 def unit_of_index(rows: pa.Table, path: Path, shards: list[str]) -> None:
     """Writes the index of a unit again from its rows in the dataset's index. `shards`: the names of its pieces' shards."""
-    shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT])
+    shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT, *[_GROUP] * ("group" in rows.schema.names)])
     pieces = pc.index_in(rows["shard"], pa.array(shards)).cast(pa.int32())
     table = rows.append_column("piece", pieces).select(shape.names).cast(shape)
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape) as writer:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
+from tokenmill.corpus.groups import Groups
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
@@ -53,18 +54,20 @@ def check_file(
     sample: set[int],
     advance: Advance,
     folder: Path,
+    groups: Groups | None,
 ) -> FileFacts:
     """Checks a file of the dataset, and gives its sums. Its document index, token counts and dropped
     documents, made anew, go to `folder`.
 
     `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only
-    what the tokens say can be checked. Raises ValidationError for the first thing that is wrong, and CorpusError.
+    what the tokens say can be checked. `groups`: of the documents, for their index. Raises ValidationError for the first
+    thing that is wrong, and CorpusError.
     """
     has_names = _check_schema(tokens, judge)
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
     counts = TokenCounts(judge.tokenizer.id_max)
     n_documents = n_tokens = text_bytes = n_sampled = 0
-    with unit_index(folder / UNIT_INDEX_FILE, has_names) as add_to_index:
+    with unit_index(folder / UNIT_INDEX_FILE, has_names, groups) as add_to_index:
         for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, sample)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,14 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import tokenmill
 from tokenmill import _core
+from tokenmill.config.params import Pack, Shuffle
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
-FORMAT_VERSION = 4
-_READ = (3, 4)  # format versions that are read; 3 lacks the fields with a default
+FORMAT_VERSION = 5
+_READ = (3, 4, 5)  # format versions that are read; the earlier ones lack the fields with a default
+_SINCE_5 = {"files", "sets", "packed"}
 
 
 class _Record(BaseModel):
@@ -87,11 +90,46 @@ class Reading(_Record):
 
 
 class TableFile(_Record):
-    """A file of data/tables. `name` is relative to that folder."""
+    """A file of data/tables or of a file set. `name` is relative to data/tables, or to the dataset's folder."""
 
     name: str
     n_bytes: int
     sha256: str
+
+
+class Files(_Record):
+    """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
+    sequences up to their length."""
+
+    file_bytes: int
+    splits: dict[str, float]
+    split_group: str | None
+    shuffle: Shuffle | None
+    pack: Pack | None
+    pad_id: int | None
+
+
+class SetPart(_Record):
+    """One part of a file set: its files, by names relative to the dataset's folder. `n_items`: documents or sequences."""
+
+    files: list[TableFile]
+    n_items: int
+    n_tokens: int
+
+
+class FileSet(_Record):
+    """The files of one format for one split and epoch, each null where there is only one. `shared`: files of all parts."""
+
+    format: str
+    split: str | None
+    epoch: int | None
+    parts: list[SetPart]
+    shared: list[TableFile]
+
+    @property
+    def files(self) -> list[TableFile]:
+        """All its files."""
+        return [file for part in self.parts for file in part.files] + self.shared
 
 
 class Manifest(_Record):
@@ -117,16 +155,37 @@ class Manifest(_Record):
     tables: list[TableFile] = Field(default=[], description="the files of data/tables; empty in format 3")
     inputs: list[InputShard]
     shards: list[OutputShard]
+    files: Files | None = Field(default=None, description="how the file sets are arranged; null without file sets")
+    sets: list[FileSet] = Field(
+        default=[], description="the files that training jobs read, beside the documents' Parquet"
+    )
+    packed: dict[str, dict[str, int]] = Field(default={}, description="the numbers of the packing, by split")
     digest: str = Field(default="", description="sha256 over all other fields; empty in format 3")
 
     def own_digest(self) -> str:
         """What `digest` must be: the sha256, in hex, of the other fields as JSON without white space, with sorted keys."""
-        fields = self.model_dump(mode="json", exclude={"digest"})
+        fields = self.model_dump(mode="json", exclude={"digest"} | (_SINCE_5 if self.format_version < 5 else set()))
         return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def tokens_digest(self) -> str:
+        """The sha256, in hex, of what the file sets are made from: the tokenizer's digest, and name and digest of each file of
+        documents. The order of a shuffled set is a function of it."""
+        return tokens_digest(self.tokenizer_digest, ((shard.name, shard.sha256) for shard in self.shards))
+
+    def names(self) -> list[str]:
+        """The names of all files of the dataset but for the manifest, relative to its folder."""
+        return [shard.name for shard in self.shards] + [file.name for one in self.sets for file in one.files]
 
     def as_json(self) -> str:
         """The text of manifest.json."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        left_out = _SINCE_5 if self.format_version < 5 else set()
+        return json.dumps(self.model_dump(mode="json", exclude=left_out), indent=1, ensure_ascii=False) + "\n"
+
+
+def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]]) -> str:
+    """The sha256, in hex, over a tokenizer's digest, and the name and sha256 of each file of a dataset's documents, in order."""
+    lines = [f"tokens 1 {tokenizer_digest}", *(f"{sha256} {name}" for name, sha256 in files)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def engine_version() -> str:

@@ -42,13 +42,13 @@ def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[str]:
 
 def wrong_names(manifest: Manifest) -> Iterator[str]:
     """The names of files that lead out of the dataset's folder, or are there twice."""
-    for names in (manifest.shards, manifest.tables):
+    for names in (manifest.names(), [table.name for table in manifest.tables]):
         seen: set[str] = set()
-        for one in names:
-            path = PurePosixPath(one.name)
-            if one.name in seen or path.is_absolute() or ".." in path.parts:
-                yield f"{one.name!r} is there twice, or is no name of a file in the dataset. {_FORCE}"
-            seen.add(one.name)
+        for name in names:
+            path = PurePosixPath(name)
+            if name in seen or path.is_absolute() or ".." in path.parts:
+                yield f"{name!r} is there twice, or is no name of a file in the dataset. {_FORCE}"
+            seen.add(name)
 
 
 def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
@@ -102,6 +102,17 @@ def wrong_files(named: Iterable[str], found: Iterable[str]) -> Iterator[tuple[st
         yield name, "missing; the manifest names it. Copy the dataset again, or run `tokenmill build --force`."
     for name in sorted(found - named):
         yield name, f"not named by {MANIFEST_FILE}. Remove it if it is not yours to keep here."
+
+
+def wrong_file(path: Path, n_bytes: int, sha256: str) -> list[str]:
+    """What says that a file, if it is there, is not the one that the manifest names."""
+    if not path.exists():
+        return []
+    if (found := path.stat().st_size) != n_bytes:
+        return [f"not the file that the manifest names: found {found:,} bytes, expected {n_bytes:,}"]
+    if sha256_file(path) != sha256:
+        return [f"not the file that the manifest names (sha256 {sha256[:16]}…)"]
+    return []
 
 
 def wrong_table_files(manifest: Manifest, directory: Path) -> Iterator[tuple[str, str]]:

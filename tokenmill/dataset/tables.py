@@ -1,6 +1,6 @@
 """The tables beside a token dataset, in data/tables: the document index, and what occurs how often."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.corpus.units import source_folder
-from tokenmill.dataset.document_index import read_index, write_index
+from tokenmill.dataset.document_index import read_index, read_unit_index, write_index
 from tokenmill.dataset.manifest import TableFile
 from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
 from tokenmill.errors import ValidationError
@@ -35,12 +35,17 @@ class Part(NamedTuple):
     folder: Path
 
 
-def write_tables(parts: Sequence[Part], has_names: bool, tokenizer: Tokenizer, directory: Path) -> list[TableFile]:
-    """Writes the tables of the dataset of these files, and gives the manifest's entries for them.
+def write_tables(
+    parts: Sequence[Part], has_names: bool, tokenizer: Tokenizer, directory: Path, splits: Mapping[str, float]
+) -> list[TableFile]:
+    """Writes the tables of the dataset of these files, and gives the manifest's entries for them. `splits`: the shares of splits.
 
     With the engine tokenizers there is no token_bytes.npy: if a tokenizer is not byte-level, its tokens have no bytes of their own.
     """
-    with write_atomic(directory / DOCUMENTS_FILE) as path, write_index(path, has_names) as add:
+    with (
+        write_atomic(directory / DOCUMENTS_FILE) as path,
+        write_index(path, has_names, has_groups(parts), splits) as add,
+    ):
         for part in parts:
             add(part.folder / UNIT_INDEX_FILE, part.shards, part.file)
     counted = [(source_folder(part.shards[0]), part.folder / UNIT_COUNTS_FILE) for part in parts]
@@ -54,6 +59,11 @@ def write_tables(parts: Sequence[Part], has_names: bool, tokenizer: Tokenizer, d
         TableFile(name=path.name, n_bytes=path.stat().st_size, sha256=sha256_file(path))
         for path in sorted(directory.iterdir())
     ]
+
+
+def has_groups(parts: Sequence[Part]) -> bool:
+    """Whether the document indexes of these files hold the groups of documents."""
+    return any("group" in read_unit_index(part.folder / UNIT_INDEX_FILE, ["group"]).schema.names for part in parts[:1])
 
 
 def _write(table: pa.Table, path: Path) -> None:

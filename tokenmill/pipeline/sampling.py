@@ -19,8 +19,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge, write_batches
 from tokenmill.dataset.checks import Judge, aligned, check_span
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.formats import FORMATS
-from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.errors import DamagedError
@@ -396,7 +395,7 @@ def _encode(
     has_names = params.source.id_column is not None
     shape = schema(id_type(tokenizer.id_max), has_names)
     path, index_path, counts_path = (scratch / name for name in ("tokens.parquet", "index.arrow", "ids.parquet"))
-    with FORMATS[asked.formats[0]](path, shape):
+    with write_tokens(path, shape):
         pass
     around_bytes = path.stat().st_size  # head and foot of a file
     counts = TokenCounts(tokenizer.id_max)
@@ -404,7 +403,7 @@ def _encode(
     encode_s = validate_s = 0.0
     for stratum, batches in _in_files(chosen):
         start_s = time.perf_counter()
-        with FORMATS[asked.formats[0]](path, shape) as write, unit_index(index_path, has_names) as add_to_index:
+        with write_tokens(path, shape) as write, unit_index(index_path, has_names) as add_to_index:
             for batch in batches:
                 ids = tokenizer.encode_batch(batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special)
                 counts.add(ids.values)

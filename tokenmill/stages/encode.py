@@ -20,6 +20,7 @@ from tokenmill.corpus.dropped import (
     write_dropped,
     write_unit_dropped,
 )
+from tokenmill.corpus.groups import GroupKeys
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,
@@ -33,8 +34,20 @@ from tokenmill.corpus.quarantine import (
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
 from tokenmill.dataset.document_index import unit_index
-from tokenmill.dataset.formats import FORMATS
-from tokenmill.dataset.manifest import InputShard, Manifest, Origin, Reading, engine_version, write_manifest
+from tokenmill.dataset.file_sets import documents_shape, shape_of
+from tokenmill.dataset.formats.index import INDEX_FORMAT
+from tokenmill.dataset.formats.parquet import write_tokens
+from tokenmill.dataset.items import EncodedUnit
+from tokenmill.dataset.manifest import (
+    Files,
+    InputShard,
+    Manifest,
+    Origin,
+    Reading,
+    engine_version,
+    tokens_digest,
+    write_manifest,
+)
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE, Part, write_tables
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
@@ -46,6 +59,7 @@ from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.stages.encode_sets import refuse_formats, write_sets
 from tokenmill.storage.atomic import sha256_file, write_directory
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import unit_key
@@ -70,6 +84,10 @@ def encode(
     units = corpus.units
     tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
     begin_id, end_id = framing_of(tokenizer, params)
+    documents = documents_shape(tokenizer, begin_id, end_id, source.id_column is not None)
+    files = files_of(params, tokenizer)
+    refuse_formats(params, shape_of(files, documents))
+    _refuse_clashes(units, params)
     drops = unit_drops(source, runner, run_units)
     keys = encode_keys(units, source, params, tokenizer, (begin_id, end_id), drops)
     if not runner.anew:
@@ -87,7 +105,7 @@ def encode(
             begin_id=begin_id,
             end_id=end_id,
             special=params.special_tokens_in_text,
-            format=params.formats[0],
+            group_column=params.split_group,
             limits=runner.memory.limits,
             advance=now.add,
         )
@@ -111,6 +129,18 @@ def encode(
     ):
         for shard, folder in zip(shards, folders, strict=True):
             link(folder / TOKENS_FILE, directory / shard.name)
+        encoded = [
+            EncodedUnit(
+                unit.output,
+                one.folder / TOKENS_FILE,
+                one.folder / UNIT_INDEX_FILE,
+                [piece.shard.name for piece in unit.pieces],
+                [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
+            )
+            for unit, one in zip(units, done, strict=True)
+        ]
+        made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
+        sets, packed = write_sets(encoded, params, files, documents, made_from, runner, run_units, directory)
         bad_documents = quarantine / QUARANTINE_FILE
         write_quarantine(bad_documents, zip(units, folders, strict=True))
         write_dropped(
@@ -135,16 +165,21 @@ def encode(
             source=Reading(
                 text_column=source.text_column, id_column=source.id_column, text_separator=source.text_separator
             ),
-            tables=write_tables(parts, source.id_column is not None, tokenizer, tables),
+            tables=write_tables(parts, source.id_column is not None, tokenizer, tables, params.splits),
             inputs=[
                 InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256)
                 for shard, sha256 in corpus.sha256.items()
             ],
             shards=shards,
+            files=files if params.set_formats else None,
+            sets=sets,
+            packed=packed,
         )
         write_manifest(manifest, directory)
-    for shard in shards:
-        runner.digests.remember(runner.root / TOKENS_DIRECTORY / shard.name, "sha256", shard.sha256)
+    made = [(shard.name, shard.sha256) for shard in shards]
+    made += [(file.name, file.sha256) for one in sets for file in one.files]
+    for name, sha256 in made:
+        runner.digests.remember(runner.root / TOKENS_DIRECTORY / name, "sha256", sha256)
     runner.digests.save()
     n_damaged = sum(one.facts.left.n_pieces for one in done)
     if n_bad or n_damaged:
@@ -198,12 +233,12 @@ def encode_unit(
     begin_id: int | None,
     end_id: int | None,
     special: SpecialTokensInText,
-    format: str,
+    group_column: str | None,
     limits: Limits,
     advance: Advance,
 ) -> EncodeFacts:
     """Encodes one unit into a file in `directory`, with its document index and token counts. `warm` is called before the first
-    document. `drops`: what to leave out, by the unit's name."""
+    document. `drops`: what to leave out, by the unit's name. `group_column`: the column whose value decides a document's split."""
     warm()
     has_names = source.id_column is not None
     shape = schema(id_type(tokenizer.id_max), has_names)
@@ -211,9 +246,10 @@ def encode_unit(
     piece_documents = [0] * len(unit.pieces)
     n_tokens = text_bytes = 0
     documents = Documents(unit, source, limits, advance, drops[unit.name].find)
+    groups = None if group_column is None else GroupKeys(unit, source, group_column, limits)
     with (
-        FORMATS[format](directory / TOKENS_FILE, shape) as write,
-        unit_index(directory / UNIT_INDEX_FILE, has_names) as add_to_index,
+        write_tokens(directory / TOKENS_FILE, shape) as write,
+        unit_index(directory / UNIT_INDEX_FILE, has_names, groups) as add_to_index,
     ):
         for piece, batch in documents:
             try:
@@ -268,7 +304,7 @@ def encode_keys(
         "engine": tokenizer.engine,
         "framing": framing,
         "special": params.special_tokens_in_text,
-        "formats": params.formats,
+        "group": params.split_group,
         "source": source.reading(),
     }
     with_rows = source.id_column is None  # a document's id is its row then
@@ -276,6 +312,30 @@ def encode_keys(
         unit.name: unit_key(stage="encode", content=content(unit, with_rows), drop=drops[unit.name].as_key(), **decides)
         for unit in units
     }
+
+
+def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
+    """How the file sets are arranged. Raises ParamsError if the tokenizer has not got the token that fills sequences up."""
+    pad = None if params.pack is None else params.pack.pad
+    return Files(
+        file_bytes=params.file_bytes,
+        splits=params.splits,
+        split_group=params.split_group,
+        shuffle=params.shuffle,
+        pack=params.pack,
+        pad_id=_special_id(tokenizer, "pack.pad", pad),
+    )
+
+
+def _refuse_clashes(units: Sequence[Unit], params: Encode) -> None:
+    """Raises ParamsError if a file of documents would be in the folder of a format."""
+    folders = {*params.set_formats, INDEX_FORMAT.name}
+    for unit in units:
+        if (folder := unit.output.partition("/")[0]) in folders and params.set_formats:
+            raise ParamsError(
+                f"encode.formats: the files of {unit.pieces[0].shard.name} would be in {TOKENS_DIRECTORY}/{folder}, which is the "
+                f"folder of that format. Rename the folder {folder} of the documents."
+            )
 
 
 def _origin(pin: Pin) -> Origin:

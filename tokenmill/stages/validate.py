@@ -11,10 +11,13 @@ from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
+from tokenmill.corpus.groups import GroupKeys
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.checks import Judge
 from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
+from tokenmill.dataset.file_sets import documents_shape
+from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
@@ -26,7 +29,7 @@ from tokenmill.dataset.manifest_checks import (
     wrong_names,
     wrong_with_tokenizer,
 )
-from tokenmill.dataset.tables import Part, write_tables, wrong_tables
+from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables, wrong_tables
 from tokenmill.errors import ValidationError
 from tokenmill.layout import (
     REPORT_FILE,
@@ -37,14 +40,16 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.set_work import finisher
 from tokenmill.pipeline.unit_drops import unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.report.collect import Checked
 from tokenmill.report.write import write_report
 from tokenmill.storage.atomic import read, sha256_file
 from tokenmill.storage.scratch import scratch_directory
-from tokenmill.storage.unit_store import unit_key
+from tokenmill.storage.unit_store import Done, unit_key
 from tokenmill.summary import StageSummary
+from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.published_report import published_report
 
 _SEED = 0
@@ -68,7 +73,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     tokenizer, golden_engines = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
     raise_first(wrong_with_tokenizer(manifest, tokenizer), _MANIFEST)
     for below, names in (
-        (directory, [MANIFEST_FILE, *(shard.name for shard in manifest.shards)]),
+        (directory, [MANIFEST_FILE, *manifest.names()]),
         (tables, [table.name for table in manifest.tables]),
     ):
         for name, wrong in wrong_files(names, files_below(below)):
@@ -91,7 +96,8 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
     )
     drops = unit_drops(source, runner, run_units)
-    keys = _keys(corpus.units, source, judge, params.sample_documents, entries, drops)
+    splits, group_column = ({}, None) if manifest.files is None else (manifest.files.splits, manifest.files.split_group)
+    keys = _keys(corpus.units, source, judge, params.sample_documents, entries, drops, group_column)
     with progress("validate", corpus.n_bytes, "bytes") as now:
         do = partial(
             validate_unit,
@@ -101,6 +107,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
             sample_documents=params.sample_documents,
             entries=entries,
             drops=drops,
+            group_column=group_column,
             limits=runner.memory.limits,
             advance=now.add,
         )
@@ -114,9 +121,10 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
             scratch / DROPPED_FILE,
             ((starts_of(unit), one.folder) for unit, one in zip(corpus.units, done, strict=True)),
         )
-        write_tables(parts, source.id_column is not None, tokenizer, scratch)
+        write_tables(parts, source.id_column is not None, tokenizer, scratch, splits)
         for name, wrong in wrong_tables(scratch, tables):
             raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
+    _check_sets(manifest, directory, corpus.units, done, source, tokenizer, runner, run_units)
     decodes = tokenizer.engine == "core"
     facts = {
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
@@ -150,6 +158,7 @@ def validate_unit(
     sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
+    group_column: str | None,
     limits: Limits,
     advance: Advance,
 ) -> FileFacts:
@@ -158,7 +167,42 @@ def validate_unit(
     documents = documents_of(unit, entry, source, limits, advance, drops[unit.name].find)
     draw = random.Random(f"{_SEED} {entry.name}")
     sample = set(draw.sample(range(entry.n_documents), min(sample_documents, entry.n_documents)))
-    return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder)
+    groups = None if group_column is None else GroupKeys(unit, source, group_column, limits)
+    return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder, groups)
+
+
+def _check_sets(
+    manifest: Manifest,
+    directory: Path,
+    units: Sequence[Unit],
+    done: Sequence[Done[FileFacts]],
+    source: Source,
+    tokenizer: Tokenizer,
+    runner: UnitRunner,
+    run_units: RunUnits,
+) -> None:
+    """Checks that the file sets hold the documents that were checked, as their parameters say. Raises ValidationError."""
+    if manifest.files is None and not manifest.sets:
+        return
+    from tokenmill.dataset.set_checks import wrong_sets
+
+    finish, is_done = finisher("validate", runner, run_units)
+    encoded = [
+        EncodedUnit(
+            unit.output,
+            directory / unit.output,
+            one.folder / UNIT_INDEX_FILE,
+            [piece.shard.name for piece in unit.pieces],
+            [one.files[UNIT_INDEX_FILE].sha256],
+        )
+        for unit, one in zip(units, done, strict=True)
+    ]
+    shape = documents_shape(
+        tokenizer, manifest.begin_of_document_id, manifest.end_of_document_id, source.id_column is not None
+    )
+    workers, code = runner.memory.workers, code_digest("validate")
+    for name, wrong in wrong_sets(manifest, directory, encoded, shape, finish, is_done, workers, code):
+        raise ValidationError(f"{TOKENS_DIRECTORY}/{name}: {wrong}")
 
 
 def _keys(
@@ -168,6 +212,7 @@ def _keys(
     sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
+    group_column: str | None,
 ) -> dict[str, str]:
     import tiktoken
     import tokenizers
@@ -181,6 +226,7 @@ def _keys(
         "special_in_text": judge.special_in_text,
         "sample": [sample_documents, _SEED],
         "source": source.reading(),
+        "group": group_column,
         "on_bad": [source.on_bad_document, source.on_bad_shard],
     }
     return {
@@ -199,6 +245,7 @@ def _keys(
 def _check_digests(manifest: Manifest, runner: UnitRunner) -> None:
     """Checks that every file of the dataset and its tables has the digest in the manifest."""
     files = [(TOKENS_DIRECTORY, shard.name, shard.sha256) for shard in manifest.shards]
+    files += [(TOKENS_DIRECTORY, file.name, file.sha256) for one in manifest.sets for file in one.files]
     files += [(TABLES_DIRECTORY, table.name, table.sha256) for table in manifest.tables]
     for folder, name, sha256 in files:
         path = runner.root / folder / name

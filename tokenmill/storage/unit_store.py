@@ -141,6 +141,11 @@ class UnitStore:
         while self._unflushed:
             flush(self._unflushed.pop())
 
+    def remove(self, keys: Iterable[str]) -> None:
+        """Removes these units, as far as they are there."""
+        for key in keys:
+            shutil.rmtree(self._folder(key), ignore_errors=True)
+
     def remove_damaged(self, altered: Iterable[Path]) -> None:
         """Removes each unit that shares a file (inode) with `altered`, if it differs from what was stored."""
         inodes = {path.stat().st_ino for path in altered}

@@ -1,0 +1,96 @@
+"""The groups of documents: hashes of the values of a column, such as the repository that a file of code is from."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.config.params import Source
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import CorpusError
+
+_ADVICE = "Set encode.split_group to a column that every document has, or to null."
+
+
+class Groups(Protocol):
+    """The groups of documents."""
+
+    def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
+        """For each document of a batch of a piece, the first 8 bytes, little-endian, of the sha256 of its group's name in UTF-8.
+        Batches come in the order of the documents."""
+        ...
+
+
+class KnownGroups:
+    """Groups that are known already. `keys`: those of the documents, in order."""
+
+    def __init__(self, keys: pa.UInt64Array) -> None:
+        self._keys, self._at = keys, 0
+
+    def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
+        """As of Groups."""
+        start, self._at = self._at, self._at + len(batch.texts)
+        return self._keys.slice(start, len(batch.texts))
+
+
+class GroupKeys:
+    """The groups of a unit's documents, read from the shards beside the texts: the column is read as ids are."""
+
+    def __init__(self, unit: Unit, source: Source, column: str, limits: Limits) -> None:
+        self._unit, self._source, self._column, self._limits = unit, source, column, limits
+        self._piece = -1
+        self._found: Iterator[Batch] = iter(())
+        self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
+
+    def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
+        """As of Groups. Raises CorpusError for a document without a group, and for a column that is missing."""
+        if piece != self._piece:
+            self._piece, self._found = piece, self._read(piece)
+            self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
+        wanted = batch.rows().to_numpy()
+        if not len(wanted):
+            return pa.array([], pa.uint64())
+        while not len(self._rows) or self._rows[-1] < wanted[-1]:
+            more = next(self._found, None)
+            if more is None:
+                break
+            assert more.ids is not None
+            is_used = self._rows >= wanted[0]
+            self._rows = np.concatenate([self._rows[is_used], more.rows().to_numpy()])
+            self._keys = np.concatenate([self._keys[is_used], group_keys(more.ids)])
+        at = np.searchsorted(self._rows, wanted)
+        is_there = at < len(self._rows)
+        is_there[is_there] = self._rows[at[is_there]] == wanted[is_there]
+        if not is_there.all():
+            raise CorpusError(
+                f"{self._unit.pieces[piece].shard.name}, row {wanted[np.argmin(is_there)]}: column {self._column!r}: expected the "
+                f"document's group, a string or an integer; found none. {_ADVICE}"
+            )
+        return pa.array(self._keys[at], pa.uint64())
+
+    def _read(self, piece: int) -> Iterator[Batch]:
+        one, source = self._unit.pieces[piece], self._source
+        if one.shard.name.endswith(".txt"):
+            raise CorpusError(f"{one.shard.name}: a .txt file has no column {self._column!r}. {_ADVICE}")
+        columns = (source.text_column, self._column, source.text_separator)
+        try:  # a document without a group is found when it is asked for; other bad ones are left out anyway
+            yield from read_batches(one.shard, *columns, part=one.part, on_bad=_pass, limits=self._limits)
+        except ColumnError as error:
+            raise CorpusError(f"{error.words} {_ADVICE}") from None
+
+
+def group_keys(names: pa.LargeStringArray) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """The first 8 bytes, little-endian, of the sha256 of each name in UTF-8."""
+    encoded = names.dictionary_encode()
+    digests = b"".join(one[:8] for one in text_digests(encoded.dictionary).to_pylist())
+    found: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.frombuffer(digests, "<u8")[encoded.indices.to_numpy()]
+    return found
+
+
+def _pass(bad: BadDocument) -> None:
+    """Leaves a bad document out."""

@@ -1,0 +1,286 @@
+"""Arranges the documents of a dataset into file sets: gives the items of each file in order, however they are packed and shuffled.
+
+What takes long (packing, and putting items into buckets) is given away as pieces of work with keys, so that a build keeps their
+results in the unit store, and a check in a temporary folder.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.dataset.file_sets import PlannedSet, plan_sets, shape_of
+from tokenmill.dataset.formats.index import INDEX_FORMAT
+from tokenmill.dataset.formats.interface import Format, Shape
+from tokenmill.dataset.items import (
+    EncodedUnit,
+    Part,
+    index_of_part,
+    items_of_part,
+    pack_part,
+    read_packing,
+    write_packing,
+)
+from tokenmill.dataset.manifest import Files
+from tokenmill.dataset.order import Order
+from tokenmill.dataset.packing import Packing
+from tokenmill.dataset.shuffle import Buckets, buckets_of, gather, scatter
+from tokenmill.storage.unit_store import unit_key
+
+_PACKING_FILE = "packing.arrow"
+_BUCKETS_FILE = "buckets.arrow"
+
+Items = Callable[[], Iterator[pa.RecordBatch]]
+
+
+class SetFacts(msgspec.Struct, frozen=True):
+    """What a piece of work made: documents or sequences, and their tokens. `packed`: the numbers of a packing."""
+
+    n_items: int
+    n_tokens: int = 0
+    packed: dict[str, int] = {}
+
+    @property
+    def n_left_out(self) -> int:
+        """Nothing goes to the quarantine here."""
+        return 0
+
+    def __str__(self) -> str:
+        return f"{self.n_items:,} items, {self.n_tokens:,} tokens"
+
+
+class Work(NamedTuple):
+    """A piece of work: `do` makes its files in a folder. `key`: the digest of everything that decides their bytes."""
+
+    name: str
+    key: str
+    do: Callable[[Path], SetFacts]
+
+
+class Made(Protocol):
+    """Work that is done."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        ...
+
+    @property
+    def facts(self) -> SetFacts:
+        """What it made."""
+        ...
+
+
+Finish = Callable[[Sequence[Work]], Sequence[Made]]
+"""Does pieces of work, or finds what they made before, and gives what each made."""
+
+
+class ArrangedFile(NamedTuple):
+    """A part of a set that is written as one file or a few: its items in order, and the key of what decides them."""
+
+    name: str
+    key: str
+    items: Items
+
+
+class ArrangedSet(NamedTuple):
+    """The files of one format for one split and epoch. `before`: work that has to be done (by Arrangement.prepare) before the items
+    of any of its files can be read."""
+
+    format: Format
+    split: str | None
+    epoch: int | None
+    files: Sequence[ArrangedFile]
+    before: Sequence[Work]
+
+    @property
+    def folder(self) -> str:
+        """Its folder in the dataset's."""
+        below = [] if self.format.one_file else [self.split, None if self.epoch is None else f"epoch-{self.epoch}"]
+        return "/".join([self.format.name, *(one for one in below if one is not None)])
+
+    def stem(self, i: int) -> str:
+        """The name of the file with the number `i`, without its suffix."""
+        if not self.format.one_file:
+            return f"part-{i:05}"
+        split = {None: "train", "validation": "val"}.get(self.split, self.split)  # the names that nanoGPT reads
+        return f"{split}" if self.epoch is None else f"{split}-epoch-{self.epoch}"
+
+
+class _Arranged(NamedTuple):
+    """A part of a set with its key, and how its documents are packed: the packing's file and number of sequences, if they are."""
+
+    part: Part
+    key: str
+    packing: Path | None
+    n_items: int
+
+    def read_packing(self) -> Packing | None:
+        return None if self.packing is None else read_packing(self.packing, self.n_items)
+
+
+class Arrangement:
+    """The file sets of one dataset.
+
+    `formats`: of the sets. `documents`: the shape of documents. `finish`: does the work that is needed first. `decides`: what else
+    decides the bytes, for the keys.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        formats: Sequence[Format],
+        documents: Shape,
+        finish: Finish,
+        threads: int,
+        decides: Mapping[str, Any],
+    ) -> None:
+        self.shape = shape_of(files, documents)
+        self.packed: dict[str, dict[str, int]] = {}
+        self._buckets: dict[str, Path] = {}
+        self._files, self._formats, self._documents = files, formats, documents
+        self._finish, self._threads = finish, threads
+        self._decides = {
+            **decides,
+            "shape": [str(self.shape.schema), documents.id_max, documents.tokenizer_digest],
+            "framing": [documents.begin_id, documents.end_id],
+            "pack": None if files.pack is None else files.pack.model_dump(),
+            "pad": files.pad_id,
+        }
+
+    def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> list[ArrangedSet]:
+        """All sets. `tokens_digest`: see Manifest.tokens_digest. Fills `packed`, the numbers of the packing by split."""
+        files = self._files
+        planned = plan_sets(units, files, self._id_bytes, self._threads)
+        arranged = self._packed_parts(planned)
+        has_index = files.pack is not None and files.pack.output == "index"
+        sets = []
+        for one, parts in zip(planned, arranged, strict=True):
+            for format in [*self._formats, *[INDEX_FORMAT] * has_index]:
+                once = has_index and format is not INDEX_FORMAT  # documents in the order of the dataset, for all epochs
+                if once and one.epoch:
+                    continue
+                epoch = None if once else one.epoch
+                if files.shuffle is not None and not once:
+                    made, before = self._shuffled(format, one, parts, tokens_digest)
+                    sets.append(ArrangedSet(format, one.split, epoch, made, before))
+                else:
+                    sets.append(ArrangedSet(format, one.split, epoch, list(self._in_order(format, one, parts)), []))
+        return sets
+
+    def prepare(self, sets: Sequence[ArrangedSet]) -> list[str]:
+        """Does the work that these sets need before their items can be read. Gives the keys of its results, which nobody needs
+        after that."""
+        work = {one.key: one for some in sets for one in some.before}  # formats with equal files share it
+        for key, done in zip(work, self._finish(list(work.values())), strict=True):
+            self._buckets[key] = done.folder / _BUCKETS_FILE
+        return list(work)
+
+    @property
+    def _id_bytes(self) -> int:
+        return int(self._documents.ids.bit_width // 8)
+
+    def _packed_parts(self, planned: Sequence[PlannedSet]) -> list[list[_Arranged]]:
+        """The parts of each set with their keys and packings."""
+        parts = {id(part): part for one in planned for part in one.parts}
+        keys = {i: self._part_key(part) for i, part in parts.items()}
+        if self._files.pack is None:
+            return [[_Arranged(part, keys[id(part)], None, part.n_documents) for part in one.parts] for one in planned]
+        work = [
+            Work(
+                f"pack {part.choice.split or 'documents'} {n}",
+                unit_key(stage="pack", part=keys[i]),
+                partial(self._pack, part),
+            )
+            for n, (i, part) in enumerate(parts.items())
+        ]
+        done = dict(zip(parts, self._finish(work), strict=True))
+        for i, part in parts.items():
+            of_split = self.packed.setdefault(part.choice.split or "", {})
+            for name, n in {"n_sequences": done[i].facts.n_items, **done[i].facts.packed}.items():
+                of_split[name] = of_split.get(name, 0) + n
+        return [
+            [
+                _Arranged(part, keys[id(part)], done[id(part)].folder / _PACKING_FILE, done[id(part)].facts.n_items)
+                for part in one.parts
+            ]
+            for one in planned
+        ]
+
+    def _pack(self, part: Part, folder: Path) -> SetFacts:
+        assert self._files.pack is not None
+        pack = self._files.pack
+        packing = pack_part(part, pack.length, pack.mode, pack.long)
+        write_packing(packing, folder / _PACKING_FILE)
+        numbers = {name: int(getattr(packing, name)) for name in packing._fields[5:]}
+        return SetFacts(packing.n_sequences, int(packing.n_tokens.sum()), numbers)
+
+    def _part_key(self, part: Part) -> str:
+        content = [[unit.content, unit.shards] for unit in part.units]
+        choice = [part.choice.split, list(part.choice.shares.items())]
+        return unit_key(stage="part", units=content, choice=choice, **self._decides)
+
+    def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
+        """The files of a set in the order of the dataset: one for each part, or one for all."""
+        numbered = list(enumerate(parts))
+        for i, group in enumerate([numbered] if format.one_file and parts else [[part] for part in numbered]):
+            number = i if format is INDEX_FORMAT else None
+            key = unit_key(stage="write", format=format.name, number=number, parts=[part.key for _, part in group])
+            yield ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._items, format, group))
+
+    def _items(self, format: Format, parts: Sequence[tuple[int, _Arranged]]) -> Iterator[pa.RecordBatch]:
+        for number, one in parts:
+            packing = one.read_packing()
+            if format is INDEX_FORMAT:
+                assert packing is not None
+                yield from index_of_part(number, packing)
+            else:
+                rows = packing if self.shape.length is not None else None
+                yield from items_of_part(one.part, rows, self.shape, self._documents, self._files.pad_id)
+
+    def _shuffled(
+        self, format: Format, one: PlannedSet, parts: Sequence[_Arranged], tokens_digest: str
+    ) -> tuple[list[ArrangedFile], list[Work]]:
+        """The files of a shuffled set, and the work that puts its items into buckets."""
+        assert self._files.shuffle is not None
+        n_items = sum(part.n_items for part in parts)
+        n_bytes = sum(part.part.n_tokens for part in parts) * self._id_bytes
+        kind = "index" if format is INDEX_FORMAT else "file" if format.one_file else "files"
+        buckets = buckets_of(n_items, n_bytes, n_bytes + 1 if format.one_file else self._files.file_bytes)
+        order = one.order(n_items, self._files.shuffle.seed, tokens_digest)
+        first, before = 0, []
+        for i, part in enumerate(parts):
+            decides = {"part": part.key, "first": first, "order": order.key.hex(), "buckets": buckets}
+            key = unit_key(stage="shuffle", number=i if format is INDEX_FORMAT else None, **decides)
+            do = partial(self._scatter, partial(self._items, format, [(i, part)]), first, order, buckets)
+            before.append(Work(f"shuffle {kind} {_folder(one)}{i}", key, do))
+            first += part.n_items
+        keys = [work.key for work in before]
+        files = []
+        for i in range(buckets.n_files if n_items else 0):
+            key = unit_key(stage="write shuffled", format=format.name, parts=keys, file=i)
+            files.append(
+                ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._gathered, keys, i, buckets))
+            )
+        return files, before
+
+    def _gathered(self, keys: Sequence[str], i: int, buckets: Buckets) -> Iterator[pa.RecordBatch]:
+        return gather([self._buckets[key] for key in keys], i, buckets)
+
+    def _scatter(self, items: Items, first: int, order: Order, buckets: Buckets, folder: Path) -> SetFacts:
+        return SetFacts(scatter(items(), first, order, buckets, folder / _BUCKETS_FILE))
+
+
+def _folder(one: PlannedSet) -> str:
+    return f"{one.name}/" if one.name else ""
+
+
+def n_tokens_of(items: pa.RecordBatch) -> int:
+    """The number of tokens of documents or sequences, or of what an index names."""
+    names = items.schema.names
+    lengths = pc.list_value_length(items["input_ids"]) if "input_ids" in names else items["n_tokens"].flatten()
+    return int(pc.sum(lengths).as_py() or 0)

@@ -1,0 +1,97 @@
+"""Plans the file sets of a dataset: which units make which part of which set, from the units' document indexes alone."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tokenmill.corpus.units import ends_chunk
+from tokenmill.dataset.document_index import read_unit_index, split_keys
+from tokenmill.dataset.formats.interface import Shape
+from tokenmill.dataset.items import Choice, EncodedUnit, Part
+from tokenmill.dataset.manifest import Files
+from tokenmill.dataset.order import Order, order_key
+from tokenmill.dataset.splits import split_of
+from tokenmill.dataset.tokens import id_type
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class PlannedSet:
+    """The items of one split in one order, for every format. `epoch`: None if there is only one. `parts`: consecutive units."""
+
+    split: str | None
+    epoch: int | None
+    parts: Sequence[Part]
+
+    @property
+    def name(self) -> str:
+        """The folder of the set in the folder of a format; "" if there is only one set."""
+        return "/".join(one for one in (self.split, None if self.epoch is None else f"epoch-{self.epoch}") if one)
+
+    def order(self, n_items: int, seed: int, tokens_digest: str) -> Order:
+        """The order of its items in a shuffled set. `tokens_digest`: see Manifest.tokens_digest."""
+        return Order(n_items, order_key(tokens_digest, seed, self.epoch or 0, self.split or ""))
+
+
+def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads: int) -> list[PlannedSet]:
+    """The sets of a dataset, split by split and epoch by epoch. `id_bytes`: of one id in the files.
+
+    A part has units with up to `files.file_bytes` of ids. Its ends depend on the names of the units near them alone, so that most
+    parts stay the same when units come or go.
+    """
+    names: list[str | None] = list(files.splits) or [None]
+    with ThreadPoolExecutor(threads, thread_name_prefix="plan") as pool:
+        sums = list(pool.map(lambda unit: _sums(unit, files.splits), units))
+    n_epochs = files.shuffle.epochs if files.shuffle else 1
+    planned = []
+    for i, name in enumerate(names):
+        sums_of_split = [(int(n_documents[i]), int(n_tokens[i])) for n_documents, n_tokens in sums]
+        parts = list(_parts(units, sums_of_split, Choice(name, files.splits), files.file_bytes, id_bytes))
+        planned += [PlannedSet(name, epoch if n_epochs > 1 else None, parts) for epoch in range(n_epochs)]
+    return planned
+
+
+def documents_shape(tokenizer: Tokenizer, begin_id: int | None, end_id: int | None, has_names: bool) -> Shape:
+    """The shape of a dataset's documents."""
+    return Shape(id_type(tokenizer.id_max), tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names)
+
+
+def shape_of(files: Files, documents: Shape) -> Shape:
+    """The shape of the items of the sets, given that of their documents."""
+    if files.pack is None or files.pack.output == "index":
+        return documents
+    return replace(documents, length=files.pack.length, has_labels=files.pack.labels)
+
+
+def _sums(unit: EncodedUnit, shares: Mapping[str, float]) -> tuple["np.ndarray", "np.ndarray"]:
+    """The numbers of documents and of tokens of a unit in each split."""
+    index = read_unit_index(unit.index, ["n_tokens", "sha256", "group"])
+    of_document = split_of(split_keys(index), shares) if shares else np.zeros(len(index), np.uint8)
+    n_splits, lengths = max(len(shares), 1), index["n_tokens"].to_numpy()
+    n_tokens = np.zeros(n_splits, np.int64)
+    np.add.at(n_tokens, of_document, lengths)
+    return np.bincount(of_document, minlength=n_splits), n_tokens
+
+
+def _parts(
+    units: Sequence[EncodedUnit], sums: Sequence[tuple[int, int]], choice: Choice, file_bytes: int, id_bytes: int
+) -> Iterator[Part]:
+    held: list[EncodedUnit] = []
+    n_documents = n_tokens = 0
+    for unit, (more_documents, more_tokens) in zip(units, sums, strict=True):
+        if not more_documents:
+            continue
+        if held and (n_tokens + more_tokens) * id_bytes > file_bytes:
+            yield Part(held, choice, n_documents, n_tokens)
+            held, n_documents, n_tokens = [], 0, 0
+        held.append(unit)
+        n_documents, n_tokens = n_documents + more_documents, n_tokens + more_tokens
+        is_half_full = 2 * n_tokens * id_bytes >= file_bytes
+        if is_half_full and ends_chunk(zlib.crc32(unit.file.encode()), more_tokens * id_bytes, file_bytes):
+            yield Part(held, choice, n_documents, n_tokens)
+            held, n_documents, n_tokens = [], 0, 0
+    if held:
+        yield Part(held, choice, n_documents, n_tokens)

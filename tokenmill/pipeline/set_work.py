@@ -1,0 +1,32 @@
+"""Does the work on file sets as units of a stage, whose results the unit store keeps."""
+
+from collections.abc import Callable, Sequence
+
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.arrangement import SetFacts, Work
+from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.storage.unit_store import Done
+
+
+def finisher(
+    stage: str, runner: UnitRunner, run_units: RunUnits
+) -> tuple[Callable[[Sequence[Work]], list[Done[SetFacts]]], Callable[[str], bool]]:
+    """A function that does work, or finds what it made before; and one that says whether work with a key was done before."""
+
+    def finish(work: Sequence[Work]) -> list[Done[SetFacts]]:
+        by_name = {one.name: one for one in work}
+        assert len(by_name) == len(work)
+        return runner.finish(
+            stage,
+            lambda unit, folder: by_name[unit.name].do(folder),
+            [Unit(name, name, ()) for name in by_name],
+            {one.name: one.key for one in work},
+            SetFacts,
+            run_units,
+        )
+
+    def is_done(key: str) -> bool:
+        return not runner.anew and runner.store.find(key, SetFacts) is not None
+
+    return finish, is_done

@@ -1,0 +1,97 @@
+"""encode, second half: encoded units → the file sets that training jobs read, in every format that params.yaml names."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from tokenmill.config.params import Encode
+from tokenmill.console import say
+from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, Items, SetFacts, Work, n_tokens_of
+from tokenmill.dataset.formats.interface import Format, Shape
+from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.dataset.items import EncodedUnit
+from tokenmill.dataset.manifest import Files, FileSet, SetPart, TableFile
+from tokenmill.errors import ParamsError
+from tokenmill.pipeline.code_digest import code_digest
+from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.set_work import finisher
+from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.storage.atomic import flush, sha256_file
+from tokenmill.storage.links import link
+from tokenmill.storage.unit_store import Done
+
+_STEM = "items"  # of a part's files in the unit store
+
+
+def refuse_formats(params: Encode, shape: Shape) -> None:
+    """Raises ParamsError for a format that cannot hold the documents, or what is packed from them."""
+    for name in params.set_formats:
+        if reason := SET_FORMATS[name].refusal(shape, params.file_bytes):
+            raise ParamsError(f"encode.formats: {name}: {reason}")
+
+
+def write_sets(
+    units: Sequence[EncodedUnit],
+    params: Encode,
+    files: Files,
+    documents: Shape,
+    tokens_digest: str,
+    runner: UnitRunner,
+    run_units: RunUnits,
+    directory: Path,
+) -> tuple[list[FileSet], dict[str, dict[str, int]]]:
+    """Writes all file sets into `directory`, the dataset's temporary folder. Gives their entries for the manifest, and the numbers
+    of the packing by split.
+
+    `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. Work that is done is kept in the unit store.
+    """
+    finish, is_done = finisher("encode", runner, run_units)
+    formats = [SET_FORMATS[name] for name in params.set_formats]
+    arrangement = Arrangement(files, formats, documents, finish, runner.memory.workers, {"code": code_digest("encode")})
+    sets = arrangement.sets(units, tokens_digest)
+    for one in sets:
+        if not one.files:
+            say(f"encode: encode.splits: no document is in the split {one.split}, so {one.folder} has no files")
+    lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
+    temporary = arrangement.prepare(lacking)
+    work = [
+        Work(file.name, file.key, partial(_write, one.format, arrangement.shape, file.items))
+        for one in sets
+        for file in one.files
+    ]
+    done = iter(finish(work))
+    entries = [_link(one, [next(done) for _ in one.files], arrangement.shape, directory) for one in sets]
+    runner.store.remove(temporary)
+    return entries, arrangement.packed
+
+
+def _write(format: Format, shape: Shape, items: Items, folder: Path) -> SetFacts:
+    n_items = n_tokens = 0
+    with format.write(folder, _STEM, shape) as add:
+        for batch in items():
+            add(batch)
+            n_items += batch.num_rows
+            n_tokens += n_tokens_of(batch)
+    return SetFacts(n_items, n_tokens)
+
+
+def _link(one: ArrangedSet, done: Sequence[Done[SetFacts]], shape: Shape, directory: Path) -> FileSet:
+    """Links the files of a set into the dataset's folder, and gives their entry for the manifest."""
+    folder = Path(one.folder)
+    parts = []
+    for i, part in enumerate(done):
+        files = []
+        for name, file in part.files.items():
+            target = folder / name.replace(_STEM, one.stem(i), 1)
+            link(part.folder / name, directory / target)
+            files.append(TableFile(name=target.as_posix(), n_bytes=file.n_bytes, sha256=file.sha256))
+        parts.append(SetPart(files=files, n_items=part.facts.n_items, n_tokens=part.facts.n_tokens))
+    shared = []
+    if one.format.finish is not None and parts:
+        one.format.finish(directory / folder, [one.stem(i) for i in range(len(parts))], shape)
+        for name in one.format.shared:
+            path = directory / folder / name
+            flush(path)
+            name = (folder / name).as_posix()
+            shared.append(TableFile(name=name, n_bytes=path.stat().st_size, sha256=sha256_file(path)))
+    return FileSet(format=one.format.name, split=one.split, epoch=one.epoch, parts=parts, shared=shared)
