@@ -20,7 +20,7 @@ from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped
-from tokenmill.corpus.groups import GroupKeys, Groups, KnownGroups
+from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.units import Unit

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.groups import Groups
+from tokenmill.dataset.groups import Groups
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.dataset.splits import split_of, text_keys

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
-from tokenmill.corpus.groups import Groups
+from tokenmill.dataset.groups import Groups
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches

@@ -20,7 +20,7 @@ from tokenmill.corpus.dropped import (
     write_dropped,
     write_unit_dropped,
 )
-from tokenmill.corpus.groups import GroupKeys
+from tokenmill.dataset.groups import GroupKeys
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,

@@ -11,7 +11,7 @@ from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
-from tokenmill.corpus.groups import GroupKeys
+from tokenmill.dataset.groups import GroupKeys
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.checks import Judge
