@@ -92,10 +92,7 @@ def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str
     found = (entry.format, entry.split, entry.source, entry.epoch)
     if expected != found:
         return f"expected a set with format, split, source and epoch {expected}; found {found}."
-    names = [
-        [f"{one.folder}/{name}" for name in one.format.files(one.stem(i), shape)]
-        for i in range(len(one.files))
-    ]
+    names = [[f"{one.folder}/{name}" for name in one.format.files(one.stem(i), shape)] for i in range(len(one.files))]
     found_names = [sorted(file.name for file in part.files) for part in entry.parts]
     if [sorted(some) for some in names] != found_names:
         return f"{one.folder}: expected the files {_some(names)}; found {_some(found_names)}."
