@@ -6,6 +6,7 @@ from typing import Any
 from tokenmill.analysis.beside import check_is_dataset
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.quantities import size
+from tokenmill.report.file_sets import packing_of, sets_of
 
 
 def info(dataset: Path) -> dict[str, Any]:
@@ -37,6 +38,8 @@ def info(dataset: Path) -> dict[str, Any]:
         "special_tokens_in_text": manifest.special_tokens_in_text,
         "tokenizer_digest": manifest.tokenizer_digest,
         "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
+        "sets": sets_of(manifest),
+        "packing": packing_of(manifest),
         "tables": [table.name for table in manifest.tables],
         "made_by": manifest.engine,
     }
@@ -68,7 +71,15 @@ def as_text(found: dict[str, Any]) -> str:
         "tables": ", ".join(found["tables"]) or "none",
         "made by": f"{found['made_by']}, format {found['format_version']}",
     }
-    return "\n".join([found["dataset"], *(f"  {name:<14} {words}" for name, words in lines.items())])
+    for one in found["sets"]:
+        name = "/".join(
+            str(part) for part in (one["format"], one["split"], one["source"], one["epoch"]) if part is not None
+        )
+        lines[name] = (
+            f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
+        )
+    width = max(14, *map(len, lines))
+    return "\n".join([found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())])
 
 
 def _framing(found: dict[str, Any]) -> str:
