@@ -3,14 +3,20 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokenmill.dataset.formats.batches import even_batches
+from tokenmill.dataset.formats.interface import Format, Shape
+from tokenmill.dataset.formats.items import REBUILD, check_ids, check_pieces, checked, columns, flat_of, named
 from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
+_SUFFIX = ".parquet"
+_ENCODING = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
 
@@ -24,7 +30,6 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
     """
     held: list[pa.RecordBatch] = []
     n_rows = n_bytes = 0
-    encoding = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
     with (
         naming(path),
         pq.ParquetWriter(
@@ -32,7 +37,7 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
             shape,
             compression="zstd",
             use_dictionary=False,
-            column_encoding=encoding,
+            column_encoding=_ENCODING,
             write_statistics=["id"],
         ) as writer,
     ):
@@ -66,3 +71,59 @@ def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
                 yield from file.read_row_group(group).to_batches()
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(f"{path}: cannot be read: {error}. Delete the dataset and build it again.") from None
+
+
+@contextmanager
+def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    options: dict[str, Any] = {} if "labels" not in kept.names else {"labels.list.element": "BYTE_STREAM_SPLIT"}
+    n_items = 0
+    with (
+        naming(path),
+        pq.ParquetWriter(
+            path,
+            kept,
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding=_ENCODING | options,
+            write_statistics=["id"],
+        ) as writer,
+        even_batches(writer.write_batch, "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width) as put,
+    ):
+
+        def add(batch: pa.RecordBatch) -> None:
+            nonlocal n_items
+            batch = checked(batch, shape, path, n_items)
+            put(pa.RecordBatch.from_arrays([batch.column(name) for name in kept.names], schema=kept))
+            n_items += batch.num_rows
+
+        yield add
+
+
+def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    n_items = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            if not file.schema_arrow.equals(kept):
+                raise ValidationError(
+                    f"{path}: expected the columns {named(kept)}; found {named(file.schema_arrow)}. {REBUILD}"
+                )
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group).to_batches():
+                    flat = flat_of(batch)
+                    check_ids(flat, shape, path, n_items)
+                    check_pieces(flat, shape, path, n_items)
+                    yield batch
+                    n_items += batch.num_rows
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
+        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+
+
+def _refusal(shape: Shape, file_bytes: int) -> str | None:
+    return None
+
+
+PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, _refusal)
