@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tokenmill.dataset.document_index import read_unit_index, split_keys
 from tokenmill.dataset.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.dataset.formats.parquet import read_ahead
 from tokenmill.dataset.packing import Long, Mode, Packing, Segments, pack
 from tokenmill.dataset.packing import part as sequences_between
 from tokenmill.dataset.sequences import NO_LABEL, labels, sequences, starts
@@ -101,22 +101,18 @@ def items_of_part(
 
 
 def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
-    for unit in part.units:
-        yield from _documents_of_unit(unit, part.choice, shape)
-
-
-def _documents_of_unit(unit: EncodedUnit, choice: Choice, shape: Shape) -> Iterator[pa.RecordBatch]:
-    index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
-    is_chosen = choice.of(unit, index)
-    shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
-    rows = index["row"].combine_chunks()
-    at = 0
-    for batch in read_tokens(unit.tokens):
-        n_rows = batch.num_rows
-        columns = [*batch.columns, shards.take(pieces.slice(at, n_rows)), rows.slice(at, n_rows)]
+    read = -1
+    for i, batch in read_ahead([unit.tokens for unit in part.units]):
+        if i != read:
+            read, at, unit = i, 0, part.units[i]
+            index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
+            is_chosen = part.choice.of(unit, index)
+            shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
+            rows = index["row"].combine_chunks()
+        columns = [*batch.columns, shards.take(pieces.slice(at, len(batch))), rows.slice(at, len(batch))]
         made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
-        mask = is_chosen[at : at + n_rows]
-        at += n_rows
+        mask = is_chosen[at : at + len(batch)]
+        at += len(batch)
         if mask.all():
             yield made
         elif mask.any():
