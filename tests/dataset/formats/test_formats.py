@@ -58,6 +58,11 @@ def read(format: Format, folder: Path, shape: Shape, stem: str = "a") -> list[It
     return [row for batch in format.read(folder, stem, shape) for row in batch.to_pylist()]
 
 
+def ids_of(batch: pa.RecordBatch) -> Any:
+    """The ids of all items of a batch, one after another."""
+    return batch.column("input_ids").flatten().to_numpy()
+
+
 def document(ids: Sequence[int], name: Any = "x", row: int = 0) -> Item:
     return {"id": name, "input_ids": list(ids), "n_bytes": 3 * len(ids), "shard": "raw/a.jsonl", "row": row}
 

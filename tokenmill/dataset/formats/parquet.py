@@ -148,6 +148,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
                 )
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
+                    batch.validate(full=True)
                     flat = flat_of(batch)
                     check_ids(flat, shape, path, n_items)
                     check_pieces(flat, shape, path, n_items)
