@@ -1,0 +1,131 @@
+"""What a keyed hash of a document decides: which split it is in, and how often a mixture repeats it.
+
+A document's key is the first 8 bytes, little-endian, of the sha256 of its text, or of its group's value where the documents of
+a group are to stay together. Nothing else is asked: not its file, its row, or what other documents there are.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.corpus.text_digests import text_digests
+from tokenmill.dataset.splitmix64 import mix
+
+Keys = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.int64]
+
+_SPLIT = "tokenmill split 1"  # what is hashed with the keys; another text would move documents between splits
+_REPEAT = "tokenmill repeat 1"
+_HASH_BITS = 40  # so that a float holds a fraction of an epoch beside 8,191 whole ones
+
+
+def text_keys(sha256: pa.FixedSizeBinaryArray | pa.BinaryArray) -> Keys:
+    """The key of each document: uint64, from digests of 32 bytes each. Raises ValueError for nulls, ArrowInvalid for other sizes.
+
+    >>> text_keys(pa.array([bytes([1, 2]) + bytes(30)])).tolist()
+    [513]
+    """
+    if sha256.null_count:
+        raise ValueError(f"digests: expected one for each document; found {sha256.null_count} nulls.")
+    if not len(sha256):
+        return np.empty(0, np.uint64)
+    digests = sha256.cast(pa.binary(32))
+    bytes_of_all = np.frombuffer(digests.buffers()[1], np.uint8, len(digests) * 32, digests.offset * 32)
+    return np.ascontiguousarray(bytes_of_all.reshape(-1, 32)[:, :8]).view("<u8").ravel().astype(np.uint64)
+
+
+def group_key(value: str) -> int:
+    """The key of every document of a group, from the group's value.
+
+    >>> group_key("example.com") == int(group_keys(pa.array(["example.com"]))[0])
+    True
+    """
+    return int.from_bytes(hashlib.sha256(value.encode()).digest()[:8], "little")
+
+
+def group_keys(values: pa.StringArray | pa.LargeStringArray) -> Keys:
+    """The key of each document, from the value of its group: uint64. Each distinct value is hashed once.
+
+    Raises ValueError for nulls.
+    """
+    if values.null_count:
+        raise ValueError(f"groups: expected a value for each document; found {values.null_count} nulls.")
+    encoded = values.dictionary_encode()
+    keys = text_keys(text_digests(encoded.dictionary.cast(pa.large_string())))
+    indices: npt.NDArray[np.int32] = encoded.indices.to_numpy()
+    return keys[indices]
+
+
+def split_of(keys: Keys, shares: Mapping[str, float]) -> npt.NDArray[np.uint8]:
+    """The index in `shares` of the split of each document, uint8. The shares add up to 1, and are at most 256.
+
+    A document has a hash from 0 to 1. It is in the first split whose share, added to those before it, is above the hash. So a
+    document stays in its split when other documents come or go, and when splits are renamed. Documents move when the shares or
+    their order change. Where one of the sums changes, only documents with a hash between its old and its new value move, to
+    the next split or back. If a split is to grow by what another one gives, put the two side by side.
+
+    >>> split_of(np.arange(6, dtype=np.uint64), {"train": 0.5, "validation": 0.5}).tolist()
+    [0, 0, 0, 1, 0, 1]
+    """
+    ends = [math.fsum(list(shares.values())[: i + 1]) for i in range(len(shares))]
+    thresholds = [_threshold(Fraction(end)) for end in ends[:-1]]
+    return np.searchsorted(np.array(thresholds, np.uint64), _hashes(keys, _SPLIT), side="right").astype(np.uint8)
+
+
+def repeats(keys: Keys, epochs: Fraction | float, name: str) -> Counts:
+    """How often each document occurs in a mixture that wants `epochs` passes over a source: int64.
+
+    Whole passes take every document once each. The rest, between 0 and 1, takes one more of the documents whose hash is below
+    it, so the documents of a smaller number are among those of a larger one. `name`: of the source in the mixture; under another
+    name the rest takes other documents.
+
+    >>> repeats(np.arange(6, dtype=np.uint64), 2.5, "web").tolist()
+    [2, 2, 3, 3, 2, 3]
+    """
+    whole = math.floor(epochs)
+    is_once_more = _hashes(keys, _repeat(name)) < np.uint64(_threshold(Fraction(epochs) - whole))
+    return whole + is_once_more.astype(np.int64)
+
+
+def epochs_of_budget(lengths: Counts, keys: Keys, tokens: int, name: str) -> Fraction:
+    """The largest number of passes over a source whose documents, by `repeats`, have at most `tokens` tokens.
+
+    `lengths`: the tokens of each document. Whole passes are exact. In the rest the sum stays below the budget by less than the
+    tokens of the next document in the order of the hashes; documents with the same key come together, and so do those whose
+    hashes have the same 40 bits, one in a million of a million documents. `float()` of what comes back is exact below 8,192.
+    Raises ValueError if there are no tokens to repeat.
+
+    >>> epochs_of_budget(np.array([10, 10, 10]), np.arange(3, dtype=np.uint64), 60, "web")
+    Fraction(2, 1)
+    """
+    n_tokens = int(lengths.sum())
+    if tokens and not n_tokens:
+        raise ValueError(f"source {name}: expected documents for {tokens:,} tokens; found none with a token.")
+    whole, rest = divmod(tokens, n_tokens) if n_tokens else (0, 0)
+    if not rest:
+        return Fraction(whole)
+    hashes = _hashes(keys, _repeat(name))
+    by_hash = np.argsort(hashes, kind="stable")
+    first_left_out = by_hash[np.searchsorted(np.cumsum(lengths[by_hash]), rest, side="right")]
+    return whole + Fraction(int(hashes[first_left_out]), 1 << _HASH_BITS)
+
+
+def _repeat(name: str) -> str:
+    return f"{_REPEAT} {name}"
+
+
+def _hashes(keys: Keys, salt: str) -> Keys:
+    """A number of 40 bits for each key, another with another salt: the top of splitmix64's mix of (key ^ the salt's group_key)."""
+    hashes = keys ^ np.uint64(group_key(salt))
+    mix(hashes, np.empty_like(hashes))
+    return hashes >> np.uint64(64 - _HASH_BITS)
+
+
+def _threshold(share: Fraction) -> int:
+    """The number of 40 bits that a hash is below with this probability, rounded up."""
+    return math.ceil(share * (1 << _HASH_BITS))
