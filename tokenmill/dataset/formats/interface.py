@@ -11,6 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.int32] | npt.NDArray[np.uint32]
+STARTS_SUFFIX = ".starts.arrow"
+"""Of the file beside a part that holds what its format has no place for: an Arrow IPC file with a row for each item and the
+column `starts`, of sequences; and `n_tokens`, where the format does not say where an item ends."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,17 @@ class Shape:
 
 
 class Flat(NamedTuple):
-    """The ids of all items of a part, one after another in a memory-mapped array, and where each begins: int64, with the end of
-    the last at the end, so one more than there are items."""
+    """Items whose ids lie one after another in a memory-mapped array: all items of a part, or a record batch of them.
+
+    `offsets`: where each item begins in `ids`, int64, with the end of the last one at the end, so one more than there are items.
+    `starts`: of sequences, a ListArray of int32 with a list for each item, as in the schema; None for documents. `labels`: int32,
+    in the places of the ids; None where the items have none.
+    """
 
     ids: Ids
     offsets: npt.NDArray[np.int64]
+    starts: pa.ListArray | None = None
+    labels: npt.NDArray[np.int32] | None = None
 
 
 Write = Callable[[Path, str, Shape], AbstractContextManager[Callable[[pa.RecordBatch], None]]]
@@ -72,13 +81,15 @@ Read = Callable[[Path, str, Shape], Iterator[pa.RecordBatch]]
 class Format:
     """A file format.
 
-    `suffixes`: of the files that one part is made of; their names are a stem with one of these. `write(folder, stem, shape)`
-    opens the files of a new part; what the block gets adds a batch of items. The same items in other batches give the same bytes.
-    `read(folder, stem, shape)` gives the items again, with those columns of the shape that the format holds (`input_ids` always,
-    `starts` where items are sequences). Raises ValidationError if the files are not such files or do not fit together.
-    `flat(folder, stem, shape)`: the ids without a copy; None where the format has no such array. `refusal(shape, file_bytes)`:
-    why the format cannot hold such items in files of that many bytes, or None. `finish(folder, stems, shape)`: writes the files
-    that all parts of a set share, `shared` by name; None where there are none. `one_file`: a set is one part, which is not in a
+    `suffixes`: of the files that one part is made of; their names are a stem with one of these. `packed_suffixes`: of the further
+    files of a part of packed sequences. `write(folder, stem, shape)` opens the files of a new part; what the block gets adds a
+    batch of items. The same items in other batches give the same bytes. Raises ValidationError for an item that the format
+    cannot hold. `read(folder, stem, shape)` gives the items again, with those columns of the shape that the format holds
+    (`input_ids` always, `starts` where items are sequences). Raises ValidationError if the files are not such files or do not
+    fit together. `flat(folder, stem, shape)`: the ids of the items in their order without a copy, in one array or in several;
+    None where the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape, file_bytes)`: why the
+    format cannot hold such items in files of that many bytes, or None. `finish(folder, stems, shape)`: writes the files that
+    all parts of a set share, `shared` by name; None where there are none. `one_file`: a set is one part, which is not in a
     folder of its own but named after its split.
     """
 
@@ -86,11 +97,17 @@ class Format:
     suffixes: Sequence[str]
     write: Write
     read: Read
-    flat: Callable[[Path, str, Shape], Flat] | None
+    flat: Callable[[Path, str, Shape], list[Flat]] | None
     refusal: Callable[[Shape, int], str | None]
     finish: Callable[[Path, Sequence[str], Shape], None] | None = None
     shared: Sequence[str] = ()
     one_file: bool = False
+    packed_suffixes: Sequence[str] = ()
+
+    def files(self, stem: str, shape: Shape) -> list[str]:
+        """The names of the files of a part with items of this shape."""
+        packed = [] if shape.length is None else self.packed_suffixes
+        return [f"{stem}{suffix}" for suffix in (*self.suffixes, *packed)]
 
 
 def _list_of(name: str, type: pa.DataType) -> pa.Field:
