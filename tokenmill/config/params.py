@@ -4,7 +4,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from tokenmill.config.gates import parse_gate
 from tokenmill.config.sources import DocumentSource
@@ -82,8 +91,8 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=6
 
 
 class NamedSource(_Section):
-    """Named sources of documents, each with these keys, in place of `source.glob`. All else in `source` holds for each of them. With
-    names, shards, tokens and measures are counted apart by source."""
+    """Named sources of documents, each with these keys, in place of `source.glob`. All else in `source` holds for each of them.
+    Tokens and measures are counted apart by these names."""
 
     glob: Globs
     text_column: str | None = Field(default=None, min_length=1)
@@ -409,11 +418,13 @@ class Params(_Section):
         source = info.data.get("source")
         if source is not None:
             found = {name: _id_column(one, source) for name, one in sources.items()}
-            with_ids, without = ([name for name, id in found.items() if (id is None) == lacks] for lacks in (False, True))
+            with_ids, without = (
+                [name for name, id in found.items() if (id is None) == lacks] for lacks in (False, True)
+            )
             if with_ids and without:
                 raise ValueError(
-                    f"found an id_column for {', '.join(with_ids)}, and none for {', '.join(without)}; allowed: an id_column for all "
-                    "of them, or null for all, since the ids of a dataset are of one kind"
+                    f"found an id_column for {', '.join(with_ids)}, and none for {', '.join(without)}; allowed: an id_column for "
+                    "all of them, or null for all, since the ids of a dataset are of one kind"
                 )
         return sources
 

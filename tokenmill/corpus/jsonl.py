@@ -34,7 +34,9 @@ def line_reader(
         decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False)).decode
     except ValueError as error:
         section = shard.section
-        raise CorpusError(f"{section}.text_column, {section}.id_column: {error}. Rename the key in the files.") from None
+        raise CorpusError(
+            f"{section}.text_column, {section}.id_column: {error}. Rename the key in the files."
+        ) from None
 
     def read(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
         found = _core.json_lines(lines, text_column, id_column)

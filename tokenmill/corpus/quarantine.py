@@ -54,7 +54,7 @@ class _Enough(Exception):
 
 class Documents:
     """The good documents of a unit. Iterating gives batches, each with the index of its piece. `left` collects the bad
-    documents and damaged pieces that were left out so far, if `source` allows that; the unit's own source says how they are read. `dropped` collects the documents that `find`
+    documents and damaged pieces that were left out so far, if `source` allows that. `dropped` collects the documents that `find`
     says are to be left out.
 
     Pieces that are marked as damaged are skipped. `advance` is called with the file bytes of each finished batch. Iterating

@@ -29,6 +29,11 @@ class Shard:
     source: DocumentSource | None = field(default=None, compare=False)  # follows from the name
 
     @property
+    def named_source(self) -> str | None:
+        """The name of its source, if it has one."""
+        return None if self.source is None else self.source.name
+
+    @property
     def section(self) -> str:
         """Where params.yaml says how it is read."""
         return "source" if self.source is None else self.source.section

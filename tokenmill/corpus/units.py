@@ -337,8 +337,7 @@ def ends_chunk(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
 
 def source_name(shard: Shard) -> str:
     """The source of a shard, by which it is counted apart: its name in `sources`, or else its folder in data/raw."""
-    named = None if shard.source is None else shard.source.name
-    return named or source_folder(shard.name)
+    return shard.named_source or source_folder(shard.name)
 
 
 def source_folder(name: str) -> str:
@@ -368,6 +367,6 @@ def _refuse_clashes(units: Sequence[Unit]) -> None:
         other = by_output.setdefault(unit.output, unit)
         if other is not unit:
             raise CorpusError(
-                f"{unit.pieces[0].shard.section}.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be encoded into "
-                f"{unit.output}. Rename one of them."
+                f"{unit.pieces[0].shard.section}.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be "
+                f"encoded into {unit.output}. Rename one of them."
             )

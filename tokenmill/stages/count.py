@@ -133,12 +133,10 @@ def count(
                 source.id_column,
                 source.text_separator,
                 [
-                    CountedShard(one.name, one.n_bytes, sha256, one.source and one.source.name)
+                    CountedShard(one.name, one.n_bytes, sha256, one.named_source)
                     for one, sha256 in runner.corpus.sha256.items()
                 ],
-                samples.texts(
-                    source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find
-                ),
+                samples.texts(source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find),
                 {name: CountedSource(*one.columns) for name, one in runner.sources().items() if name is not None},
             )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)

@@ -168,7 +168,7 @@ def train_candidate(build: Build) -> str:
         )
     find = drop_list(root, params.source.drop, params.has_ids).find
     documents = (
-        ((shard.source and shard.source.name) or Path(shard.name).parent.as_posix(), batch)
+        (shard.named_source or Path(shard.name).parent.as_posix(), batch)
         for shard in find_documents(root, params)
         for batch in good_batches(shard, params.source, find)
     )
