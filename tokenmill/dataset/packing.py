@@ -1,0 +1,209 @@
+"""Which segments of which documents make each sequence."""
+
+from bisect import bisect_left, insort
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Mode: TypeAlias = Literal["none", "concat", "best_fit"]
+Long: TypeAlias = Literal["split", "cut", "drop"]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+WINDOW_DOCUMENTS = 1 << 16
+"""`best_fit` packs this many documents at a time."""
+# Of a million documents of 1,000 tokens (lognormal, sigma 1.2), 0.0035 % of the tokens of sequences of 2,048 are padding, and
+# 0.007 % of 8,192. With windows of 4,096 documents it is 0.04 % and 0.11 %, and packing takes twice as long. With a single window
+# it is 0.001 % and 0.0004 %.
+
+
+class Segments(NamedTuple):
+    """The segments of sequences: int64 arrays with an element for each, ordered by sequence, then by document.
+
+    `sequence`: its number, from 0. `document`: the index of the document. `start`: the position of its first token in that
+    document, from 0. `n_tokens`: at least 1.
+    """
+
+    sequence: Integers
+    document: Integers
+    start: Integers
+    n_tokens: Integers
+
+
+class Packing(NamedTuple):
+    """The sequences that documents become.
+
+    `n_padding`: tokens that the sequences are short of their length, together. `n_split_documents`: documents in more than one
+    segment. `n_cut_tokens`: those that long="cut" leaves out. `n_dropped_documents`, `n_dropped_tokens`: of the documents that
+    long="drop" leaves out. `n_empty_documents`: documents without a token; they are in no sequence.
+    """
+
+    segments: Segments
+    n_sequences: int
+    n_padding: int
+    n_split_documents: int
+    n_cut_tokens: int
+    n_dropped_documents: int
+    n_dropped_tokens: int
+    n_empty_documents: int
+
+
+def pack(lengths: Integers, length: int, mode: Mode, long: Long) -> Packing:
+    """The sequences of at most `length` tokens that documents of these lengths become.
+
+    `none`: each document is a sequence. `concat`: the documents stand one behind another and are cut at every `length` tokens;
+    only the last sequence is shorter. `best_fit`: no document that fits is cut. The longest document is placed first, of equal
+    ones that with the lowest index. It goes into the sequence with the least room that holds it, of equal ones into that where a
+    document was placed last, or else into a new one. Each window of WINDOW_DOCUMENTS documents is packed by itself, so packing
+    windows one by one gives the same sequences.
+
+    Sequences are in the order of their first segments, by document and start. Documents are in order within a sequence too. In
+    the order of placing, the longest would come first in every sequence, and a model could learn lengths from positions.
+
+    `long`: what becomes of a document of more than `length` tokens. `split`: as many sequences of `length` tokens as it fills, and
+    a rest that is treated as a document. `cut`: its first `length` tokens are kept. `drop`: it is left out.
+
+    Raises ValueError for a length below 1, lengths below 0, and for `concat` with another `long` than `split`.
+    Source: best-fit packing, Ding et al., Fewer Truncations Improve Language Modeling (2024).
+
+    >>> packing = pack(np.array([5, 2, 3, 4]), 7, "best_fit", "split")
+    >>> packing.segments.sequence.tolist(), packing.segments.document.tolist(), packing.n_padding
+    ([0, 0, 1, 1], [0, 1, 2, 3], 0)
+    """
+    if length < 1:
+        raise ValueError(f"the length of sequences: expected 1 or more; found {length}.")
+    if len(lengths) and lengths.min() < 0:
+        i = int(lengths.argmin())
+        raise ValueError(f"document {i}: expected 0 or more tokens; found {lengths[i]}.")
+    if mode == "concat" and long != "split":
+        raise ValueError(f"concat cuts documents wherever a sequence ends: expected long=split; found long={long}.")
+    is_long = lengths > length
+    kept = {"split": lengths, "cut": np.minimum(lengths, length), "drop": np.where(is_long, 0, lengths)}[long]
+    match mode:
+        case "none":
+            segments = _apart(kept, length)
+        case "concat":
+            segments = _concatenated(kept, length)
+        case "best_fit":
+            segments = _best_fit(kept, length)
+    n_sequences = int(segments.sequence[-1]) + 1 if len(segments.sequence) else 0
+    n_left_out = int(lengths.sum() - kept.sum())
+    return Packing(
+        segments,
+        n_sequences,
+        n_padding=n_sequences * length - int(segments.n_tokens.sum()),
+        n_split_documents=int((np.bincount(segments.document) > 1).sum()),
+        n_cut_tokens=n_left_out if long == "cut" else 0,
+        n_dropped_documents=int(is_long.sum()) if long == "drop" else 0,
+        n_dropped_tokens=n_left_out if long == "drop" else 0,
+        n_empty_documents=int((lengths == 0).sum()),
+    )
+
+
+def part(segments: Segments, first: int, end: int) -> tuple[range, Segments]:
+    """The segments of sequences `first` to `end` - 1, and the range of documents that they are of.
+
+    The sequences are numbered from 0 again, and the documents from the beginning of the range.
+
+    >>> documents, segments = part(pack(np.array([4, 2, 3]), 5, "concat", "split").segments, 1, 2)
+    >>> documents, segments.document.tolist(), segments.start.tolist()
+    (range(1, 3), [0, 1], [1, 0])
+    """
+    a, b = np.searchsorted(segments.sequence, [first, end])
+    sequence, document, start, n_tokens = (column[a:b] for column in segments)
+    documents = range(int(document.min()), int(document.max()) + 1) if a < b else range(0)
+    return documents, Segments(sequence - first, document - documents.start, start, n_tokens)
+
+
+def _apart(lengths: Integers, length: int) -> Segments:
+    """Every document a sequence of its own, or as many of them as it needs."""
+    document, i = _repeated(-(-lengths // length))
+    start = i * length
+    return Segments(np.arange(len(document)), document, start, np.minimum(lengths[document] - start, length))
+
+
+def _concatenated(lengths: Integers, length: int) -> Segments:
+    """The documents one behind another, cut at every `length` tokens."""
+    ends = np.cumsum(lengths)
+    firsts = ends - lengths
+    n_segments = (ends - 1) // length - firsts // length + 1
+    document, i = _repeated(np.where(lengths, n_segments, 0))
+    sequence = (firsts // length)[document] + i
+    start = np.maximum(sequence * length - firsts[document], 0)
+    end = np.minimum((sequence + 1) * length - firsts[document], lengths[document])
+    return Segments(sequence, document, start, end - start)
+
+
+def _repeated(times: Integers) -> tuple[Integers, Integers]:
+    """Each index as often as `times` says, and 0, 1, … beside its repeats."""
+    index = np.repeat(np.arange(len(times)), times)
+    return index, np.arange(len(index)) - (np.cumsum(times) - times)[index]
+
+
+def _best_fit(lengths: Integers, length: int) -> Segments:
+    """The documents of each window in the sequences that hold them best."""
+    columns: list[list[Integers]] = [[], [], [], []]
+    n_sequences = 0
+    for first in range(0, len(lengths), WINDOW_DOCUMENTS):
+        sequence, document, start, n_tokens = _apart(lengths[first : first + WINDOW_DOCUMENTS], length)
+        if not len(sequence):
+            continue
+        rests = np.flatnonzero(n_tokens < length)
+        sequence[rests] = len(sequence) + _placed(n_tokens[rests], length)
+        # The segments are in the order of documents and starts here. So the first one of a sequence numbers it.
+        _, firsts, numbers = np.unique(sequence, return_index=True, return_inverse=True)
+        sequence = np.argsort(np.argsort(firsts))[numbers]
+        by_sequence = np.argsort(sequence, kind="stable")
+        for column, values in zip(columns, (sequence + n_sequences, document + first, start, n_tokens), strict=True):
+            column.append(values[by_sequence])
+        n_sequences += len(firsts)
+    nothing = np.empty(0, np.int64)
+    return Segments(*(np.concatenate([nothing, *column]) for column in columns))
+
+
+def _placed(sizes: Integers, length: int) -> Integers:
+    """The bin of each item, by best fit decreasing into bins of `length`; sizes are 1 to `length`.
+
+    Items of the same size are placed together. A bin with the least room that holds one takes as many as it holds, since it has
+    still less room after each. So there are at most a few steps for each distinct size, however many items there are.
+    """
+    by_size = np.argsort(-sizes, kind="stable")
+    distinct, counts = np.unique(-sizes, return_counts=True)
+    bins_with: dict[int, list[int]] = {}  # the bins with this much room, in the order in which they got it
+    rooms: list[int] = []  # the keys of bins_with, rising
+    placed: list[int] = []  # the bin of each item, in the order of placing
+    n_bins = 0
+
+    def give_room(room: int, bins: list[int]) -> None:
+        if not room or not bins:
+            return
+        if room not in bins_with:
+            insort(rooms, room)
+            bins_with[room] = []
+        bins_with[room] += bins
+
+    for size, n_items in zip((-distinct).tolist(), counts.tolist(), strict=True):
+        n_left = n_items
+        while n_left:
+            i = bisect_left(rooms, size)
+            room = rooms[i] if i < len(rooms) else length
+            n_each = room // size
+            n_wanted = -(-n_left // n_each)
+            if i < len(rooms):
+                bins = bins_with[room]
+                taken = bins[-n_wanted:][::-1]
+                del bins[-n_wanted:]
+                if not bins:
+                    del rooms[i], bins_with[room]
+            else:
+                taken = list(range(n_bins, n_bins + n_wanted))
+                n_bins += n_wanted
+            items = [one for one in taken for _ in range(n_each)][:n_left]
+            placed += items
+            n_left -= len(items)
+            n_in_last = len(items) - (len(taken) - 1) * n_each
+            give_room(room - n_each * size, taken[:-1])
+            give_room(room - n_in_last * size, taken[-1:])
+    found = np.empty(len(sizes), np.int64)
+    found[by_size] = placed
+    return found

@@ -1,0 +1,100 @@
+"""The tokens of packed sequences, their starts and their labels as Arrow lists."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.dataset.packing import Segments
+
+NO_LABEL = -100
+"""The label of a token that is not to be predicted, as PyTorch's cross-entropy ignores it."""
+
+_TOKENS_MAX = (1 << 31) - 1  # of one list array, whose offsets are int32
+
+
+def sequences(
+    documents: pa.ListArray | pa.LargeListArray, segments: Segments, length: int, pad_id: int | None
+) -> pa.ListArray:
+    """The token ids of each sequence, in the type that the documents' ids have.
+
+    `segments`: of these documents, as `pack` or `part` gives them. `pad_id`: fills each sequence up to `length`; None: sequences
+    are as long as their tokens. Takes memory for the documents and for the result, so large sets are best given in parts.
+    Raises ValueError if a segment ends behind its document, a sequence is longer than `length`, or there are 2^31 tokens or more.
+
+    >>> from tokenmill.dataset.packing import pack
+    >>> documents = pa.array([[1, 2, 3], [4], [5, 6]], pa.list_(pa.uint16()))
+    >>> segments = pack(np.array([3, 1, 2]), 4, "best_fit", "split").segments
+    >>> sequences(documents, segments, 4, pad_id=0).to_pylist()
+    [[1, 2, 3, 4], [5, 6, 0, 0]]
+    """
+    offsets = documents.offsets.to_numpy().astype(np.int64)
+    values = documents.values[offsets[0] : offsets[-1]]
+    offsets -= offsets[0]
+    firsts = offsets[segments.document] + segments.start
+    too_long = np.flatnonzero(firsts + segments.n_tokens > offsets[segments.document + 1])
+    if len(too_long):
+        document = int(segments.document[too_long[0]])
+        n_tokens = int(offsets[document + 1] - offsets[document])
+        raise ValueError(
+            f"document {document} has {n_tokens} tokens; its segments have more. Pack it by its own length."
+        )
+    sizes, ends = segments.n_tokens, _sequence_ends(segments)
+    sequence_offsets = np.concatenate([[0], np.cumsum(sizes)[ends - 1]])
+    if pad_id is not None:
+        n_most = int(np.diff(sequence_offsets).max(initial=0))
+        if n_most > length:
+            raise ValueError(
+                f"expected sequences of at most {length} tokens; found one of {n_most}. Give the length of the packing."
+            )
+        firsts = np.insert(firsts, ends, len(values))
+        sizes = np.insert(sizes, ends, length - np.diff(sequence_offsets))
+        sequence_offsets = np.arange(len(ends) + 1) * length
+        values = pa.concat_arrays([values, pa.repeat(pa.scalar(pad_id, values.type), length)])
+    if sequence_offsets[-1] > _TOKENS_MAX:
+        raise ValueError(
+            f"expected fewer than 2^31 tokens; found {sequence_offsets[-1]:,}. Take fewer sequences at a time."
+        )
+    tokens = pa.LargeListViewArray.from_arrays(firsts, sizes, values).flatten()
+    return _lists(sequence_offsets, tokens)
+
+
+def starts(segments: Segments) -> pa.ListArray:
+    """The position in its sequence of the first token of each segment, from 0: int32.
+
+    >>> from tokenmill.dataset.packing import pack
+    >>> starts(pack(np.array([3, 1, 2]), 4, "best_fit", "split").segments).to_pylist()
+    [[0, 3], [0]]
+    """
+    ends = _sequence_ends(segments)
+    segment_offsets = np.concatenate([[0], ends])
+    firsts = np.cumsum(segments.n_tokens) - segments.n_tokens
+    of_sequences = np.repeat(firsts[segment_offsets[:-1]], np.diff(segment_offsets))
+    return _lists(segment_offsets, pa.array((firsts - of_sequences).astype(np.int32)))
+
+
+def labels(ids: pa.ListArray, starts: pa.ListArray) -> pa.ListArray:
+    """The ids as int32, with NO_LABEL at each start but 0, where the token before is of another document.
+
+    A model that shifts labels by itself, as transformers' do, then never predicts a token from another document's last one.
+    Padding has its ids; the caller knows where it begins. Raises ArrowInvalid for an id of 2^31 or more.
+
+    >>> ids, starts = pa.array([[5, 6, 7], [8]], pa.list_(pa.uint16())), pa.array([[0, 2], [0]], pa.list_(pa.int32()))
+    >>> labels(ids, starts).to_pylist()
+    [[5, 6, -100], [8]]
+    """
+    offsets = ids.offsets.to_numpy() - ids.offsets[0].as_py()
+    values = ids.flatten().cast(pa.int32()).to_numpy().copy()
+    positions = starts.flatten().to_numpy()
+    first_tokens = np.repeat(offsets[:-1], np.diff(starts.offsets.to_numpy()))
+    values[(first_tokens + positions)[positions > 0]] = NO_LABEL
+    return _lists(offsets, pa.array(values))
+
+
+def _sequence_ends(segments: Segments) -> npt.NDArray[np.int64]:
+    """The index behind the last segment of each sequence."""
+    return np.flatnonzero(np.diff(segments.sequence, append=-1)) + 1
+
+
+def _lists(offsets: npt.NDArray[np.int64], values: pa.Array) -> pa.ListArray:
+    kind = pa.list_(pa.field("element", values.type, nullable=False))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
