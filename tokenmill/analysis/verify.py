@@ -20,7 +20,6 @@ from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, FindDropped, find_rows, read_dropped, write_dropped
-from tokenmill.corpus.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.units import Unit
@@ -29,6 +28,7 @@ from tokenmill.dataset.checks import Judge
 from tokenmill.dataset.document_index import read_index
 from tokenmill.dataset.file_check import FileFacts, check_file, documents_of
 from tokenmill.dataset.file_sets import documents_shape
+from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.manifest_checks import (

@@ -88,11 +88,12 @@ class ArrangedFile(NamedTuple):
 
 
 class ArrangedSet(NamedTuple):
-    """The files of one format for one split and epoch. `before`: work that has to be done (by Arrangement.prepare) before the items
-    of any of its files can be read."""
+    """The files of one format for one split, source and epoch. `before`: work that has to be done (by Arrangement.prepare) before
+    the items of any of its files can be read."""
 
     format: Format
     split: str | None
+    source: str | None
     epoch: int | None
     files: Sequence[ArrangedFile]
     before: Sequence[Work]
@@ -100,15 +101,19 @@ class ArrangedSet(NamedTuple):
     @property
     def folder(self) -> str:
         """Its folder in the dataset's."""
-        below = [] if self.format.one_file else [self.split, None if self.epoch is None else f"epoch-{self.epoch}"]
+        epoch = None if self.epoch is None else f"epoch-{self.epoch}"
+        below = [] if self.format.one_file else [self.split, self.source, epoch]
         return "/".join([self.format.name, *(one for one in below if one is not None)])
 
     def stem(self, i: int) -> str:
         """The name of the file with the number `i`, without its suffix."""
         if not self.format.one_file:
             return f"part-{i:05}"
-        split = {None: "train", "validation": "val"}.get(self.split, self.split)  # the names that nanoGPT reads
-        return f"{split}" if self.epoch is None else f"{split}-epoch-{self.epoch}"
+        split: str = {None: "train", "validation": "val"}.get(
+            self.split, self.split or ""
+        )  # the names that nanoGPT reads
+        epoch = None if self.epoch is None else f"epoch-{self.epoch}"
+        return "-".join(one for one in (split, self.source, epoch) if one)
 
 
 class _Arranged(NamedTuple):
@@ -167,9 +172,11 @@ class Arrangement:
                 epoch = None if once else one.epoch
                 if files.shuffle is not None and not once:
                     made, before = self._shuffled(format, one, parts, tokens_digest)
-                    sets.append(ArrangedSet(format, one.split, epoch, made, before))
+                    sets.append(ArrangedSet(format, one.split, one.source, epoch, made, before))
                 else:
-                    sets.append(ArrangedSet(format, one.split, epoch, list(self._in_order(format, one, parts)), []))
+                    sets.append(
+                        ArrangedSet(format, one.split, one.source, epoch, list(self._in_order(format, one, parts)), [])
+                    )
         return sets
 
     def prepare(self, sets: Sequence[ArrangedSet]) -> list[str]:
@@ -221,8 +228,7 @@ class Arrangement:
 
     def _part_key(self, part: Part) -> str:
         content = [[unit.content, unit.shards] for unit in part.units]
-        choice = [part.choice.split, list(part.choice.shares.items())]
-        return unit_key(stage="part", units=content, choice=choice, **self._decides)
+        return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
     def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
         """The files of a set in the order of the dataset: one for each part, or one for all."""

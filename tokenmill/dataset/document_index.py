@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.groups import Groups
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
+from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.splits import split_of, text_keys
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
-from tokenmill.corpus.groups import Groups
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
@@ -19,6 +18,7 @@ from tokenmill.corpus.units import Unit
 from tokenmill.dataset.checks import Judge, aligned, check_sample, check_span
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts

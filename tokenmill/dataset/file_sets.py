@@ -1,35 +1,38 @@
 """Plans the file sets of a dataset: which units make which part of which set, from the units' document indexes alone."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-
-import numpy as np
+from fractions import Fraction
+from functools import partial
+from math import ceil
 
 from tokenmill.corpus.units import ends_chunk
-from tokenmill.dataset.document_index import read_unit_index, split_keys
+from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.items import Choice, EncodedUnit, Part
 from tokenmill.dataset.manifest import Files
 from tokenmill.dataset.order import Order, order_key
-from tokenmill.dataset.splits import split_of
 from tokenmill.dataset.tokens import id_type
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class PlannedSet:
-    """The items of one split in one order, for every format. `epoch`: None if there is only one. `parts`: consecutive units."""
+    """The items of one split in one order, for every format. `source`: of one source alone. `epoch`: None if there is only one.
+    `parts`: consecutive units, pass by pass where documents occur more than once."""
 
     split: str | None
+    source: str | None
     epoch: int | None
     parts: Sequence[Part]
 
     @property
     def name(self) -> str:
         """The folder of the set in the folder of a format; "" if there is only one set."""
-        return "/".join(one for one in (self.split, None if self.epoch is None else f"epoch-{self.epoch}") if one)
+        epoch = None if self.epoch is None else f"epoch-{self.epoch}"
+        return "/".join(one for one in (self.split, self.source, epoch) if one)
 
     def order(self, n_items: int, seed: int, tokens_digest: str) -> Order:
         """The order of its items in a shuffled set. `tokens_digest`: see Manifest.tokens_digest."""
@@ -37,20 +40,35 @@ class PlannedSet:
 
 
 def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads: int) -> list[PlannedSet]:
-    """The sets of a dataset, split by split and epoch by epoch. `id_bytes`: of one id in the files.
+    """The sets of a dataset, split by split and epoch by epoch; if nothing is shuffled, each named source has sets of its own.
+    `id_bytes`: of one id in the files.
 
     A part has units with up to `files.file_bytes` of ids. Its ends depend on the names of the units near them alone, so that most
-    parts stay the same when units come or go.
+    parts stay the same when units come or go. In the first split, a named source has the passes of `files.epochs`: the parts of
+    each whole pass are equal.
     """
-    names: list[str | None] = list(files.splits) or [None]
-    with ThreadPoolExecutor(threads, thread_name_prefix="plan") as pool:
-        sums = list(pool.map(lambda unit: _sums(unit, files.splits), units))
+    epochs = {name: Fraction(text) for name, text in files.epochs.items()}
     n_epochs = files.shuffle.epochs if files.shuffle else 1
+    sources: list[str | None] = [None] if files.shuffle or not epochs else list(epochs)
     planned = []
-    for i, name in enumerate(names):
-        sums_of_split = [(int(n_documents[i]), int(n_tokens[i])) for n_documents, n_tokens in sums]
-        parts = list(_parts(units, sums_of_split, Choice(name, files.splits), files.file_bytes, id_bytes))
-        planned += [PlannedSet(name, epoch if n_epochs > 1 else None, parts) for epoch in range(n_epochs)]
+    with ThreadPoolExecutor(threads, thread_name_prefix="plan") as pool:
+        for i, split in enumerate(list(files.splits) or [None]):
+            wanted = epochs if i == 0 else {}
+            n_passes = max((ceil(one) for one in wanted.values()), default=1)
+            for source in sources:
+                parts: list[Part] = []
+                for number in range(n_passes):
+                    choice = Choice(split, files.splits, wanted, number)
+                    some = [
+                        unit
+                        for unit in units
+                        if source in (None, unit.source) and wanted.get(unit.source, Fraction(1)) > number
+                    ]
+                    sums = list(pool.map(partial(_sums, choice), some))
+                    parts += _parts(some, sums, choice, files.file_bytes, id_bytes)
+                planned += [
+                    PlannedSet(split, source, epoch if n_epochs > 1 else None, parts) for epoch in range(n_epochs)
+                ]
     return planned
 
 
@@ -66,14 +84,11 @@ def shape_of(files: Files, documents: Shape) -> Shape:
     return replace(documents, length=files.pack.length, has_labels=files.pack.labels)
 
 
-def _sums(unit: EncodedUnit, shares: Mapping[str, float]) -> tuple["np.ndarray", "np.ndarray"]:
-    """The numbers of documents and of tokens of a unit in each split."""
+def _sums(choice: Choice, unit: EncodedUnit) -> tuple[int, int]:
+    """The numbers of chosen documents of a unit, and of their tokens."""
     index = read_unit_index(unit.index, ["n_tokens", "sha256", "group"])
-    of_document = split_of(split_keys(index), shares) if shares else np.zeros(len(index), np.uint8)
-    n_splits, lengths = max(len(shares), 1), index["n_tokens"].to_numpy()
-    n_tokens = np.zeros(n_splits, np.int64)
-    np.add.at(n_tokens, of_document, lengths)
-    return np.bincount(of_document, minlength=n_splits), n_tokens
+    is_chosen = choice.of(unit, index)
+    return int(is_chosen.sum()), int(index["n_tokens"].to_numpy()[is_chosen].sum())
 
 
 def _parts(

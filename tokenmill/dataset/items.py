@@ -1,9 +1,10 @@
 """The items of a file set, read from encoded units: documents of one split, or sequences that are packed from them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from tokenmill.dataset.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.packing import Packing, labels, pack, sequences, starts
-from tokenmill.dataset.splits import split_of
+from tokenmill.dataset.splits import repeats, split_of, text_keys
 from tokenmill.storage.atomic import naming
 
 _INDEX_ROWS = 1 << 16
@@ -27,28 +28,44 @@ Longs = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class EncodedUnit:
     """The tokens of one unit. `file`: its name in the dataset. `tokens`, `index`: its Parquet file and its document index.
-    `shards`: the names of the shards of its pieces. `content`: digests of both files; empty where nobody asks for keys."""
+    `shards`: the names of the shards of its pieces. `content`: digests of both files; empty where nobody asks for keys.
+    `source`: the name of its source; "" without named sources."""
 
     file: str
     tokens: Path
     index: Path
     shards: Sequence[str]
     content: Sequence[str] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which documents a file set has: those of the split `split`, given the `shares` of all splits; all of them for None."""
+    """Which documents a part of a file set has: those of the split `split`, given the `shares` of all splits; all of them for None.
+
+    `epochs`: how many passes over each named source a mixture wants; 1 for those without an entry. The documents are those of the
+    pass `number`, from 0: all of them in whole passes, and a share in the last."""
 
     split: str | None
     shares: Mapping[str, float]
+    epochs: Mapping[str, Fraction] = field(default_factory=dict)
+    number: int = 0
 
-    def of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Whether each document is chosen. `keys`: the hashes that decide the splits of documents."""
-        if self.split is None:
-            return np.ones(len(keys), np.bool_)
-        chosen: npt.NDArray[np.bool_] = split_of(keys, self.shares) == list(self.shares).index(self.split)
+    def of(self, unit: EncodedUnit, index: pa.Table) -> npt.NDArray[np.bool_]:
+        """Whether each document of a unit is chosen. `index`: columns of its document index: sha256, and group if there is one."""
+        chosen = np.ones(len(index), np.bool_)
+        if self.split is not None:
+            chosen = split_of(split_keys(index), self.shares) == list(self.shares).index(self.split)
+        epochs = self.epochs.get(unit.source, Fraction(1))
+        if epochs < self.number + 1:
+            chosen &= repeats(text_keys(index["sha256"].combine_chunks()), epochs, unit.source) > self.number
         return chosen
+
+    def as_key(self, units: Sequence[EncodedUnit]) -> list[Any]:
+        """What decides which documents of these units are chosen. It is the same for all whole passes."""
+        epochs = {unit.source: self.epochs.get(unit.source, Fraction(1)) for unit in units}
+        shares = [(source, str(one - self.number)) for source, one in epochs.items() if one < self.number + 1]
+        return [self.split, list(self.shares.items()), shares]
 
 
 class Part(NamedTuple):
@@ -65,7 +82,7 @@ def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Longs:
     found = [np.empty(0, np.int64)]
     for unit in units:
         index = read_unit_index(unit.index, ["n_tokens", "sha256", "group"])
-        found.append(index["n_tokens"].to_numpy()[choice.of(split_keys(index))])
+        found.append(index["n_tokens"].to_numpy()[choice.of(unit, index)])
     return np.concatenate(found)
 
 
@@ -77,7 +94,7 @@ def documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
 
 def _documents_of_unit(unit: EncodedUnit, choice: Choice, shape: Shape) -> Iterator[pa.RecordBatch]:
     index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
-    is_chosen = choice.of(split_keys(index))
+    is_chosen = choice.of(unit, index)
     shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
     rows = index["row"].combine_chunks()
     at = 0

@@ -116,7 +116,8 @@ class TableFile(_Record):
 
 class Files(_Record):
     """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
-    sequences up to their length."""
+    sequences up to their length. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2".
+    """
 
     file_bytes: int
     splits: dict[str, float]
@@ -124,6 +125,7 @@ class Files(_Record):
     shuffle: Shuffle | None
     pack: Pack | None
     pad_id: int | None
+    epochs: dict[str, str] = {}
 
 
 class SetPart(_Record):
@@ -135,10 +137,12 @@ class SetPart(_Record):
 
 
 class FileSet(_Record):
-    """The files of one format for one split and epoch, each null where there is only one. `shared`: files of all parts."""
+    """The files of one format for one split, source and epoch, each null where there is only one. A shuffled set has all sources.
+    `shared`: files of all parts."""
 
     format: str
     split: str | None
+    source: str | None
     epoch: int | None
     parts: list[SetPart]
     shared: list[TableFile]

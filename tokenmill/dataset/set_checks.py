@@ -88,13 +88,11 @@ def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str
     """How the manifest's entry of a set differs from the set that must be there."""
     if one is None or entry is None:
         return f"it has {'more' if one is None else 'fewer'} file sets than its parameters give."
-    expected, found = (one.format.name, one.split, one.epoch), (entry.format, entry.split, entry.epoch)
+    expected = (one.format.name, one.split, one.source, one.epoch)
+    found = (entry.format, entry.split, entry.source, entry.epoch)
     if expected != found:
-        return f"expected a set with format, split and epoch {expected}; found {found}."
-    names = [
-        [f"{one.folder}/{one.stem(i)}{suffix}" for suffix in one.format.suffixes_of(shape)]
-        for i in range(len(one.files))
-    ]
+        return f"expected a set with format, split, source and epoch {expected}; found {found}."
+    names = [[f"{one.folder}/{name}" for name in one.format.files(one.stem(i), shape)] for i in range(len(one.files))]
     found_names = [sorted(file.name for file in part.files) for part in entry.parts]
     if [sorted(some) for some in names] != found_names:
         return f"{one.folder}: expected the files {_some(names)}; found {_some(found_names)}."

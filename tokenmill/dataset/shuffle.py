@@ -71,7 +71,7 @@ def scatter(items: Iterator[pa.RecordBatch], first: int, order: Order, buckets: 
 
 
 def _write(
-    held: Sequence[pa.RecordBatch], first: int, order: Order, buckets: Buckets, writer: pa.RecordBatchWriter
+    held: Sequence[pa.RecordBatch], first: int, order: Order, buckets: Buckets, writer: pa.ipc.RecordBatchFileWriter
 ) -> list[int]:
     """Writes these items in the order of their positions, a batch for each bucket, and gives the numbers of the buckets."""
     if not held:

@@ -1,7 +1,8 @@
 """The digest of the code that makes a stage's outputs, so that outputs of other code are never reused.
 
-A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, and on its own module in tokenmill/stages/. The
-other rooms decide how a build runs but not what it makes, so a change there makes no output stale.
+A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, and on its own modules in tokenmill/stages/, whose
+names begin with the stage's. The other rooms decide how a build runs but not what it makes, so a change there makes no output
+stale.
 """
 
 import functools
@@ -46,7 +47,7 @@ def output_digest(stage: str, package: Path = _PACKAGE) -> str:
 
 def _digest(stage: str, rooms: Sequence[str], package: Path) -> str:
     digest = hashlib.sha256(f"{_core.SOURCE_HASH} {version('pyarrow')}".encode())
-    modules = [package / "stages" / f"{stage.replace('-', '_')}.py"]
+    modules = list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:
         modules += (package / room).rglob("*.py")
     for path in sorted(modules):

@@ -23,7 +23,6 @@ from tokenmill.corpus.dropped import (
     write_dropped,
     write_unit_dropped,
 )
-from tokenmill.corpus.groups import GroupKeys
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,
@@ -40,6 +39,7 @@ from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.file_sets import documents_shape, shape_of
 from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.parquet import write_tokens
+from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import (
     Files,

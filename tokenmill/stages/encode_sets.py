@@ -51,7 +51,7 @@ def write_sets(
     sets = arrangement.sets(units, tokens_digest)
     for one in sets:
         if not one.files:
-            say(f"encode: encode.splits: no document is in the split {one.split}, so {one.folder} has no files")
+            say(f"encode: {one.folder}: no document is in this set, so it has no files")
     lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
     temporary = arrangement.prepare(lacking)
     work = [
@@ -94,4 +94,6 @@ def _link(one: ArrangedSet, done: Sequence[Done[SetFacts]], shape: Shape, direct
             flush(path)
             name = (folder / name).as_posix()
             shared.append(TableFile(name=name, n_bytes=path.stat().st_size, sha256=sha256_file(path)))
-    return FileSet(format=one.format.name, split=one.split, epoch=one.epoch, parts=parts, shared=shared)
+    return FileSet(
+        format=one.format.name, split=one.split, source=one.source, epoch=one.epoch, parts=parts, shared=shared
+    )

@@ -11,12 +11,12 @@ from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
-from tokenmill.corpus.groups import GroupKeys
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit, source_name
 from tokenmill.dataset.checks import Judge
 from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
 from tokenmill.dataset.file_sets import documents_shape
+from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.manifest_checks import (

@@ -9,8 +9,8 @@ import pyarrow as pa
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
-from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import Unit
+from tokenmill.dataset.splits import group_keys
 from tokenmill.errors import CorpusError
 
 _ADVICE = "Set encode.split_group to a column that every document has, or to null."
@@ -81,14 +81,6 @@ class GroupKeys:
             yield from read_batches(one.shard, *columns, part=one.part, on_bad=_pass, limits=self._limits)
         except ColumnError as error:
             raise CorpusError(f"{error.words} {_ADVICE}") from None
-
-
-def group_keys(names: pa.LargeStringArray) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """The first 8 bytes, little-endian, of the sha256 of each name in UTF-8."""
-    encoded = names.dictionary_encode()
-    digests = b"".join(one[:8] for one in text_digests(encoded.dictionary).to_pylist())
-    found: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.frombuffer(digests, "<u8")[encoded.indices.to_numpy()]
-    return found
 
 
 def _pass(bad: BadDocument) -> None:
