@@ -287,6 +287,7 @@ class _Verification:
                 part.folder / UNIT_INDEX_FILE,
                 [rows.name for rows in entry.rows],
                 [entry.name],
+                part.source if manifest.sources else "",
             )
             for entry, part in zip(manifest.shards, parts, strict=True)
         ]

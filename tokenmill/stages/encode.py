@@ -141,6 +141,7 @@ def encode(
                 one.folder / UNIT_INDEX_FILE,
                 [piece.shard.name for piece in unit.pieces],
                 [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
+                unit.source.name or "",
             )
             for unit, one in zip(units, done, strict=True)
         ]

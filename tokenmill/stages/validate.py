@@ -202,6 +202,7 @@ def _check_sets(
             one.folder / UNIT_INDEX_FILE,
             [piece.shard.name for piece in unit.pieces],
             [one.files[UNIT_INDEX_FILE].sha256],
+            unit.source.name or "",
         )
         for unit, one in zip(units, done, strict=True)
     ]
