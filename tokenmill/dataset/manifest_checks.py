@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -115,19 +115,26 @@ def _wrong_sources(manifest: Manifest) -> Iterator[str]:
 def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
     """What differs between the named sources of the manifest and those that params.yaml says now, by the shards that both name."""
     said, known = {one.name: one.source for one in manifest.inputs}, manifest.document_sources()
-    differ: dict[str | None, str] = {}
+    differ: dict[str, str] = {}
     for shard in shards:
-        if shard.name not in said or shard.source is None:
+        asked, source = shard.source, known.get(shard.name)
+        if asked is None or shard.name not in said:
             continue
-        name = shard.source.name
-        if said[shard.name] != name:
-            yield f"{shard.name}: of the source {said[shard.name]}; params.yaml makes it one of {name}. Run `tokenmill build`."
+        if said[shard.name] != asked.name:
+            of, now = (f"the source {name}" if name else "no named source" for name in (said[shard.name], asked.name))
+            yield f"{shard.name}: is of {of}; in params.yaml, it is of {now}. Run `tokenmill build`."
             return
-        source = None if name is None else known.get(shard.name)
-        if source is not None and replace(source, globs=shard.source.globs) != shard.source:
-            differ.setdefault(
-                name, f"{shard.source.section}: another source than in params.yaml. Run `tokenmill build`."
-            )
+        if asked.name is not None and source is not None and asked.section not in differ:
+            of_now = asdict(asked)
+            words = [
+                f"{key} is {value!r}, not {of_now[key]!r}"
+                for key, value in asdict(source).items()
+                if key != "globs" and value != of_now[key]
+            ]
+            if words:
+                differ[asked.section] = (
+                    f"{asked.section}: params.yaml says it otherwise: {', '.join(words)}. Run `tokenmill build`."
+                )
     yield from differ.values()
 
 
