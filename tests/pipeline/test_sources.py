@@ -185,8 +185,8 @@ def test_counting_reads_all_sources(built: Project) -> None:
 
 def test_info_names_the_sources_with_their_weights(built: Project) -> None:
     said = cli(built, "info").stdout
-    assert "sources        code: 9 documents, " in said and "epochs: 1.5" in said
-    assert "notes: 3 documents, " in said and "a budget of 500 tokens" in said
+    assert "source code    9 documents, " in said and "epochs: 1.5" in said
+    assert "source notes   3 documents, " in said and "a budget of 500 tokens" in said
     assert "special tokens in text: allow in code, as_text in notes, as_text in web" in said
     found = json.loads(cli(built, "info", "--json").stdout)["result"]["sources"]
     assert [(one["name"], one["weight"]) for one in found][:2] == [

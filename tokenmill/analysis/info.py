@@ -6,6 +6,7 @@ from typing import Any
 from tokenmill.analysis.beside import check_is_dataset
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.quantities import size
+from tokenmill.report.file_sets import packing_of, sets_of
 
 
 def info(dataset: Path) -> dict[str, Any]:
@@ -49,6 +50,8 @@ def info(dataset: Path) -> dict[str, Any]:
         ],
         "tokenizer_digest": manifest.tokenizer_digest,
         "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
+        "sets": sets_of(manifest),
+        "packing": packing_of(manifest),
         "tables": [table.name for table in manifest.tables],
         "made_by": manifest.engine,
     }
@@ -71,6 +74,7 @@ def as_text(found: dict[str, Any]) -> str:
     lines = {
         "documents": f"{found['documents']:,}, {size(found['text_bytes'])} of text",
         "tokens": f"{found['tokens']:,}{per_token}",
+        **{f"source {one['name']}": _of_source(one) for one in found["sources"]},
         "files": f"{found['files']:,}, {size(found['file_bytes'])}, from {found['shards']:,} input files of "
         f"{size(found['shard_bytes'])}",
         "left out": ", ".join(left_out) or "nothing",
@@ -80,15 +84,21 @@ def as_text(found: dict[str, Any]) -> str:
         "tables": ", ".join(found["tables"]) or "none",
         "made by": f"{found['made_by']}, format {found['format_version']}",
     }
-    named = [("sources" if i == 0 else "", _of_source(one)) for i, one in enumerate(found["sources"])]
-    shown = [*list(lines.items())[:2], *named, *list(lines.items())[2:]]
-    return "\n".join([found["dataset"], *(f"  {name:<14} {words}" for name, words in shown)])
+    for one in found["sets"]:
+        name = "/".join(
+            str(part) for part in (one["format"], one["split"], one["source"], one["epoch"]) if part is not None
+        )
+        lines[name] = (
+            f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
+        )
+    width = max(14, *map(len, lines))
+    return "\n".join([found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())])
 
 
 def _of_source(one: dict[str, Any]) -> str:
     weight = one["weight"]
     asked = f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
-    return f"{one['name']}: {one['documents']:,} documents, {one['tokens']:,} tokens; {asked}"
+    return f"{one['documents']:,} documents, {one['tokens']:,} tokens; {asked}"
 
 
 def _policy(found: dict[str, Any]) -> str:

@@ -22,16 +22,16 @@ from tokenmill.dataset.items import (
     index_of_part,
     items_of_part,
     pack_part,
-    read_packing,
-    write_packing,
+    read_segments,
+    write_segments,
 )
 from tokenmill.dataset.manifest import Files
 from tokenmill.dataset.order import Order
-from tokenmill.dataset.packing import Packing
+from tokenmill.dataset.packing import Segments
 from tokenmill.dataset.shuffle import Buckets, buckets_of, gather, scatter
 from tokenmill.storage.unit_store import unit_key
 
-_PACKING_FILE = "packing.arrow"
+_SEGMENTS_FILE = "segments.arrow"
 _BUCKETS_FILE = "buckets.arrow"
 
 Items = Callable[[], Iterator[pa.RecordBatch]]
@@ -117,15 +117,15 @@ class ArrangedSet(NamedTuple):
 
 
 class _Arranged(NamedTuple):
-    """A part of a set with its key, and how its documents are packed: the packing's file and number of sequences, if they are."""
+    """A part of a set with its key, and how its documents are packed: the segments' file and number of sequences, if they are."""
 
     part: Part
     key: str
     packing: Path | None
     n_items: int
 
-    def read_packing(self) -> Packing | None:
-        return None if self.packing is None else read_packing(self.packing, self.n_items)
+    def segments(self) -> Segments | None:
+        return None if self.packing is None else read_segments(self.packing)
 
 
 class Arrangement:
@@ -208,11 +208,11 @@ class Arrangement:
         done = dict(zip(parts, self._finish(work), strict=True))
         for i, part in parts.items():
             of_split = self.packed.setdefault(part.choice.split or "", {})
-            for name, n in {"n_sequences": done[i].facts.n_items, **done[i].facts.packed}.items():
+            for name, n in done[i].facts.packed.items():
                 of_split[name] = of_split.get(name, 0) + n
         return [
             [
-                _Arranged(part, keys[id(part)], done[id(part)].folder / _PACKING_FILE, done[id(part)].facts.n_items)
+                _Arranged(part, keys[id(part)], done[id(part)].folder / _SEGMENTS_FILE, done[id(part)].facts.n_items)
                 for part in one.parts
             ]
             for one in planned
@@ -222,9 +222,9 @@ class Arrangement:
         assert self._files.pack is not None
         pack = self._files.pack
         packing = pack_part(part, pack.length, pack.mode, pack.long)
-        write_packing(packing, folder / _PACKING_FILE)
-        numbers = {name: int(getattr(packing, name)) for name in packing._fields[5:]}
-        return SetFacts(packing.n_sequences, int(packing.n_tokens.sum()), numbers)
+        write_segments(packing.segments, folder / _SEGMENTS_FILE)
+        numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
+        return SetFacts(packing.n_sequences, int(packing.segments.n_tokens.sum()), numbers)
 
     def _part_key(self, part: Part) -> str:
         content = [[unit.content, unit.shards] for unit in part.units]
@@ -240,12 +240,12 @@ class Arrangement:
 
     def _items(self, format: Format, parts: Sequence[tuple[int, _Arranged]]) -> Iterator[pa.RecordBatch]:
         for number, one in parts:
-            packing = one.read_packing()
+            segments = one.segments()
             if format is INDEX_FORMAT:
-                assert packing is not None
-                yield from index_of_part(number, packing)
+                assert segments is not None
+                yield from index_of_part(number, segments)
             else:
-                rows = packing if self.shape.length is not None else None
+                rows = segments if self.shape.length is not None else None
                 yield from items_of_part(one.part, rows, self.shape, self._documents, self._files.pad_id)
 
     def _shuffled(

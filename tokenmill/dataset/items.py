@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 from tokenmill.dataset.document_index import read_unit_index, split_keys
 from tokenmill.dataset.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.formats.parquet import read_tokens
-from tokenmill.dataset.packing import Packing, labels, pack, sequences, starts
+from tokenmill.dataset.formats.parquet import read_ahead
+from tokenmill.dataset.packing import Long, Mode, Packing, Segments, pack
+from tokenmill.dataset.packing import part as sequences_between
+from tokenmill.dataset.sequences import NO_LABEL, labels, sequences, starts
 from tokenmill.dataset.splits import repeats, split_of, text_keys
 from tokenmill.storage.atomic import naming
 
@@ -86,91 +88,87 @@ def chosen_lengths(units: Iterable[EncodedUnit], choice: Choice) -> Longs:
     return np.concatenate(found)
 
 
-def documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
-    """The chosen documents of a part in the order of the dataset. `shape`: of documents."""
-    for unit in part.units:
-        yield from _documents_of_unit(unit, part.choice, shape)
+def items_of_part(
+    part: Part, segments: Segments | None, shape: Shape, documents: Shape, pad_id: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The items of a part in the order of the dataset: its documents, or its sequences if `segments` says what makes them.
+
+    `shape`, `documents`: of the items and of documents. `pad_id`: fills sequences up to their length.
+    """
+    if segments is None:
+        return _documents_of_part(part, documents)
+    return _sequences_of_part(part, segments, shape, documents, pad_id)
 
 
-def _documents_of_unit(unit: EncodedUnit, choice: Choice, shape: Shape) -> Iterator[pa.RecordBatch]:
-    index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
-    is_chosen = choice.of(unit, index)
-    shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
-    rows = index["row"].combine_chunks()
-    at = 0
-    for batch in read_tokens(unit.tokens):
-        n_rows = batch.num_rows
-        columns = [*batch.columns, shards.take(pieces.slice(at, n_rows)), rows.slice(at, n_rows)]
+def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
+    read = -1
+    for i, batch in read_ahead([unit.tokens for unit in part.units]):
+        if i != read:
+            read, at, unit = i, 0, part.units[i]
+            index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
+            is_chosen = part.choice.of(unit, index)
+            shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
+            rows = index["row"].combine_chunks()
+        columns = [*batch.columns, shards.take(pieces.slice(at, len(batch))), rows.slice(at, len(batch))]
         made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
-        mask = is_chosen[at : at + n_rows]
-        at += n_rows
+        mask = is_chosen[at : at + len(batch)]
+        at += len(batch)
         if mask.all():
             yield made
         elif mask.any():
             yield made.filter(pa.array(mask))
 
 
-def items_of_part(
-    part: Part, packing: Packing | None, shape: Shape, documents: Shape, pad_id: int | None
+def _sequences_of_part(
+    part: Part, segments: Segments, shape: Shape, documents: Shape, pad_id: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The items of a part in the order of the dataset: its documents, or its sequences where it is packed."""
-    if packing is None:
-        return documents_of_part(part, documents)
-    return sequences_of_part(part, packing, shape, documents, pad_id)
-
-
-def pack_part(part: Part, length: int, mode: str, long: str) -> Packing:
-    """Which parts of which chosen documents make each sequence of a part."""
-    return pack(chosen_lengths(part.units, part.choice), length, mode, long)
-
-
-def sequences_of_part(
-    part: Part, packing: Packing, shape: Shape, documents: Shape, pad_id: int | None
-) -> Iterator[pa.RecordBatch]:
-    """The packed sequences of a part in the order of `packing`. `shape`, `documents`: of sequences and of their documents.
-    `pad_id`: fills sequences up to their length.
-
-    Documents are held from their first sequence to their last: those of a window of the packing, or of about 4 million tokens.
-    """
+    """The sequences in the order of `segments`, some millions of tokens at a time. Documents are held from their first sequence to
+    their last: at most those of a window of the packing."""
     assert shape.length is not None
-    held = _Held(documents_of_part(part, documents))
-    first, n_ends = 0, len(packing.sequence)
-    bounds = np.searchsorted(packing.sequence, np.arange(packing.n_sequences + 1))  # the first piece of each sequence
-    tokens = np.concatenate([[0], np.cumsum(packing.n_tokens)])
-    needed = np.minimum.accumulate(packing.document[::-1])[::-1] if n_ends else packing.document  # from a piece on
-    for stop in _stops(tokens[bounds]):
-        pieces = slice(int(bounds[first]), int(bounds[stop]))
-        used = packing.document[pieces]
-        low, high = int(used.min()), int(used.max()) + 1
-        lists = held.between(low, high)
-        some = Packing(
-            packing.sequence[pieces] - first,
-            used - low,
-            packing.start[pieces],
-            packing.n_tokens[pieces],
-            stop - first,
-            *packing[5:],
-        )
-        ids = sequences(lists, some, None, shape.length)
-        columns = [ids, starts(some)]
+    held = _Held(_documents_of_part(part, documents))
+    needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document of any segment from here on
+    first = at = 0
+    for stop in _stops(segments):
+        used, some = sequences_between(segments, first, stop)
+        lists = held.between(used.start, used.stop)
+        ids, begin = sequences(lists, some, shape.length, None), starts(some)
+        columns = [ids, begin]
         if shape.has_labels:
-            columns.append(labels(ids, columns[1]))
+            columns.append(labels(ids, begin))
         if pad_id is not None:
             columns[0] = _padded(ids, pad_id, shape.length)
             if shape.has_labels:
-                columns[2] = _padded(columns[2], _NO_LABEL, shape.length)
+                columns[2] = _padded(columns[2], NO_LABEL, shape.length)
         yield pa.RecordBatch.from_arrays(columns, schema=shape.schema)
-        if pieces.stop < n_ends:
-            held.forget(int(needed[pieces.stop]))
-        first = stop
+        first, at = stop, at + len(some.sequence)
+        if at < len(needed):
+            held.forget(int(needed[at]))
 
 
-def index_of_part(number: int, packing: Packing) -> Iterator[pa.RecordBatch]:
-    """What makes each sequence of a part: a row for each sequence, with lists of the part's `number`, and of the row in the part,
-    the first token and the number of tokens of each piece of a document."""
-    bounds = np.searchsorted(packing.sequence, np.arange(packing.n_sequences + 1))
-    values = (np.full(len(packing.document), number), packing.document, packing.start, packing.n_tokens)
-    for first in range(0, packing.n_sequences, _INDEX_ROWS):
+def _stops(segments: Segments) -> Iterator[int]:
+    """The ends of groups of consecutive sequences with about _SEQUENCE_TOKENS tokens."""
+    if not len(segments.sequence):
+        return
+    lengths = np.bincount(segments.sequence, segments.n_tokens).astype(np.int64)
+    tokens = np.concatenate([[0], np.cumsum(lengths)])
+    at = 0
+    while at < len(lengths):
+        stop = int(np.searchsorted(tokens, tokens[at] + _SEQUENCE_TOKENS, side="right")) - 1
+        at = max(stop, at + 1)
+        yield at
+
+
+def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
+    """Which segments of which chosen documents make each sequence of a part."""
+    return pack(chosen_lengths(part.units, part.choice), length, mode, long)
+
+
+def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:
+    """What makes each sequence of a part, as rows of the index of sequences. `number`: of the part."""
+    n_sequences = int(segments.sequence[-1]) + 1 if len(segments.sequence) else 0
+    bounds = np.searchsorted(segments.sequence, np.arange(n_sequences + 1))
+    values = (np.full(len(segments.document), number), segments.document, segments.start, segments.n_tokens)
+    for first in range(0, n_sequences, _INDEX_ROWS):
         offsets = bounds[first : first + _INDEX_ROWS + 1]
         at = pa.array((offsets - offsets[0]).astype(np.int32))
         columns = [
@@ -180,31 +178,18 @@ def index_of_part(number: int, packing: Packing) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=INDEX_ITEMS)
 
 
-def write_packing(packing: Packing, path: Path) -> None:
-    """Writes which pieces make the sequences of a part."""
-    table = pa.table([pa.array(one) for one in packing[:4]], names=list(packing._fields[:4]))
+def write_segments(segments: Segments, path: Path) -> None:
+    """Writes which segments make the sequences of a part."""
+    table = pa.table([pa.array(one) for one in segments], names=list(Segments._fields))
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 
-def read_packing(path: Path, n_sequences: int) -> Packing:
-    """The packing in such a file. Its numbers for a report are 0."""
+def read_segments(path: Path) -> Segments:
+    """The segments in such a file."""
     with pa.memory_map(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
-    columns = [table[name].to_numpy() for name in Packing._fields[:4]]
-    return Packing(*columns, n_sequences, *[0] * (len(Packing._fields) - 5))
-
-
-_NO_LABEL = -100  # what PyTorch's cross entropy leaves out (ignore_index)
-
-
-def _stops(tokens: Longs) -> Iterator[int]:
-    """The ends of groups of consecutive sequences with about _SEQUENCE_TOKENS tokens. `tokens`: before each of them, and in all."""
-    at = 0
-    while at < len(tokens) - 1:
-        stop = int(np.searchsorted(tokens, tokens[at] + _SEQUENCE_TOKENS, side="right")) - 1
-        at = max(stop, at + 1)
-        yield at
+    return Segments(*(table[name].to_numpy() for name in Segments._fields))
 
 
 class _Held:

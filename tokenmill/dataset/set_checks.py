@@ -61,8 +61,7 @@ def wrong_sets(
     if arrangement.packed != manifest.packed:
         yield Wrong(MANIFEST_FILE, f"packed: it says {manifest.packed}; found {arrangement.packed}. {_FORCE}")
     lacking: list[ArrangedSet] = []
-    work: list[Work] = []
-    parts: list[SetPart] = []
+    work: list[tuple[Work, SetPart]] = []
     for one, entry in zip_longest(expected, manifest.sets):
         if wrong := _differ(one, entry, arrangement.shape):
             yield Wrong(MANIFEST_FILE, f"sets: {wrong} {_FORCE}")
@@ -71,13 +70,13 @@ def wrong_sets(
         for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True)):
             key = unit_key(stage="check", items=file.key, files=[some.sha256 for some in part.files])
             do = partial(_check, one.format, dataset / one.folder, one.stem(i), arrangement.shape, file.items, part)
-            found.append(Work(f"check {file.name}", key, do))
-        if one.before and not all(is_done(some.key) for some in found):
+            if all((dataset / some.name).exists() for some in part.files):  # what is missing is told elsewhere
+                found.append((Work(f"check {file.name}", key, do), part))
+        if one.before and not all(is_done(some.key) for some, _ in found):
             lacking.append(one)
         work += found
-        parts += entry.parts
     arrangement.prepare(lacking)
-    for made, part in zip(finish(work), parts, strict=True):
+    for made, (_, part) in zip(finish([one for one, _ in work]), work, strict=True):
         if reason := read(made.folder / _REASON_FILE).decode():
             yield Wrong(part.files[0].name, reason)
     for one, entry in zip(expected, manifest.sets, strict=True):
@@ -120,6 +119,10 @@ def _check(format: Format, folder: Path, stem: str, shape: Shape, items: Items, 
             reason = f"{MANIFEST_FILE} says {says}; found {n_items:,} and {n_tokens:,}."
     except ValidationError as error:
         reason = str(error)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the machine fails, which says nothing of the file
+        reason = f"cannot be read: {error}"
     (made / _REASON_FILE).write_text(reason, encoding="utf-8")
     return SetFacts(n_items, n_tokens)
 
@@ -166,7 +169,7 @@ def _compare(name: str, at: int, expected: pa.RecordBatch, found: pa.RecordBatch
 
 def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Wrong]:
     """Whether the files that all parts of a set share are what their format writes for these parts."""
-    if one.format.finish is None or not one.files:
+    if one.format.finish is None or not one.files or not all((dataset / file.name).exists() for file in entry.files):
         return
     with tempfile.TemporaryDirectory(prefix="tokenmill-sets-") as scratch:
         for part in entry.parts:

@@ -19,6 +19,7 @@ from tokenmill.dataset.manifest import Manifest
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import bigram
+from tokenmill.report.file_sets import packing_of, sets_of
 from tokenmill.report.groups import Measured, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
@@ -110,6 +111,8 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
             "vocabulary": vocabulary,
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
             "special_texts": special_texts,
+            "sets": sets_of(manifest),
+            "packing": packing_of(manifest),
             "quarantine": _quarantined(root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
             "panel": panel_of(tokenizer, references),
         }

@@ -1,18 +1,27 @@
 """parquet: the rows as they are."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokenmill.dataset.formats.batches import even_batches
+from tokenmill.dataset.formats.interface import Format, Shape
+from tokenmill.dataset.formats.items import REBUILD, check_ids, check_pieces, checked, columns, flat_of, named
 from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
+_SUFFIX = ".parquet"
+_ENCODING = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
+_N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
 
 
 @contextmanager
@@ -24,7 +33,6 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
     """
     held: list[pa.RecordBatch] = []
     n_rows = n_bytes = 0
-    encoding = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
     with (
         naming(path),
         pq.ParquetWriter(
@@ -32,7 +40,7 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
             shape,
             compression="zstd",
             use_dictionary=False,
-            column_encoding=encoding,
+            column_encoding=_ENCODING,
             write_statistics=["id"],
         ) as writer,
     ):
@@ -53,16 +61,104 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
 
 def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset file, batch by batch. Raises ValidationError if it is not such a file."""
+    for group in range(_n_groups(path)):
+        yield from _read_group(path, group)
+
+
+def read_ahead(paths: Sequence[Path]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of several dataset files, batch by batch, each with the index of its file. Two row groups are decoded at the same
+    time, while the caller uses earlier ones. Raises ValidationError as `read_tokens` does."""
+    groups = ((i, path, group) for i, path in enumerate(paths) for group in range(_n_groups(path)))
+    with ThreadPoolExecutor(_N_AHEAD, thread_name_prefix="read") as pool:
+        waiting: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
+        for i, path, group in groups:
+            waiting.append((i, pool.submit(_read_group, path, group)))
+            if len(waiting) > _N_AHEAD:
+                first, future = waiting.popleft()
+                yield from ((first, batch) for batch in future.result())
+        for first, future in waiting:
+            yield from ((first, batch) for batch in future.result())
+
+
+def _n_groups(path: Path) -> int:
+    """The number of row groups of a dataset file. Raises ValidationError if it is not such a file."""
+    with _named(path), pq.ParquetFile(path) as file:
+        found = file.schema_arrow
+        allowed = [schema(ids, names) for ids in (pa.uint16(), pa.uint32()) for names in (True, False)]
+        if not any(found.equals(shape) for shape in allowed):
+            raise ValidationError(
+                f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes; "
+                f"found {', '.join(f'{f.name} ({f.type})' for f in found)}. Delete the dataset and build it again."
+            )
+        return int(file.num_row_groups)
+
+
+def _read_group(path: Path, group: int) -> list[pa.RecordBatch]:
+    with _named(path), pq.ParquetFile(path) as file:
+        batches: list[pa.RecordBatch] = file.read_row_group(group).to_batches()
+        return batches
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turns errors of reading in the block into ValidationError with the path."""
     try:
-        with pq.ParquetFile(path) as file:
-            found = file.schema_arrow
-            allowed = [schema(ids, names) for ids in (pa.uint16(), pa.uint32()) for names in (True, False)]
-            if not any(found.equals(shape) for shape in allowed):
-                raise ValidationError(
-                    f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes; "
-                    f"found {', '.join(f'{f.name} ({f.type})' for f in found)}. Delete the dataset and build it again."
-                )
-            for group in range(file.num_row_groups):
-                yield from file.read_row_group(group).to_batches()
+        yield
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(f"{path}: cannot be read: {error}. Delete the dataset and build it again.") from None
+
+
+@contextmanager
+def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    options: dict[str, Any] = {} if "labels" not in kept.names else {"labels.list.element": "BYTE_STREAM_SPLIT"}
+    n_items = 0
+    with (
+        naming(path),
+        pq.ParquetWriter(
+            path,
+            kept,
+            compression="zstd",
+            use_dictionary=False,
+            column_encoding=_ENCODING | options,
+            write_statistics=["id"],
+        ) as writer,
+        even_batches(writer.write_batch, "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width) as put,
+    ):
+
+        def add(batch: pa.RecordBatch) -> None:
+            nonlocal n_items
+            batch = checked(batch, shape, path, n_items)
+            put(pa.RecordBatch.from_arrays([batch.column(name) for name in kept.names], schema=kept))
+            n_items += batch.num_rows
+
+        yield add
+
+
+def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    n_items = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            if not file.schema_arrow.equals(kept):
+                raise ValidationError(
+                    f"{path}: expected the columns {named(kept)}; found {named(file.schema_arrow)}. {REBUILD}"
+                )
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group).to_batches():
+                    flat = flat_of(batch)
+                    check_ids(flat, shape, path, n_items)
+                    check_pieces(flat, shape, path, n_items)
+                    yield batch
+                    n_items += batch.num_rows
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
+        raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
+
+
+def _refusal(shape: Shape, file_bytes: int) -> str | None:
+    return None
+
+
+PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, _refusal)

@@ -1,0 +1,60 @@
+"""arrow: the rows as they are, uncompressed, so that the ids of each record batch can be mapped into memory as one array."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from tokenmill.dataset.formats.arrow_file import new_arrow_file, read_arrow_file
+from tokenmill.dataset.formats.batches import even_batches
+from tokenmill.dataset.formats.interface import Flat, Format, Shape
+from tokenmill.dataset.formats.items import check_ids, check_pieces, checked, columns, flat_of
+
+_SUFFIX = ".arrow"
+_ROWS_MAX = 1 << 16  # of a record batch
+_VALUES_MAX = 1 << 21  # token ids of a record batch: 4 or 8 MB, so that a file of gigabytes has some hundred
+
+
+@contextmanager
+def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    path = folder / f"{stem}{_SUFFIX}"
+    kept = columns(shape)
+    n_items = 0
+    with new_arrow_file(path, kept) as write, even_batches(write, "input_ids", _ROWS_MAX, _VALUES_MAX) as put:
+
+        def add(batch: pa.RecordBatch) -> None:
+            nonlocal n_items
+            batch = checked(batch, shape, path, n_items)
+            put(pa.RecordBatch.from_arrays([batch.column(name) for name in kept.names], schema=kept))
+            n_items += batch.num_rows
+
+        yield add
+
+
+def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
+    path = folder / f"{stem}{_SUFFIX}"
+    n_items = 0
+    for batch in read_arrow_file(path, columns(shape)):
+        flat = flat_of(batch)
+        check_ids(flat, shape, path, n_items)
+        check_pieces(flat, shape, path, n_items)
+        yield batch
+        n_items += batch.num_rows
+
+
+def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
+    path = folder / f"{stem}{_SUFFIX}"
+    flats = [flat_of(batch) for batch in read_arrow_file(path, columns(shape))]
+    n_items = 0
+    for flat in flats:
+        check_pieces(flat, shape, path, n_items)
+        n_items += len(flat.offsets) - 1
+    return flats
+
+
+def _refusal(shape: Shape, file_bytes: int) -> str | None:
+    return None
+
+
+ARROW = Format("arrow", (_SUFFIX,), _write, _read, _flat, _refusal)

@@ -1,0 +1,145 @@
+"""The items of a batch as flat arrays, checked before they are written and after they are read."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.dataset.formats.interface import Flat, Shape
+from tokenmill.dataset.tokens import schema
+from tokenmill.errors import ValidationError
+
+INT32_MAX = 2**31 - 1
+REBUILD = "Delete the dataset and build it again."
+_NOT_WRITTEN = "Nothing of this part was kept; choose another format, or mend the items."
+
+
+def columns(shape: Shape) -> pa.Schema:
+    """The columns of a format that has columns: of documents `id`, `input_ids` and `n_bytes`, of sequences all."""
+    return schema(shape.ids, shape.has_names) if shape.length is None else shape.schema
+
+
+def named(columns: pa.Schema) -> str:
+    """Columns with their types, for a message."""
+    return ", ".join(f"{field.name} ({field.type})" for field in columns)
+
+
+def numpy_type(shape: Shape) -> "np.dtype[Any]":
+    """The type of the ids, little-endian."""
+    return np.dtype("<u2") if shape.ids == pa.uint16() else np.dtype("<u4")
+
+
+def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> pa.RecordBatch:
+    """The batch with exactly the shape's schema. `n_before`: the number of items written before it.
+
+    Raises ValidationError if a value does not fit its column (nothing wraps) or is null, and where the other checks do."""
+    try:
+        if not batch.schema.equals(shape.schema, check_metadata=True):
+            batch = batch.cast(shape.schema)
+        if any(column.null_count for column in batch.columns):
+            raise ValueError("a value is null")
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise ValidationError(
+            f"{place}: items from {n_before:,}: expected the columns {named(shape.schema)}, without nulls; found "
+            f"{named(batch.schema)}: {error}. {_NOT_WRITTEN}"
+        ) from None
+    flat = flat_of(batch)
+    check_ids(flat, shape, place, n_before, _NOT_WRITTEN)
+    check_pieces(flat, shape, place, n_before, _NOT_WRITTEN)
+    return batch
+
+
+def flat_of(batch: pa.RecordBatch) -> Flat:
+    """The ids of a batch as one array that shares the batch's memory, with starts and labels where it has them."""
+    ids, offsets = list_values(batch.column("input_ids"))
+    names = batch.schema.names
+    labels = list_values(batch.column("labels"))[0] if "labels" in names else None
+    return Flat(ids, offsets, batch.column("starts") if "starts" in names else None, labels)
+
+
+def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
+    """Raises ValidationError for an id over the tokenizer's largest. `n_before`: the number of the first item."""
+    ids = flat.ids.view(np.uint32) if flat.ids.dtype == np.int32 else flat.ids  # a negative id is then a large one
+    if int(ids.max(initial=0)) <= shape.id_max:
+        return
+    at = int(np.argmax(ids > shape.id_max))
+    item = n_before + int(np.searchsorted(flat.offsets, at, side="right")) - 1
+    raise ValidationError(
+        f"{place}: item {item:,}: expected ids of 0 to {shape.id_max}, the tokenizer's largest; found {flat.ids[at]}. {fix}"
+    )
+
+
+def check_pieces(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
+    """Raises ValidationError for a sequence that is empty or too long, and for starts that do not begin with 0 and rise within
+    it. Documents pass."""
+    if shape.length is None:
+        return
+    assert flat.starts is not None
+    lengths = np.diff(flat.offsets)
+    if flat.labels is not None and flat.labels.size != flat.ids.size:
+        raise ValidationError(f"{place}: expected {flat.ids.size:,} labels; found {flat.labels.size:,}. {fix}")
+    if len(flat.starts) != len(lengths):
+        raise ValidationError(
+            f"{place}: expected starts of {len(lengths):,} sequences; found {len(flat.starts):,}. {fix}"
+        )
+    wrong = (lengths < 1) | (lengths > shape.length)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValidationError(
+            f"{place}: item {n_before + row:,}: expected a sequence of 1 to {shape.length:,} tokens; found {lengths[row]:,}. {fix}"
+        )
+    first = first_wrong_starts(flat.starts, lengths)
+    if first is not None:
+        raise ValidationError(
+            f"{place}: item {n_before + first:,}: expected starts that begin with 0 and rise within its {lengths[first]:,} "
+            f"tokens; found {flat.starts[first].as_py()[:8]}. {fix}"
+        )
+
+
+def first_wrong_starts(starts: pa.ListArray, lengths: npt.NDArray[np.int64]) -> int | None:
+    """The first sequence whose starts do not begin with 0 and rise within its length; None where all do."""
+    values, offsets = list_values(starts)
+    first, end = offsets[:-1], offsets[1:]
+    wrong = first == end
+    full = ~wrong
+    wrong[full] |= values[first[full]] != 0
+    wrong[full] |= values[end[full] - 1] >= lengths[full]
+    falls = np.flatnonzero(np.diff(values) <= 0) + 1  # may be where a list begins, which falls to 0
+    falls = falls[~np.isin(falls, first[full])]
+    wrong[np.searchsorted(offsets, falls, side="right") - 1] = True
+    return int(np.argmax(wrong)) if wrong.any() else None
+
+
+def piece_ends(flat: Flat) -> npt.NDArray[np.int64]:
+    """Where documents end, or the pieces of sequences: a piece ends where the next one of its sequence starts, or with it."""
+    if flat.starts is None:
+        return flat.offsets[1:]
+    starts, first = list_values(flat.starts)
+    places = starts + np.repeat(flat.offsets[:-1], np.diff(first))
+    return np.append(places[1:], flat.offsets[-1:]) if places.size else places
+
+
+def may_be_empty(shape: Shape) -> bool:
+    """Whether an item can have no tokens: a document without text that no id begins or ends."""
+    return shape.length is None and shape.begin_id is None and shape.end_id is None
+
+
+def refuse_labels(shape: Shape, name: str) -> str | None:
+    """Why a format without a place for labels cannot hold them, or None."""
+    return f"{name} has no place for labels; choose parquet, arrow or mds" if shape.has_labels else None
+
+
+def refuse_over_int32(shape: Shape, name: str) -> str | None:
+    """Why a format of int32 ids cannot hold ids over its range, or None."""
+    if shape.id_max <= INT32_MAX:
+        return None
+    return f"{name} holds ids up to {INT32_MAX:,}; the tokenizer's largest is {shape.id_max:,}; choose parquet or arrow"
+
+
+def list_values(lists: pa.ListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The values of a list column without a copy, and where each list begins in them, with the end of the last."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return values.to_numpy(), offsets - offsets[0]

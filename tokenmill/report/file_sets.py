@@ -1,0 +1,94 @@
+"""The file sets of a dataset in the report: what each holds, and what the packing and the mixture came to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tokenmill.dataset.manifest import Manifest
+from tokenmill.quantities import size
+from tokenmill.report.html import escaped, look, number, percent, table
+
+
+def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
+    """Each file set: format, split, source and epoch, with its parts, items, tokens and bytes."""
+    return [
+        {
+            "format": one.format,
+            "split": one.split,
+            "source": one.source,
+            "epoch": one.epoch,
+            "parts": len(one.parts),
+            "items": sum(part.n_items for part in one.parts),
+            "tokens": sum(part.n_tokens for part in one.parts),
+            "n_bytes": sum(file.n_bytes for file in one.files),
+        }
+        for one in manifest.sets
+    ]
+
+
+def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
+    """The numbers of the packing by split ("" without splits), with the share of padding in all sequences at full length."""
+    pack = manifest.files.pack if manifest.files else None
+    if pack is None:
+        return {}
+    return {
+        split: {**numbers, "padding_share": numbers["n_padding"] / max(numbers["n_sequences"] * pack.length, 1)}
+        for split, numbers in manifest.packed.items()
+    }
+
+
+def section(report: Mapping[str, Any]) -> str:
+    """The file sets and the packing, as HTML; nothing without file sets."""
+    if not report.get("sets"):
+        return ""
+    keys = ("split", "source", "epoch")
+    used = [key for key in keys if any(one[key] is not None for one in report["sets"])]
+    rows = [
+        (
+            escaped(one["format"]),
+            *(escaped("" if one[key] is None else one[key]) for key in used),
+            number(one["parts"]),
+            number(one["items"]),
+            number(one["tokens"]),
+            size(one["n_bytes"]),
+        )
+        for one in report["sets"]
+    ]
+    words = look(
+        "A split or a source that is far smaller than asked for has too few documents, or its glob misses files."
+    )
+    parts = [
+        "<h2>Files for training jobs</h2>",
+        words,
+        table(("format", *used, "parts", "items", "tokens", "size"), rows, 1 + len(used)),
+    ]
+    if report["packing"]:
+        packed = [
+            (
+                escaped(split or "all"),
+                number(one["n_sequences"]),
+                percent(one["padding_share"], 3),
+                number(one["n_split_documents"]),
+                number(one["n_cut_tokens"]),
+                number(one["n_dropped_documents"]),
+                number(one["n_dropped_tokens"]),
+                number(one["n_empty_documents"]),
+            )
+            for split, one in report["packing"].items()
+        ]
+        columns = (
+            "split",
+            "sequences",
+            "padding",
+            "documents split",
+            "tokens cut",
+            "documents dropped",
+            "their tokens",
+            "empty documents",
+        )
+        parts += [
+            look(
+                "Padding is what sequences are short of their length. Tokens that were cut or dropped are never trained on."
+            ),
+            table(columns, packed),
+        ]
+    return "".join(parts)
