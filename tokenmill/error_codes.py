@@ -120,8 +120,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM203": ErrorCode(
             "no file matches",
-            "A glob, like source.glob in params.yaml, matches no file. Paths are seen from the project's folder, and files "
-            "whose names begin with a dot are left out.",
+            "A glob, like source.glob or that of a named source in params.yaml, matches no file. Paths are seen from the "
+            "project's folder, and files whose names begin with a dot are left out.",
             "Put documents where the glob looks, or change the glob. `**` stands for folders at any depth. If DVC "
             "tracks the documents, run `dvc pull` first.",
         ),
@@ -161,7 +161,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "A file of documents lacks the column or key that holds the text or the ids, has it twice, or has something else "
             "in it than text. The message has a line for each file, with the columns that it has.",
             "Set source.text_column or source.id_column in params.yaml to one of these columns. The setting holds for all "
-            "files: if others have other names, rename the column in this file.",
+            "files: if others have other names, rename the column in this file, or give each kind of file a named source with "
+            "columns of its own in `sources`.",
         ),
         "TM210": ErrorCode(
             "several documents or files are bad",

@@ -21,6 +21,13 @@ _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_rational": "globs, each with a whole number or a fraction as text",
 }
 _MEANINGS = {  # of keys that a new project's params.yaml does not have
+    "sources.glob": "the files of the source: a glob or a list of globs",
+    "sources.text_column": "the column or key that holds a document's text; null: that of `source`",
+    "sources.id_column": "the column or key that holds its id, or null for rows; without the key, that of `source`",
+    "sources.text_separator": "for .txt: the string between documents, or null; without the key, that of `source`",
+    "sources.special_tokens_in_text": "a special token's text in its documents; null: that of `encode`",
+    "sources.epochs": "how often each document is used in the files for training jobs; null without `tokens`: once",
+    "sources.tokens": "a budget of tokens in place of `epochs`; null: none",
     "tokenizer.from": "where it is: the URL or path of a git repository, a tokenizer.json, a directory with one, a .tiktoken file",
     "tokenizer.name": "the artifact's name in that repository, like `tokenizer`; given together with `version`",
     "tokenizer.version": "a version like v1.2.0, or a stage like prod",
@@ -152,7 +159,7 @@ def _sentence(words: str) -> str:
     """A remark as a sentence; a value that it begins with stays as it is."""
     begins_with_value = re.match(r"[\w.]+:", words)
     words = words if begins_with_value else words[:1].upper() + words[1:]
-    words = re.sub(r"(\{[^}]*\}|data/\S*[*]\S*)", lambda found: code(found[1]), words)
+    words = re.sub(r"(\{(?:[^{}]|\{[^{}]*\})*\}|data/\S*[*]\S*)", lambda found: code(found[1]), words)
     return words + ("" if not words or words.endswith(".") else ".")
 
 

@@ -1,6 +1,7 @@
 """Golden vectors find a tokenizer or a library that gives other ids than when the tokenizer was made."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from tokenmill.artifacts.golden import check_golden, checked_tokenizer, first_di
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.golden_texts import HARD, PANEL
 from tokenmill.config.params import Source
+from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import TokenizerError
 
 SOURCE = Source(
@@ -29,6 +31,11 @@ SOURCE = Source(
     on_bad_shard="fail",
     drop=None,
 )
+
+
+def documents(directory: Path, glob: str) -> list[Shard]:
+    source = DocumentSource(None, (glob,), "text", None, "\n", "as_text", epochs=1.0, tokens=None)
+    return [replace(shard, source=source) for shard in find_shards(directory, glob)]
 
 
 def made(directory: Path, pattern: str | None = "gpt2") -> Tokenizer:
@@ -101,7 +108,7 @@ def test_vectors_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
 def test_the_sample_is_the_same_each_time_and_from_every_shard(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text("\n".join(f"{name} document {i}" for i in range(50)), encoding="utf-8")
-    shards = find_shards(tmp_path, "*.txt")
+    shards = documents(tmp_path, "*.txt")
     sample = Samples(shards).texts(SOURCE, UNBOUNDED, find_none)
     assert sample == Samples(shards[::-1]).texts(SOURCE, UNBOUNDED, find_none)
     assert [name.split("/")[1] for name in sample] == ["a.txt", "b.txt", "c.txt"]
@@ -112,7 +119,7 @@ def test_the_sample_names_the_row_and_passes_over_bad_documents(tmp_path: Path) 
     source = SOURCE.model_copy(update={"on_bad_document": "quarantine"})
     (tmp_path / "all.jsonl").write_text("no JSON\n", encoding="utf-8")
     (tmp_path / "some.jsonl").write_text('no JSON\n{"text": "the mill"}\n', encoding="utf-8")
-    assert Samples(find_shards(tmp_path, "*.jsonl")).texts(source, UNBOUNDED, find_none) == {
+    assert Samples(documents(tmp_path, "*.jsonl")).texts(source, UNBOUNDED, find_none) == {
         "corpus/some.jsonl/1": "the mill"
     }
 

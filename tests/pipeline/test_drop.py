@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import DOCUMENTS, Project
-from tokenmill.config.params import load_params
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list, prefixes
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.dataset.manifest import read_manifest
@@ -178,18 +177,16 @@ def test_documents_without_ids_are_named_by_digest_alone(project: Project) -> No
     ],
 )
 def test_a_bad_file_is_one_error_with_the_line(project: Project, content: str, words: str) -> None:
-    project.set(source__drop="drop.csv")
     (project.root / "drop.csv").write_text(content)
     with pytest.raises(CorpusError) as raised:
-        drop_list(project.root, load_params(project.root / "params.yaml").source)
+        drop_list(project.root, "drop.csv", has_ids=True)
     assert words in str(raised.value) and raised.value.code == "TM211"
 
 
 def test_other_bad_files_are_errors_too(project: Project) -> None:
     def error(name: str) -> str:
-        project.set(source__drop=name)
         with pytest.raises(CorpusError) as raised:
-            drop_list(project.root, load_params(project.root / "params.yaml").source)
+            drop_list(project.root, name, has_ids=True)
         return str(raised.value)
 
     assert "found none" in error("missing.csv")

@@ -20,7 +20,7 @@ from tokenmill.config.params import load_params
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import UNBOUNDED
 from tokenmill.corpus.provenance import Samples, read_provenance
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.sources import find_documents
 from tokenmill.counts.table import merge, read_counts
 
 
@@ -59,9 +59,9 @@ def test_the_samples_are_the_same_whether_they_are_taken_while_counting_or_read(
     project.set(source__unit_bytes_min=0, source__unit_bytes_max=unit_bytes_max)
     build(project, "--only", "count")
     provenance = read_provenance(project.root / "data/counts/provenance.json")
-    source = load_params(project.root / "params.yaml").source
-    shards = find_shards(project.root, source.glob)
-    assert provenance.samples == Samples(shards).texts(source, UNBOUNDED, find_none)
+    params = load_params(project.root / "params.yaml")
+    shards = find_documents(project.root, params)
+    assert provenance.samples == Samples(shards).texts(params.source, UNBOUNDED, find_none)
     assert len(provenance.samples) == len(provenance.shards) == len(shards) == 2
 
 

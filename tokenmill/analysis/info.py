@@ -12,7 +12,8 @@ from tokenmill.report.file_sets import packing_of, sets_of
 def info(dataset: Path) -> dict[str, Any]:
     """The manifest of a dataset without its lists of files, as values of JSON. Raises ValidationError if there is none.
 
-    `file_bytes`: of the dataset's files. `shards`: the number of input files. `bytes_per_token`: None without tokens.
+    `sources`: the named sources. `file_bytes`: of the dataset's files. `shards`: the number of input files. `bytes_per_token`: None
+    without tokens.
     """
     check_is_dataset(dataset)
     manifest = read_manifest(dataset)
@@ -36,6 +37,17 @@ def info(dataset: Path) -> dict[str, Any]:
         "begin_of_document_id": manifest.begin_of_document_id,
         "end_of_document_id": manifest.end_of_document_id,
         "special_tokens_in_text": manifest.special_tokens_in_text,
+        "sources": [
+            {
+                "name": one.name,
+                "documents": one.n_documents,
+                "tokens": one.n_tokens,
+                "text_bytes": one.text_bytes,
+                "weight": {"epochs": one.epochs} if one.tokens is None else {"tokens": one.tokens},
+                "special_tokens_in_text": one.special_tokens_in_text,
+            }
+            for one in manifest.sources
+        ],
         "tokenizer_digest": manifest.tokenizer_digest,
         "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
         "sets": sets_of(manifest),
@@ -62,11 +74,12 @@ def as_text(found: dict[str, Any]) -> str:
     lines = {
         "documents": f"{found['documents']:,}, {size(found['text_bytes'])} of text",
         "tokens": f"{found['tokens']:,}{per_token}",
+        **{f"source {one['name']}": _of_source(one) for one in found["sources"]},
         "files": f"{found['files']:,}, {size(found['file_bytes'])}, from {found['shards']:,} input files of "
         f"{size(found['shard_bytes'])}",
         "left out": ", ".join(left_out) or "nothing",
         "ids": f"{found['id_type']}, up to {found['id_max']:,}",
-        "each document": f"{_framing(found)}; special tokens in text: {found['special_tokens_in_text']}",
+        "each document": f"{_framing(found)}; special tokens in text: {_policy(found)}",
         "tokenizer": f"{found['tokenizer_digest'][:16]}…{version}",
         "tables": ", ".join(found["tables"]) or "none",
         "made by": f"{found['made_by']}, format {found['format_version']}",
@@ -80,6 +93,20 @@ def as_text(found: dict[str, Any]) -> str:
         )
     width = max(14, *map(len, lines))
     return "\n".join([found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())])
+
+
+def _of_source(one: dict[str, Any]) -> str:
+    weight = one["weight"]
+    asked = f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
+    return f"{one['documents']:,} documents, {one['tokens']:,} tokens; {asked}"
+
+
+def _policy(found: dict[str, Any]) -> str:
+    """What became of the texts of special tokens in the documents: one word, or one for each named source if they differ."""
+    of = {one["name"]: one["special_tokens_in_text"] for one in found["sources"]}
+    if len(set(of.values())) > 1:
+        return ", ".join(f"{policy} in {name}" for name, policy in of.items())
+    return next(iter(of.values()), str(found["special_tokens_in_text"]))
 
 
 def _framing(found: dict[str, Any]) -> str:

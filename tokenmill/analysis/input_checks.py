@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.config.params import load_params
-from tokenmill.corpus.shards import Shard, ShardRange, find_shards
+from tokenmill.corpus.shards import Shard, ShardRange
+from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.manifest import InputRows, Manifest
-from tokenmill.dataset.manifest_checks import wrong_inputs
+from tokenmill.dataset.manifest_checks import wrong_inputs, wrong_sources
 from tokenmill.dataset.sources import inputs_of, parts_of, units_of
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE
@@ -28,7 +29,7 @@ class Inputs:
 def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callable[[], bool]) -> Inputs:
     """Reads the input files below `root` for their digests. `stopped` ends that early. Raises OSError for a file that the
     machine cannot read."""
-    if manifest.source is None:
+    if manifest.source is None and not manifest.sources:
         words = "the documents: the manifest, of format 3, does not say how they are read; pass --no-source to check the rest"
         return Inputs({}, [], [words])
     not_checked = []
@@ -59,8 +60,10 @@ def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callab
     params = root / PARAMS_FILE
     if params.exists():
         try:
-            for shard in find_shards(root, load_params(params).source.glob):
+            documents = find_documents(root, load_params(params))
+            for shard in documents:
                 sha256.setdefault(shard.name, "")
+            wrong += wrong_sources(manifest, documents)
         except (CorpusError, ParamsError) as error:
             not_checked.append(f"whether the project has other documents: {error}")
     wrong += wrong_inputs(manifest, sha256)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
@@ -50,6 +50,9 @@ from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 Result = Literal["right", "wrong", "not checked"]
+
+# Bad documents are left out, as they were for the dataset, and counted.
+_LENIENT = Source.model_construct(**dict[str, Any](on_bad_document="quarantine", on_bad_shard="quarantine"))
 
 
 @dataclass(frozen=True)
@@ -122,16 +125,20 @@ class _Verification:
     ) -> None:
         self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
         self._dataset, self._source, self._threads = verdict.dataset, source, threads
-        special_in_text = manifest.special_tokens_in_text == "allow"
         may_sample = source is not None or not tokenizer.prepares_text
-        self._judge = Judge(
-            tokenizer=tokenizer,
-            begin_id=manifest.begin_of_document_id,
-            end_id=manifest.end_of_document_id,
-            special_in_text=special_in_text,
-            has_source=source is not None,
-            engines=sample_engines(directory, tokenizer, special_in_text) if may_sample else {},
-        )
+        self._allows = {name: policy == "allow" for name, policy in manifest.policies().items()}
+        self._judges = {
+            special_in_text: Judge(
+                tokenizer=tokenizer,
+                begin_id=manifest.begin_of_document_id,
+                end_id=manifest.end_of_document_id,
+                special_in_text=special_in_text,
+                has_source=source is not None,
+                engines=sample_engines(directory, tokenizer, special_in_text) if may_sample else {},
+            )
+            for special_in_text in sorted(set(self._allows.values()) or {False})
+        }
+        self._source_names = manifest.source_names()
         self._seed, self._has_tables = seed, has_tables
         self._sample = _sample(manifest, sample_documents, seed)
         self._stop = threading.Event()
@@ -167,7 +174,12 @@ class _Verification:
             finally:
                 self._stop.set()
             parts = [
-                Part(entry.name, [rows.name for rows in entry.rows], folder)
+                Part(
+                    entry.name,
+                    [rows.name for rows in entry.rows],
+                    folder,
+                    self._source_names.get(entry.rows[0].name, ""),
+                )
                 for (entry, folder, _), facts in zip(jobs, done, strict=True)
                 if facts
             ]
@@ -186,7 +198,7 @@ class _Verification:
             "sample": {
                 "documents": sum(facts.n_sampled for facts in done if facts),
                 "seed": self._seed,
-                "engines": list(self._judge.engines),
+                "engines": list(dict.fromkeys(name for one in self._judges.values() for name in one.engines)),
             },
         }
 
@@ -219,15 +231,13 @@ class _Verification:
                 return None, wrong
             documents = None
             if unit is not None:
-                source = _reading(self._manifest)
                 documents = documents_of(
-                    unit, entry, source, UNBOUNDED, lambda _bytes, _tokens: None, self._find_dropped
+                    unit, entry, _LENIENT, UNBOUNDED, lambda _bytes, _tokens: None, self._find_dropped
                 )
+            judge = self._judge_of(entry)
             sample = self._sample.get(entry.name, set())
             groups = self._groups(entry, unit)
-            facts = check_file(
-                entry, path, documents, self._judge, sample, lambda _bytes, n: now.add(0, n), folder, groups
-            )
+            facts = check_file(entry, path, documents, judge, sample, lambda _bytes, n: now.add(0, n), folder, groups)
             return facts, wrong
         except OSError:
             raise
@@ -236,13 +246,17 @@ class _Verification:
         finally:
             now.add(entry.n_bytes)
 
+    def _judge_of(self, entry: OutputShard) -> Judge:
+        allows = self._allows.get(entry.rows[0].name)  # None: the manifest contradicts itself, which is found elsewhere
+        return next(iter(self._judges.values())) if allows is None else self._judges[allows]
+
     def _groups(self, entry: OutputShard, unit: Unit | None) -> Groups | None:
         """The groups of a file's documents, if they decide the splits: from the documents, else from the document index."""
         files = self._manifest.files
         if files is None or files.split_group is None:
             return None
         if unit is not None:
-            return GroupKeys(unit, _reading(self._manifest), files.split_group, UNBOUNDED)
+            return GroupKeys(unit, files.split_group, UNBOUNDED)
         index = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
         if not self._has_tables or not index.exists():
             return None
@@ -264,8 +278,8 @@ class _Verification:
                 "the file sets: their splits follow from groups, which the tables beside hold"
             )
             return
-        has_names = manifest.source is not None and manifest.source.id_column is not None
-        shape = documents_shape(self._tokenizer, manifest.begin_of_document_id, manifest.end_of_document_id, has_names)
+        begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
+        shape = documents_shape(self._tokenizer, begin_id, end_id, manifest.has_ids)
         units = [
             EncodedUnit(
                 entry.name,
@@ -273,6 +287,7 @@ class _Verification:
                 part.folder / UNIT_INDEX_FILE,
                 [rows.name for rows in entry.rows],
                 [entry.name],
+                part.source if manifest.sources else "",
             )
             for entry, part in zip(manifest.shards, parts, strict=True)
         ]
@@ -300,8 +315,7 @@ class _Verification:
             return  # what is missing is named already
         made = scratch / "tables"
         made.mkdir()
-        has_names = manifest.source is not None and manifest.source.id_column is not None
-        write_tables(parts, has_names, self._tokenizer, made, manifest.files.splits if manifest.files else {})
+        write_tables(parts, manifest.has_ids, self._tokenizer, made, manifest.files.splits if manifest.files else {})
         if self._source:
             starts = {entry.name: [(rows.name, rows.first_row) for rows in entry.rows] for entry in manifest.shards}
             write_dropped(made / DROPPED_FILE, ((starts[part.file], part.folder) for part in parts))
@@ -356,8 +370,9 @@ class _Verification:
         if path is None or not path.exists():
             return None, ""
         try:
-            source = load_params(path).source
-            return drop_list(path.parent, source), source.drop or "source.drop: null"
+            params = load_params(path)
+            drop = params.source.drop
+            return drop_list(path.parent, drop, params.has_ids), drop or "source.drop: null"
         except (CorpusError, ParamsError) as error:
             self._verdict.not_checked.append(f"whether all documents of source.drop are gone: {error}")
             return None, ""
@@ -400,14 +415,6 @@ def _sample(manifest: Manifest, n_documents: int, seed: int) -> dict[str, set[in
         i = bisect_right(ends, at)
         found.setdefault(manifest.shards[i].name, set()).add(at - (ends[i - 1] if i else 0))
     return found
-
-
-def _reading(manifest: Manifest) -> Source:
-    """The parameters that read the documents as they were read for the dataset; all bad ones are left out and counted."""
-    assert manifest.source is not None
-    return Source.model_construct(
-        **manifest.source.model_dump(), on_bad_document="quarantine", on_bad_shard="quarantine"
-    )
 
 
 def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:

@@ -140,18 +140,26 @@ def _languages_of(batch: "Batch") -> list[str]:
 
 def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]:
     """The documents that a glob, relative to this folder, matches: each batch with its shard's folder. The documents are read with
-    the parameters of params.yaml, and with the column `language` as ids. Bad ones are left out, and reported at the end."""
+    the parameters of params.yaml, those of a named source with its own, and with the column `language` as ids. Bad ones are left
+    out, and reported at the end."""
     from tokenmill.config.params import load_params
     from tokenmill.corpus.reader import BadDocument, find_shards, read_batches
+    from tokenmill.corpus.sources import find_documents
     from tokenmill.errors import CorpusError, DamagedError
 
-    source = load_params(find_params()).source
+    path = find_params()
+    params = load_params(path)
+    try:
+        shards = find_documents(path.parent, params) if params.sources else []
+    except CorpusError:  # the project's own documents need not be here to look at others
+        shards = []
+    sources = {one.path.resolve(): one.source for one in shards}
     bad: list[BadDocument] = []
     first, damaged, n_read = "", [], 0
     for shard in find_shards(Path.cwd(), glob, "--corpus"):
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
-        n_bad = len(bad)
+        n_bad, source = len(bad), sources.get(shard.path.resolve()) or params.source
         try:
             for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
                 n_read += len(batch.texts)

@@ -2,11 +2,21 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from tokenmill.config.gates import parse_gate
+from tokenmill.config.sources import DocumentSource
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
@@ -60,16 +70,44 @@ class Source(_Section):
     on_bad_shard: Literal["fail", "quarantine"]
     drop: str | None = Field(min_length=1)
 
-    def reading(self) -> dict[str, str | None]:
-        """The parameters that decide how the documents of a file are read."""
-        return {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
-
     @field_validator("unit_bytes_max")
     @classmethod
     def _large_is_not_small(cls, unit_bytes_max: int, info: ValidationInfo) -> int:
         if unit_bytes_max < (smallest := info.data.get("unit_bytes_min", 0)):
             raise ValueError(f"found {unit_bytes_max}; allowed: unit_bytes_min ({smallest}) or more")
         return unit_bytes_max
+
+
+_NOT_IN_DVC = ("size", "nfiles")  # DVC leaves keys with these names out of its run cache's keys (treeverse/dvc#10296)
+
+
+def _seen_by_dvc(name: str) -> str:
+    if name in _NOT_IN_DVC:
+        raise ValueError(f"found {name!r}; allowed: other names, since DVC overlooks changes below a key of this name")
+    return name
+
+
+SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64), AfterValidator(_seen_by_dvc)]
+
+
+class NamedSource(_Section):
+    """Named sources of documents, each with these keys, in place of `source.glob`. All else in `source` holds for each of them.
+    Tokens and measures are counted apart by these names."""
+
+    glob: Globs
+    text_column: str | None = Field(default=None, min_length=1)
+    id_column: str | None = Field(default=None, min_length=1)
+    text_separator: str | None = Field(default=None, min_length=1)
+    special_tokens_in_text: SpecialTokensInText | None = None
+    epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    tokens: int | None = Field(default=None, gt=0)
+
+    @field_validator("tokens")
+    @classmethod
+    def _one_weight(cls, tokens: int | None, info: ValidationInfo) -> int | None:
+        if tokens is not None and (epochs := info.data.get("epochs")) is not None:
+            raise ValueError(f"found beside epochs {epochs:g}; allowed: one of them")
+        return tokens
 
 
 class Approximate(_Section):
@@ -338,6 +376,7 @@ class Params(_Section):
     """All sections of params.yaml."""
 
     source: Source
+    sources: dict[SourceName, NamedSource]
     count: Count
     train_vocab: TrainVocab
     tokenizer: TokenizerSource | None
@@ -346,6 +385,52 @@ class Params(_Section):
     publish: Publish
     refresh: Refresh
     run: RunOptions
+
+    def document_sources(self) -> list[DocumentSource]:
+        """The sources of documents, in the order of params.yaml: those of `sources`, or the one of `source.glob`."""
+        special = self.encode.special_tokens_in_text
+        source = self.source
+        if not self.sources:
+            globs, columns = tuple(source.glob), (source.text_column, source.id_column, source.text_separator)
+            return [DocumentSource(None, globs, *columns, special, epochs=1.0, tokens=None)]
+        return [
+            DocumentSource(
+                name,
+                tuple(one.glob),
+                one.text_column or source.text_column,
+                _id_column(one, source),
+                one.text_separator if "text_separator" in one.model_fields_set else source.text_separator,
+                one.special_tokens_in_text or special,
+                one.epochs or (1.0 if one.tokens is None else None),
+                one.tokens,
+            )
+            for name, one in self.sources.items()
+        ]
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether documents have ids of their own; else their ids are rows."""
+        return self.document_sources()[0].id_column is not None
+
+    @field_validator("sources")
+    @classmethod
+    def _all_with_ids_or_none(cls, sources: dict[str, NamedSource], info: ValidationInfo) -> dict[str, NamedSource]:
+        source = info.data.get("source")
+        if source is not None:
+            found = {name: _id_column(one, source) for name, one in sources.items()}
+            with_ids, without = (
+                [name for name, id in found.items() if (id is None) == lacks] for lacks in (False, True)
+            )
+            if with_ids and without:
+                raise ValueError(
+                    f"found an id_column for {', '.join(with_ids)}, and none for {', '.join(without)}; allowed: an id_column for "
+                    "all of them, or null for all, since the ids of a dataset are of one kind"
+                )
+        return sources
+
+
+def _id_column(one: NamedSource, source: Source) -> str | None:
+    return one.id_column if "id_column" in one.model_fields_set else source.id_column
 
 
 def load_params(path: Path) -> Params:
@@ -410,12 +495,15 @@ def _meant(unknown: Any) -> tuple[Any, ...] | None:
 
 def _explain(detail: Any) -> str:
     """One line about one error of pydantic."""
-    place, limits = ".".join(str(part) for part in detail["loc"]), detail.get("ctx", {})
+    parts = [str(part) for part in detail["loc"] if part != "[key]"]  # pydantic's mark of an error in a key itself
+    place, limits = ".".join(parts), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             allowed = _keys(_section_of(detail["loc"]))
             hint = did_you_mean(str(detail["loc"][-1]), allowed)
             return f"{place}: unknown key; allowed: {', '.join(allowed)}.{hint}"
+        case "missing" if parts[0] == "sources" and len(parts) > 1:
+            return f"{place}: missing. Add the glob of the source's files, like data/raw/{parts[1]}/**/*."
         case "missing":
             return f"{place}: missing. Copy its line from the params.yaml of a new project, which explains it."
         case "value_error":
@@ -460,10 +548,12 @@ def _shown(value: object) -> str:
 def _section_of(location: tuple[str | int, ...]) -> type[BaseModel]:
     """The section that a key is in."""
     section: type[BaseModel] = Params
-    for part in location[:-1]:
-        by_name = {field.alias or name: field.annotation for name, field in section.model_fields.items()}
-        kinds = (by_name[str(part)], *get_args(by_name[str(part)]))  # a section, or a section | None
-        section = next(one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel))
+    parts = iter(location[:-1])
+    for part in parts:
+        kind = {field.alias or name: field.annotation for name, field in section.model_fields.items()}[str(part)]
+        section = next(one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel))
+        if get_origin(kind) is dict:
+            next(parts, None)  # the name of the section
     return section
 
 

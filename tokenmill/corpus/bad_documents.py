@@ -104,10 +104,13 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
         lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
     settings = " and ".join(dict.fromkeys(one.setting for one in named if one.setting))
     if settings:
-        lines.append(
-            f"Set {settings} in params.yaml, which holds for all files, to a column that they have, or mend the files."
-        )
+        lines.append(f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or mend the files.")
     return lines, settings
+
+
+def whom(settings: str) -> str:
+    """For which files settings, `source.KEY` or `sources.NAME.KEY`, hold."""
+    return f"which holds for all files{' of the source' if settings.startswith('sources.') else ''}"
 
 
 def remedy_of(lines: Sequence[str]) -> str:

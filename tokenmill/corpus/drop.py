@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.config.params import Source
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.errors import CorpusError, of_the_machine
 
@@ -170,21 +169,21 @@ def _sha256(texts: Any, i: int) -> bytes:
     return digest
 
 
-def drop_list(root: Path, source: Source) -> DropList:
-    """The list that source.drop names, relative to the project's folder `root`; an empty one for null.
+def drop_list(root: Path, drop: str | None, has_ids: bool) -> DropList:
+    """The list that `drop`, which is source.drop, names, relative to the project's folder `root`; an empty one for null. `has_ids`:
+    whether documents have ids.
 
     Raises CorpusError for a file that is missing or has another form, with the first line that is wrong.
     """
-    if source.drop is None:
+    if drop is None:
         return DropList([])
-    path, name = root / source.drop, source.drop
+    path, name = root / drop, drop
     if not path.is_file():
         raise _error(
             f"source.drop: {name}", "expected a .csv or .parquet file; found none. Put it there, or set it to null."
         )
     if not name.endswith((".csv", ".parquet")):
         raise _error(f"source.drop: {name}", "expected the suffix .csv or .parquet. Rename the file.")
-    has_ids = source.id_column is not None
     read_lines = _parquet if name.endswith(".parquet") else _csv
     lines = [_line(name, place, id, digest, reason, has_ids) for place, id, digest, reason in read_lines(path, name)]
     return DropList(lines)
@@ -204,7 +203,7 @@ def _line(name: str, place: str, id: str | None, digest: str | None, reason: str
     if id and not has_ids:
         raise _error(
             where,
-            f"column id: found {id!r:.80}, but source.id_column is null, so documents have no ids. Name the document by its "
+            f"column id: found {id!r:.80}, but id_column is null, so documents have no ids. Name the document by its "
             "digest.",
         )
     assert reason is not None

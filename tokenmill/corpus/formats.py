@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.bad_documents import BadDocument, ColumnError
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.jsonl import line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.page_sizes import rows_within
@@ -219,21 +219,21 @@ def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column:
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
     for name, param in zip(names, ("text_column", "id_column"), strict=False):
+        setting = f"{shard.section}.{param}"
         if schema.names.count(name) != 1:
             problem = "is missing" if name not in schema.names else "is there more than once"
             raise ColumnError(
                 f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(schema.names) or '(none)'}.",
-                f"Set source.{param} in params.yaml, which holds for all files, to one of them"
-                f"{' or to null' if param == 'id_column' else ''}.",
-                f"source.{param}",
+                f"Set {setting} in params.yaml, {whom(setting)}, to one of them{' or to null' if param == 'id_column' else ''}.",
+                setting,
             )
         found = schema.field(name).type
         is_id = param == "id_column"
         if not (_is_text(found) or (is_id and pa.types.is_integer(found))):
             raise ColumnError(
                 f"{shard.name}: column {name!r}: expected {'strings or integers' if is_id else 'strings'}; found {found}.",
-                f"Set source.{param} in params.yaml to another of {', '.join(schema.names)}, or convert the column.",
-                f"source.{param}",
+                f"Set {setting} in params.yaml to another of {', '.join(schema.names)}, or convert the column.",
+                setting,
             )
     return names
 

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.corpus.bad_documents import BadDocument, ColumnError
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
@@ -33,7 +33,10 @@ def line_reader(
     try:
         decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False)).decode
     except ValueError as error:
-        raise CorpusError(f"source.text_column, source.id_column: {error}. Rename the key in the files.") from None
+        section = shard.section
+        raise CorpusError(
+            f"{section}.text_column, {section}.id_column: {error}. Rename the key in the files."
+        ) from None
 
     def read(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
         found = _core.json_lines(lines, text_column, id_column)
@@ -49,7 +52,7 @@ def line_reader(
             try:
                 document: Any = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                fault = _explain(line, error, text_column, id_column)
+                fault = _explain(line, error, text_column, id_column, shard.section)
                 if on_bad_line is None:
                     words = f"{shard.name}, line {number}: {fault.words}"
                     if fault.setting:
@@ -77,7 +80,7 @@ class _Fault(NamedTuple):
     setting: str | None = None
 
 
-def _explain(line: bytes, error: Exception, text_column: str, id_column: str | None) -> _Fault:
+def _explain(line: bytes, error: Exception, text_column: str, id_column: str | None, section: str) -> _Fault:
     if isinstance(error, RecursionError):
         return _Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
     try:
@@ -88,7 +91,7 @@ def _explain(line: bytes, error: Exception, text_column: str, id_column: str | N
             "Convert the file to UTF-8, or delete the line.",
         )
     if isinstance(error, msgspec.ValidationError):
-        return _wrong_value(line, error, text_column, id_column)
+        return _wrong_value(line, error, text_column, id_column, section)
     if _has_lone_surrogate(line):
         return _Fault(
             "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8.",
@@ -97,7 +100,7 @@ def _explain(line: bytes, error: Exception, text_column: str, id_column: str | N
     return _Fault(f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line.")
 
 
-def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str | None) -> _Fault:
+def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str | None, section: str) -> _Fault:
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
@@ -110,19 +113,20 @@ def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str
     ):
         if name is None:
             continue
+        setting = f"{section}.{param}"
         if name not in found:
             or_null = " or to null" if param == "id_column" else ""
             return _Fault(
                 f"the key {name!r} is missing; found the keys {', '.join(found) or '(none)'}.",
-                f"Set source.{param} in params.yaml, which holds for all files, to one of them{or_null}, or correct the line.",
-                f"source.{param}",
+                f"Set {setting} in params.yaml, {whom(setting)}, to one of them{or_null}, or correct the line.",
+                setting,
             )
         value = found[name]
         is_fine = isinstance(value, str) or (param == "id_column" and type(value) is int)
         if not is_fine:
             shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
-            setting = None if value is None else f"source.{param}"
-            return _Fault(f"key {name!r}: expected {expected}; found {_kind(value)}{shown}.", setting=setting)
+            words = f"key {name!r}: expected {expected}; found {_kind(value)}{shown}."
+            return _Fault(words, setting=None if value is None else setting)
     return _Fault(f"{error}.")
 
 

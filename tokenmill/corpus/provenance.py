@@ -24,22 +24,37 @@ _SAMPLE_CHARACTERS_MAX = 400  # per sample: a published tokenizer contains them,
 _SEED = b"tokenmill golden vectors 1"
 
 
-class CountedShard(msgspec.Struct, frozen=True):
-    """A shard of the corpus that was counted."""
+class CountedShard(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A shard of the corpus that was counted. `source`: the name of its source, if it has one."""
 
     name: str
     n_bytes: int
     sha256: str
+    source: str | None = None
 
 
-class Provenance(msgspec.Struct, frozen=True):
-    """The sources of a table of counts. `samples`: see `Samples`."""
+class CountedSource(msgspec.Struct, frozen=True):
+    """How the shards of a named source were read."""
+
+    text_column: str
+    id_column: str | None
+    text_separator: str | None
+
+
+class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The sources of a table of counts. Columns and separator: how shards without a named source were read. `samples`: see
+    `Samples`. `sources`: by name."""
 
     text_column: str
     id_column: str | None
     text_separator: str | None
     shards: list[CountedShard]
     samples: dict[str, str]
+    sources: dict[str, CountedSource] = {}
+
+    def sources_of_shards(self) -> dict[str, CountedSource]:
+        """How the shards of named sources were read, by the names of the shards."""
+        return {one.name: self.sources[one.source] for one in self.shards if one.source is not None}
 
 
 class Samples:

@@ -71,8 +71,7 @@ class Documents:
         self._find = find
 
     def __iter__(self) -> Iterator[tuple[int, Batch]]:
-        source = self._source
-        columns = (source.text_column, source.id_column, source.text_separator)
+        source, columns = self._source, self.unit.source.columns
         for i, piece in enumerate(self.unit.pieces):
             if piece.damage is not None:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
@@ -99,8 +98,7 @@ class Documents:
         The rest of the unit is read only to find these. Reading stops early in a file with very many bad documents: with a
         wrong text_column, all documents are bad.
         """
-        source = self._source
-        columns = (source.text_column, source.id_column, source.text_separator)
+        source, columns = self._source, self.unit.source.columns
         n = 0
         shown: dict[str, list[Bad]] = {}
         is_all = True

@@ -93,8 +93,9 @@ def read_batches(
     """
     assert batch_bytes > 0 and separator != ""
     if text_column == id_column:
+        section = shard.section
         raise CorpusError(
-            f"source.text_column and source.id_column: both are {text_column!r}. Set id_column to null (ids are then rows), "
+            f"{section}.text_column and {section}.id_column: both are {text_column!r}. Set id_column to null (ids are then rows), "
             "or to the column that holds the ids."
         )
     try:

@@ -5,10 +5,11 @@ import glob as globbing
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePath
 
+from tokenmill.config.sources import DocumentSource
 from tokenmill.errors import CorpusError
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
@@ -19,11 +20,23 @@ _N_NAMES_SHOWN = 5
 
 @dataclass(frozen=True)
 class Shard:
-    """One input file. `name`: its path relative to the project's root, in POSIX form; outside it starts with ../ or /."""
+    """One input file. `name`: its path relative to the project's root, in POSIX form; outside it starts with ../ or /. `source`:
+    None for a file that is not of the project's documents."""
 
     path: Path
     name: str
     n_bytes: int
+    source: DocumentSource | None = field(default=None, compare=False)  # follows from the name
+
+    @property
+    def named_source(self) -> str | None:
+        """The name of its source, if it has one."""
+        return None if self.source is None else self.source.name
+
+    @property
+    def section(self) -> str:
+        """Where params.yaml says how it is read."""
+        return "source" if self.source is None else self.source.section
 
 
 @dataclass(frozen=True)

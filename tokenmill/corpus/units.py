@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.atomic import open_regular
@@ -61,7 +62,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Unit:
-    """The work of one task. `output`: the name of its file in the dataset, which follows from the names of its shards."""
+    """The work of one task: documents of one source. `output`: the name of its file in the dataset, which follows from the names of
+    its shards."""
 
     name: str
     output: str
@@ -71,6 +73,13 @@ class Unit:
         """The unit with these pieces marked as damaged. `damaged`: the reason, by the index of the piece."""
         pieces = (replace(piece, damage=damaged.get(i, piece.damage)) for i, piece in enumerate(self.pieces))
         return replace(self, pieces=tuple(pieces))
+
+    @property
+    def source(self) -> DocumentSource:
+        """The source of its documents: how they are read, and how often each is used."""
+        source = self.pieces[0].shard.source
+        assert source is not None
+        return source
 
     @property
     def n_bytes(self) -> int:
@@ -127,6 +136,7 @@ def cut(
             units += [_part_unit(shard, i, part, digest) for i, (part, digest) in enumerate(found.parts)]
         else:
             units.append(_unit([Piece(shard, None, found.sha256)]))
+    small.sort(key=lambda piece: piece.shard.section)  # shards of different sources may stand between each other
     units += [_unit(group) for group in _groups(small, unit_bytes_max)]
     _refuse_clashes(units)
     sha256 = {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
@@ -301,13 +311,14 @@ def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
 
 
 def _groups(small: Sequence[Piece], unit_bytes_max: int) -> Iterator[list[Piece]]:
-    """Groups neighbouring small shards. Shards of different top-level folders are not mixed."""
+    """Groups neighbouring small shards. Shards of different sources are not mixed."""
     group: list[Piece] = []
     group_bytes = 0
     for piece in small:
         cost = piece.n_bytes + _SHARD_COST_BYTES
         name = piece.shard.name
-        if group and (source_folder(name) != source_folder(group[0].shard.name) or group_bytes + cost > unit_bytes_max):
+        is_other = bool(group) and source_name(piece.shard) != source_name(group[0].shard)
+        if group and (is_other or group_bytes + cost > unit_bytes_max):
             yield group
             group, group_bytes = [], 0
         group.append(piece)
@@ -324,8 +335,13 @@ def ends_chunk(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
     return checksum * unit_bytes_max < n_bytes << 35
 
 
+def source_name(shard: Shard) -> str:
+    """The source of a shard, by which it is counted apart: its name in `sources`, or else its folder in data/raw."""
+    return shard.named_source or source_folder(shard.name)
+
+
 def source_folder(name: str) -> str:
-    """The source of a shard: the first folder in data/raw above it, or "" if it is in data/raw itself."""
+    """The source of a shard without named sources: the first folder in data/raw above it, or "" if it is in data/raw itself."""
     return "/".join(PurePosixPath(name.removeprefix(_RAW_PREFIX)).parts[:-1][:1])
 
 
@@ -351,6 +367,6 @@ def _refuse_clashes(units: Sequence[Unit]) -> None:
         other = by_output.setdefault(unit.output, unit)
         if other is not unit:
             raise CorpusError(
-                f"source.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be encoded into "
-                f"{unit.output}. Rename one of them."
+                f"{unit.pieces[0].shard.section}.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be "
+                f"encoded into {unit.output}. Rename one of them."
             )

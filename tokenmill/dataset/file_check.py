@@ -109,11 +109,12 @@ def documents_of(
 
     Raises ValidationError if the manifest says that a shard is damaged which can be read."""
     lost = [i for i, rows in enumerate(entry.rows) if rows.n_bad is None]
-    columns = (source.text_column, source.id_column, source.text_separator)
     for i in lost:
         piece = unit.pieces[i]
         try:
-            for _ in read_batches(piece.shard, *columns, part=piece.part, on_bad=lambda bad: None, limits=limits):
+            for _ in read_batches(
+                piece.shard, *unit.source.columns, part=piece.part, on_bad=lambda bad: None, limits=limits
+            ):
                 pass
         except DamagedError:
             continue

@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.config.params import Source
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
@@ -41,8 +40,8 @@ class KnownGroups:
 class GroupKeys:
     """The groups of a unit's documents, read from the shards beside the texts: the column is read as ids are."""
 
-    def __init__(self, unit: Unit, source: Source, column: str, limits: Limits) -> None:
-        self._unit, self._source, self._column, self._limits = unit, source, column, limits
+    def __init__(self, unit: Unit, column: str, limits: Limits) -> None:
+        self._unit, self._column, self._limits = unit, column, limits
         self._piece = -1
         self._found: Iterator[Batch] = iter(())
         self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
@@ -74,7 +73,7 @@ class GroupKeys:
         return pa.array(self._keys[at], pa.uint64())
 
     def _read(self, piece: int) -> Iterator[Batch]:
-        one, source = self._unit.pieces[piece], self._source
+        one, source = self._unit.pieces[piece], self._unit.source
         if one.shard.name.endswith(".txt"):
             raise CorpusError(f"{one.shard.name}: a .txt file has no column {self._column!r}. {_ADVICE}")
         columns = (source.text_column, self._column, source.text_separator)

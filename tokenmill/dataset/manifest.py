@@ -4,13 +4,15 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import tokenmill
 from tokenmill import _core
 from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.units import source_folder
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
 from tokenmill.special_tokens import SpecialTokensInText
@@ -19,7 +21,7 @@ from tokenmill.storage.atomic import read, write_atomic
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 5
 _READ = (3, 4, 5)  # format versions that are read; the earlier ones lack the fields with a default
-_SINCE_5 = {"files", "sets", "packed"}
+_SINCE_5 = ("files", "sets", "packed", "sources")
 
 
 class _Record(BaseModel):
@@ -33,11 +35,13 @@ class _Form(BaseModel):
 
 
 class InputShard(_Record):
-    """An input file as it was when it was encoded. `name` is relative to the project's folder."""
+    """An input file as it was when it was encoded. `name` is relative to the project's folder. `source`: the name of its source;
+    the key is there in a dataset of named sources alone."""
 
     name: str
     n_bytes: int
     sha256: str
+    source: str | None = None
 
 
 class InputRows(_Record):
@@ -87,6 +91,19 @@ class Reading(_Record):
     text_column: str
     id_column: str | None
     text_separator: str | None
+
+
+class SourceEntry(Reading):
+    """One of the named sources: how its documents were read, the weight that was asked for (`epochs`, or a budget of `tokens`; the
+    other is null), and the sums over its files of documents."""
+
+    name: str
+    special_tokens_in_text: SpecialTokensInText
+    epochs: float | None
+    tokens: int | None
+    n_documents: int
+    n_tokens: int
+    text_bytes: int
 
 
 class TableFile(_Record):
@@ -148,14 +165,17 @@ class Manifest(_Record):
     id_max: int = Field(description="largest id of the tokenizer")
     begin_of_document_id: int | None = Field(default=None, description="the id that begins each document")
     end_of_document_id: int | None
-    special_tokens_in_text: SpecialTokensInText
+    special_tokens_in_text: SpecialTokensInText = Field(description="named sources have their own")
     n_documents: int
     n_tokens: int
     text_bytes: int
     n_bad: int = Field(description="documents in the quarantine, but for those of damaged input files")
     n_dropped: dict[str, int] = Field(default={}, description="documents that source.drop left out, by reason")
     quarantine_sha256: str = Field(description="of data/quarantine/quarantine.parquet")
-    source: Reading | None = Field(default=None, description="how documents were read; null in format 3")
+    source: Reading | None = Field(
+        default=None, description="how documents were read; null with named sources, and in format 3"
+    )
+    sources: list[SourceEntry] = Field(default=[], description="the named sources; empty without")
     tables: list[TableFile] = Field(default=[], description="the files of data/tables; empty in format 3")
     inputs: list[InputShard]
     shards: list[OutputShard]
@@ -168,7 +188,7 @@ class Manifest(_Record):
 
     def own_digest(self) -> str:
         """What `digest` must be: the sha256, in hex, of the other fields as JSON without white space, with sorted keys."""
-        fields = self.model_dump(mode="json", exclude={"digest"} | (_SINCE_5 if self.format_version < 5 else set()))
+        fields = self.model_dump(mode="json", exclude=self._not_written() | {"digest": True})
         return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def tokens_digest(self) -> str:
@@ -182,8 +202,47 @@ class Manifest(_Record):
 
     def as_json(self) -> str:
         """The text of manifest.json."""
-        left_out = _SINCE_5 if self.format_version < 5 else set()
-        return json.dumps(self.model_dump(mode="json", exclude=left_out), indent=1, ensure_ascii=False) + "\n"
+        fields = self.model_dump(mode="json", exclude=self._not_written())
+        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
+
+    def _not_written(self) -> dict[str, Any]:
+        """The fields that manifest.json does not have, as pydantic's `exclude` takes them."""
+        left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
+        return left_out | (dict.fromkeys(_SINCE_5, True) if self.format_version < 5 else {})
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether documents have ids of their own; else their ids are rows."""
+        readings = [*self.sources, *([] if self.source is None else [self.source])]
+        return any(one.id_column is not None for one in readings)
+
+    def document_sources(self) -> dict[str, DocumentSource]:
+        """The source of each input file whose source is known, by the file's name: all, but for format 3."""
+        if self.sources:
+            named = {
+                one.name: DocumentSource(
+                    one.name, (), *_columns(one), one.special_tokens_in_text, one.epochs, one.tokens
+                )
+                for one in self.sources
+            }
+            return {one.name: named[one.source] for one in self.inputs if one.source in named}
+        if self.source is None:
+            return {}
+        source = DocumentSource(None, (), *_columns(self.source), self.special_tokens_in_text, epochs=1.0, tokens=None)
+        return {one.name: source for one in self.inputs}
+
+    def policies(self) -> dict[str, SpecialTokensInText]:
+        """What became of the texts of special tokens in each input file, by its name."""
+        named = {one.name: one.special_tokens_in_text for one in self.sources}
+        return {one.name: named.get(one.source or "", self.special_tokens_in_text) for one in self.inputs}
+
+    def source_names(self) -> dict[str, str]:
+        """The source of each input file, by which it is counted apart: its name, or else its folder in data/raw."""
+        return {one.name: one.source or source_folder(one.name) for one in self.inputs}
+
+
+def _columns(one: Reading) -> tuple[str, str | None, str | None]:
+    return one.text_column, one.id_column, one.text_separator
 
 
 def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]]) -> str:

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import ValidationError
@@ -73,8 +75,67 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
     if odd := sorted(listed ^ of_shard.keys()):
         known = "among the inputs but not in a file" if odd[0] in listed else "in a file but not among the inputs"
         yield f"{odd[0]} is {known} of the dataset. {_FORCE}"
+    yield from _wrong_sources(manifest)
     for name, some in of_shard.items():
         yield from _not_in_a_row(name, sorted(some, key=lambda rows: (rows.first_row, rows.first_line)))
+
+
+def _wrong_sources(manifest: Manifest) -> Iterator[str]:
+    """What of the named sources contradicts the rest: every file, of documents or of the dataset, is of one of them, and their sums
+    are those of their files."""
+    names = [one.name for one in manifest.sources]
+    if len(set(names)) < len(names):
+        yield f"sources: {names}: a name is there twice. {_FORCE}"
+        return
+    known: set[str | None] = set(names) or {None}
+    for one in manifest.inputs:
+        if one.source not in known:
+            yield f"{one.name}: source is {one.source!r}, which is not among the sources {names}. {_FORCE}"
+            return
+    source_of = {one.name: one.source for one in manifest.inputs}
+    sums = {name: [0, 0, 0] for name in names}
+    for shard in manifest.shards:
+        found = {source_of.get(rows.name) for rows in shard.rows}
+        if len(found) > 1:
+            yield f"{shard.name}: holds documents of several sources, {sorted(map(str, found))}. {_FORCE}"
+            return
+        for name in found & sums.keys():
+            for i, n in enumerate((shard.n_documents, shard.n_tokens, shard.text_bytes)):
+                sums[str(name)][i] += n
+    for entry in manifest.sources:
+        if (says := [entry.n_documents, entry.n_tokens, entry.text_bytes]) != sums[entry.name]:
+            words = "n_documents, n_tokens and text_bytes are"
+            yield f"sources: {entry.name}: {words} {says}, its files have {sums[entry.name]}. {_FORCE}"
+        if (entry.epochs is None) == (entry.tokens is None):
+            yield f"sources: {entry.name}: expected one of epochs and tokens; found {entry.epochs} and {entry.tokens}. {_FORCE}"
+    if len({entry.id_column is None for entry in manifest.sources}) > 1:
+        yield f"sources: some have an id_column, and some have none. {_FORCE}"
+
+
+def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
+    """What differs between the named sources of the manifest and those that params.yaml says now, by the shards that both name."""
+    said, known = {one.name: one.source for one in manifest.inputs}, manifest.document_sources()
+    differ: dict[str, str] = {}
+    for shard in shards:
+        asked, source = shard.source, known.get(shard.name)
+        if asked is None or shard.name not in said:
+            continue
+        if said[shard.name] != asked.name:
+            of, now = (f"the source {name}" if name else "no named source" for name in (said[shard.name], asked.name))
+            yield f"{shard.name}: is of {of}; in params.yaml, it is of {now}. Run `tokenmill build`."
+            return
+        if asked.name is not None and source is not None and asked.section not in differ:
+            of_now = asdict(asked)
+            words = [
+                f"{key} is {value!r}, not {of_now[key]!r}"
+                for key, value in asdict(source).items()
+                if key != "globs" and value != of_now[key]
+            ]
+            if words:
+                differ[asked.section] = (
+                    f"{asked.section}: params.yaml says it otherwise: {', '.join(words)}. Run `tokenmill build`."
+                )
+    yield from differ.values()
 
 
 def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:

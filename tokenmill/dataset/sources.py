@@ -21,10 +21,11 @@ _LINE_FEED = 10
 def inputs_of(manifest: Manifest, root: Path) -> tuple[list[Shard], list[str]]:
     """The input files of a dataset below the folder `root`, and the names of those that are not there."""
     shards, missing = [], []
+    sources = manifest.document_sources()
     for one in manifest.inputs:
         path = root / one.name
         if path.is_file():
-            shards.append(Shard(path, one.name, path.stat().st_size))
+            shards.append(Shard(path, one.name, path.stat().st_size, sources.get(one.name)))
         else:
             missing.append(one.name)
     return shards, missing

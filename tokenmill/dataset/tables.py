@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.units import source_folder
 from tokenmill.dataset.document_index import read_index, read_unit_index, write_index
 from tokenmill.dataset.manifest import TableFile
 from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
@@ -27,12 +26,13 @@ UNIT_COUNTS_FILE = "token_counts.parquet"
 
 
 class Part(NamedTuple):
-    """What the tables are made from for one file of the dataset: its name, the names of the shards of its pieces, and the folder
-    with its document index and token counts."""
+    """What the tables are made from for one file of the dataset: its name, the names of the shards of its pieces, the folder with
+    its document index and token counts, and its source (see tokenmill.corpus.units.source_name)."""
 
     file: str
     shards: list[str]
     folder: Path
+    source: str
 
 
 def write_tables(
@@ -48,7 +48,7 @@ def write_tables(
     ):
         for part in parts:
             add(part.folder / UNIT_INDEX_FILE, part.shards, part.file)
-    counted = [(source_folder(part.shards[0]), part.folder / UNIT_COUNTS_FILE) for part in parts]
+    counted = [(part.source, part.folder / UNIT_COUNTS_FILE) for part in parts]
     total, by_source = sum_counts(counted, tokenizer.id_max)
     _write(tokens_per_id(total, tokenizer), directory / TOKENS_PER_ID_FILE)
     _write(tokens_per_id_by_source(by_source, tokenizer), directory / BY_SOURCE_FILE)

@@ -11,7 +11,8 @@ from pathlib import Path
 from tokenmill import _core, console
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
-from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import (
@@ -290,7 +291,7 @@ class Build:
         return self._look()
 
     def _look(self) -> tuple[list[Shard], list[Signature]]:
-        shards = find_shards(self.root, self.params.source.glob)
+        shards = find_documents(self.root, self.params)
         return shards, _signatures(shards)
 
 
@@ -410,26 +411,27 @@ def refuse_unseen(root: Path, drop: str | None, shards: Sequence[Shard], stage: 
 def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
     """Raises ParamsError for a shard whose changes DVC would not notice."""
     for shard in shards:
+        glob = f"{shard.section}.glob"
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() follows links, which DVC does not
         match stage.sight_of(path):
             case "outside":
                 folder = Path(shard.name).parent
                 raise ParamsError(
-                    f"dvc.yaml: stage {name}: {shard.name} matches source.glob but is in none of the stage's deps, so DVC "
+                    f"dvc.yaml: stage {name}: {shard.name} matches {glob} but is in none of the stage's deps, so DVC "
                     f"would not see it change. In the deps of {', '.join(DOCUMENT_STAGES)}, replace the "
                     f"folder of documents with {folder}.",
                     code="TM107",
                 )
             case "linked":
                 raise ParamsError(
-                    f"{shard.name}: matches source.glob through a link to a folder, which DVC does not follow, so it would not see "
-                    "the file change. Link the files instead, or name the folder itself in source.glob and in dvc.yaml's deps.",
+                    f"{shard.name}: matches {glob} through a link to a folder, which DVC does not follow, so it would not see the "
+                    f"file change. Link the files instead, or name the folder itself in {glob} and in dvc.yaml's deps.",
                     code="TM107",
                 )
             case "ignored":
                 raise ParamsError(
-                    f"{shard.name}: matches source.glob, but .dvcignore leaves it out, so DVC would not see it change. Take it out "
-                    "of .dvcignore, or make source.glob narrower.",
+                    f"{shard.name}: matches {glob}, but .dvcignore leaves it out, so DVC would not see it change. Take it out of "
+                    f".dvcignore, or make {glob} narrower.",
                     code="TM107",
                 )
             case "seen":

@@ -14,7 +14,7 @@ from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange
-from tokenmill.corpus.units import source_folder
+from tokenmill.corpus.units import source_name
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge, write_batches
 from tokenmill.dataset.checks import Judge, aligned, check_span
@@ -23,6 +23,7 @@ from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.errors import DamagedError
+from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, learn
 
@@ -70,12 +71,13 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Stratum:
-    """The shards of one format in one folder. `file_bytes`: of those that are to be encoded. `encoded`: batches of theirs.
-    `written`: the same, several to a file."""
+    """The shards of one format of one source. `file_bytes`: of those that are to be encoded. `special`: what becomes of the texts
+    of special tokens in them. `encoded`: batches of theirs. `written`: the same, several to a file."""
 
     name: str
     shards: list[Shard]
     file_bytes: int
+    special: SpecialTokensInText
     pieces: list[Piece] = field(default_factory=list)
     encoded: list[Encoded] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
@@ -195,22 +197,28 @@ Chosen = tuple[Stratum, Batch]
 
 
 def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
-    """The shards by format and folder; the smaller ones of many are one."""
+    """The shards by format and source; the smaller ones of many are one, or one for each policy of special tokens."""
     by_kind: dict[tuple[str, str], list[Shard]] = {}
     for shard, n_bytes in shards.items():
         if n_bytes:
             suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))
-            by_kind.setdefault((source_folder(shard.name), suffix), []).append(shard)
+            by_kind.setdefault((source_name(shard), suffix), []).append(shard)
     found = [
-        Stratum(f"{folder or '.'} {suffix}", some, sum(shards[one] for one in some))
-        for (folder, suffix), some in by_kind.items()
+        Stratum(f"{source or '.'} {suffix}", some, sum(shards[one] for one in some), _special_of(some[0]))
+        for (source, suffix), some in by_kind.items()
     ]
     found.sort(key=lambda one: (-one.file_bytes, one.name))
     kept, rest = found[: _STRATA_MAX - 1], found[_STRATA_MAX - 1 :]
-    if rest:
-        some = [shard for one in rest for shard in one.shards]
-        kept.append(Stratum("the rest", some, sum(one.file_bytes for one in rest)))
+    for special in sorted({one.special for one in rest}):
+        of = [one for one in rest if one.special == special]
+        some = [shard for one in of for shard in one.shards]
+        kept.append(Stratum(f"the rest, {special}", some, sum(one.file_bytes for one in of), special))
     return kept
+
+
+def _special_of(shard: Shard) -> SpecialTokensInText:
+    assert shard.source is not None
+    return shard.source.special_tokens_in_text
 
 
 def _allot(there: Sequence[int], weights: Sequence[float], n: int) -> list[int]:
@@ -237,7 +245,8 @@ def _read(shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng
         n_bad += 1
 
     passes = on_bad if source.on_bad_document == "quarantine" else None
-    columns = (source.text_column, source.id_column, source.text_separator)
+    assert shard.source is not None
+    columns = shard.source.columns
     batches: list[Batch] = []
     n_read = n_file = 0
     is_at_end, is_nearly_read = True, False
@@ -387,12 +396,11 @@ def _encode(
 
     Gives the bytes of the document index for a document, and those of a file of counts of ids."""
     asked = params.encode
-    special = asked.special_tokens_in_text
     begin_id = tokenizer.special_tokens.get(asked.begin_of_document or "")
     end_id = tokenizer.special_tokens.get(asked.end_of_document or "")
-    judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {})
-    tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder, which is not timed
-    has_names = params.source.id_column is not None
+    for special in {stratum.special for stratum, _ in chosen}:
+        tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder, which is not timed
+    has_names = params.has_ids
     shape = schema(id_type(tokenizer.id_max), has_names)
     path, index_path, counts_path = (scratch / name for name in ("tokens.parquet", "index.arrow", "ids.parquet"))
     with write_tokens(path, shape):
@@ -402,6 +410,8 @@ def _encode(
     n_bytes = n_documents = index_bytes = 0
     encode_s = validate_s = 0.0
     for stratum, batches in _in_files(chosen):
+        special = stratum.special
+        judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {})
         start_s = time.perf_counter()
         with write_tokens(path, shape) as write, unit_index(index_path, has_names) as add_to_index:
             for batch in batches:

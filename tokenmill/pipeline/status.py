@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.pipeline.code_pins import stages_of_other_code
 from tokenmill.pipeline.executor import n_workers
@@ -61,7 +61,7 @@ def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] 
         sha256_of = partial(
             sha256_of_shards, digests=Digests(root), unit_bytes_max=params.source.unit_bytes_max, threads=threads
         )
-        found = input_changes(manifest, find_shards(root, params.source.glob), sha256_of)
+        found = input_changes(manifest, find_documents(root, params), sha256_of)
     shown = ("changed", "new", "removed", "renamed", "n_unchanged")
     result = None if found is None else {name: getattr(found, name) for name in shown}
     return result, input_changes_as_text(found)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.config.params import Source
+from tokenmill.config.params import Params, Source
 from tokenmill.console import Advance, progress
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list, prefixes
 from tokenmill.corpus.dropped import find_none
@@ -43,10 +43,10 @@ def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[
     The documents of units are read for the digests of their ids and texts, which the unit store keeps: only new and changed
     units are read. Without source.drop nothing is read. Raises CorpusError and UnitsError.
     """
-    units, whole = runner.corpus.units, drop_list(runner.root, source)
+    units, whole = runner.corpus.units, drop_list(runner.root, source.drop, runner.has_ids)
     if not whole.lines:
         return {unit.name: whole for unit in units}
-    keys = _keys(units, source)
+    keys = _keys(units)
     lenient = source.model_copy(update={"on_bad_document": "quarantine", "on_bad_shard": "quarantine"})
     with progress(_STAGE, runner.corpus.n_bytes, "bytes") as now:
         do = partial(_documents, source=lenient, limits=runner.memory.limits, advance=now.add)
@@ -61,18 +61,23 @@ def lines_without_documents(whole: DropList, drops: Mapping[str, DropList]) -> l
     return [line for line in whole.lines if line not in used]
 
 
-def known_drops(root: Path, source: Source, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
+def known_drops(root: Path, params: Params, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
     """The same, as far as it is known without reading documents: every line for a unit whose documents were not read yet."""
-    whole = drop_list(root, source)
+    whole = drop_list(root, params.source.drop, params.has_ids)
     parts = DropParts(whole)
-    keys = _keys(units, source) if whole.lines else {}
+    keys = _keys(units) if whole.lines else {}
     done = {name: store.find(key, DocumentFacts) for name, key in keys.items()}
     return {unit.name: _of_unit(parts, one.folder) if (one := done.get(unit.name)) else whole for unit in units}
 
 
-def _keys(units: Sequence[Unit], source: Source) -> dict[str, str]:
-    decides = {"code": code_digest("count"), "source": source.reading()}
-    return {unit.name: unit_key(stage=_STAGE, content=content(unit, with_rows=False), **decides) for unit in units}
+def _keys(units: Sequence[Unit]) -> dict[str, str]:
+    code = code_digest("count")
+    return {
+        unit.name: unit_key(
+            stage=_STAGE, content=content(unit, with_rows=False), code=code, source=unit.source.reading()
+        )
+        for unit in units
+    }
 
 
 def _of_unit(parts: DropParts, folder: Path) -> DropList:

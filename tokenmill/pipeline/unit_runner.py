@@ -10,6 +10,7 @@ from typing import Any
 
 from tokenmill import _core
 from tokenmill.config.params import Source
+from tokenmill.config.sources import DocumentSource
 from tokenmill.console import say, say_more
 from tokenmill.corpus.bad_documents import PieceDamagedError
 from tokenmill.corpus.shards import SUFFIXES, Shard
@@ -42,6 +43,16 @@ class UnitRunner:
     unit_timeout_s: float | None
     anew: bool
     reason_of: Callable[[Corpus], Callable[[Unit], str] | None]
+
+    def sources(self) -> dict[str | None, DocumentSource]:
+        """The sources of the documents by name; the one without a name has None."""
+        found = {one.source.name: one.source for one in self.shards if one.source is not None}
+        return dict(sorted(found.items(), key=lambda one: one[0] or ""))
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether documents have ids of their own; else their ids are rows."""
+        return any(one.id_column is not None for one in self.sources().values())
 
     @cached_property
     def corpus(self) -> Corpus:

@@ -3,10 +3,11 @@
 import time
 from pathlib import Path
 
-from tokenmill.config.params import Source
+from tokenmill.config.params import Params, Source
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.reader import BadDocument, Shard, find_shards, read_batches
-from tokenmill.errors import CorpusError, DamagedError
+from tokenmill.corpus.reader import BadDocument, Shard, read_batches
+from tokenmill.corpus.sources import find_documents
+from tokenmill.errors import CorpusError, DamagedError, ParamsError
 from tokenmill.project.finding import Finding
 
 _N_FILES_MIN, _N_FILES_MAX = 5, 100
@@ -20,18 +21,18 @@ class _BadDocumentFound(Exception):
         self.bad = bad
 
 
-def first_documents(root: Path, source: Source) -> Finding | None:
-    """Whether the first documents of up to 100 files, spread over all, can be read as `source` says; None without files.
+def first_documents(root: Path, params: Params) -> Finding | None:
+    """Whether the first documents of up to 100 files, spread over all, can be read as `params` say; None without files.
 
     After a second it looks into no more than 5 files."""
     try:
-        shards = find_shards(root, source.glob)
-    except CorpusError:
+        shards = find_documents(root, params)
+    except (CorpusError, ParamsError):
         return None
     end_s = time.monotonic() + _SECONDS_MAX
     n_read, found = 0, []
     for shard in shards[:: -(-len(shards) // _N_FILES_MAX)]:
-        if wrong := _look(shard, source):
+        if wrong := _look(shard, params.source):
             found.append(wrong)
         n_read += 1
         if n_read >= _N_FILES_MIN and time.monotonic() > end_s:
@@ -49,9 +50,9 @@ def _look(shard: Shard, source: Source) -> Finding | None:
     def stop(bad: BadDocument) -> None:
         raise _BadDocumentFound(bad)
 
-    columns = (source.text_column, source.id_column, source.text_separator)
+    assert shard.source is not None
     try:
-        next(read_batches(shard, *columns, _BATCH_BYTES, on_bad=stop, limits=_LIMITS), None)
+        next(read_batches(shard, *shard.source.columns, _BATCH_BYTES, on_bad=stop, limits=_LIMITS), None)
     except _BadDocumentFound as found:
         bad = found.bad
         place = f"row {bad.row}" if bad.line is None else f"line {bad.line}"

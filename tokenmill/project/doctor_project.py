@@ -14,7 +14,7 @@ from dvc.exceptions import DvcException
 
 from tokenmill.config.lockfile import read_lock
 from tokenmill.config.params import Params, load_params
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.sources import find_documents
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.project.doctor_documents import first_documents
@@ -41,14 +41,14 @@ def _parameters(root: Path) -> list[Finding]:
     except TokenmillError as error:
         return [Finding(PARAMS_FILE, "wrong", "; ".join(str(error).splitlines()))]
     findings = [Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"), corpus(root, params)]
-    text = first_documents(root, params.source)
+    text = first_documents(root, params)
     return findings if text is None else [*findings, text]
 
 
 def corpus(root: Path, params: Params) -> Finding:
     """Whether there are documents, and disk space for a build of them."""
     try:
-        shards = find_shards(root, params.source.glob)
+        shards = find_documents(root, params)
     except TokenmillError as error:
         return Finding("documents", "warning", str(error))
     n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.path.suffix in _PACKED else 1) for shard in shards)

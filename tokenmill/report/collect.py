@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.config.params import Source, Validate
+from tokenmill.config.params import Validate
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
@@ -25,7 +25,7 @@ from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
 from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
-from tokenmill.report.sample import DocumentSample, source_of
+from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
 from tokenmill.report.tables import Tables, read_tables
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -46,7 +46,6 @@ class Checked:
     manifest: Manifest
     tokenizer: Tokenizer
     units: Sequence[Unit]
-    source: Source
     limits: Limits
     facts: Mapping[str, Any]
 
@@ -63,7 +62,6 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
     references = load_references(params.references, root)
     sample = sampling.draw_documents(
         checked.units,
-        checked.source,
         params.language_column,
         checked.limits,
         read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE) if manifest.n_dropped else {},
@@ -166,8 +164,9 @@ def _compression(manifest: Manifest, own: Mapping[str, Mapping[str, Measured]]) 
         overall = values.pop("overall").get("overall")
         found[key] = {"overall": overall, **values}
     sums: dict[str, list[int]] = {}
+    source_names = manifest.source_names()
     for shard in manifest.shards:  # each of one source
-        of = sums.setdefault(source_of(shard.rows[0].name), [0, 0])
+        of = sums.setdefault(source_names[shard.rows[0].name] or ROOT_SOURCE, [0, 0])
         of[0], of[1] = of[0] + shard.text_bytes, of[1] + shard.n_tokens
     found["bytes_per_token"]["overall"] = manifest.text_bytes / max(manifest.n_tokens, 1)
     found["bytes_per_token"]["source"] = {

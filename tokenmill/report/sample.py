@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.config.params import Source
 from tokenmill.corpus.drop import DroppedDocument
 from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
-from tokenmill.corpus.units import Piece, Unit, source_folder
+from tokenmill.corpus.units import Piece, Unit, source_name
 from tokenmill.errors import CorpusError, DamagedError, ParamsError
 from tokenmill.report.bigram import Ids
 
@@ -69,18 +68,8 @@ def keyed(name: str, seed: int = SEED) -> int:
     )
 
 
-def source_of(name: str) -> str:
-    """The source of a shard, as the tables have it, with a name for files that lie in no folder.
-
-    >>> source_of("data/raw/web/de/0.jsonl"), source_of("data/raw/0.jsonl")
-    ('web', '(root)')
-    """
-    return source_folder(name) or ROOT_SOURCE
-
-
 def draw_documents(
     units: Sequence[Unit],
-    source: Source,
     language_column: str | None,
     limits: Limits,
     dropped: Mapping[str, Sequence[DroppedDocument]],
@@ -104,7 +93,7 @@ def draw_documents(
             column = language_column if has_columns else None
             try:
                 rows = [one.row for one in dropped.get(piece.shard.name, ())]
-                found = _beginning(piece, source, column, piece_bytes, limits, refused, rows)
+                found = _beginning(piece, column, piece_bytes, limits, refused, rows)
             except DamagedError:
                 continue
             except CorpusError as error:
@@ -135,7 +124,7 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
         for piece in unit.pieces:
             if piece.damage is None:
                 key = keyed(f"{piece.shard.name}:{piece.first_row}")
-                by_source.setdefault(source_of(piece.shard.name), []).append((key, piece))
+                by_source.setdefault(source_name(piece.shard) or ROOT_SOURCE, []).append((key, piece))
     names = sorted(sorted(by_source, key=keyed)[:SOURCES_MAX])
     return {
         name: [piece for _, piece in sorted(by_source[name], key=lambda one: one[0])[:PIECES_MAX]] for name in names
@@ -144,7 +133,6 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
 
 def _beginning(
     piece: Piece,
-    source: Source,
     language_column: str | None,
     n_bytes: int,
     limits: Limits,
@@ -153,6 +141,8 @@ def _beginning(
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
     """The texts of the first documents of a piece, with their languages: at most one batch. `refused` gets the reasons why other
     documents are not in it."""
+    source = piece.shard.source
+    assert source is not None
     read = read_batches(
         piece.shard,
         source.text_column,

@@ -15,7 +15,7 @@ import msgspec
 from tokenmill.config.params import Count, Source
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.drop import DropList, drop_list
-from tokenmill.corpus.provenance import CountedShard, Provenance, Samples, write_provenance
+from tokenmill.corpus.provenance import CountedShard, CountedSource, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.units import Unit
@@ -86,7 +86,7 @@ def count(
     drops = unit_drops(source, runner, run_units)
     samples = Samples(runner.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-    keys = count_keys(units, source, params, by_weight, drops)
+    keys = count_keys(units, params, by_weight, drops)
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
@@ -132,8 +132,12 @@ def count(
                 source.text_column,
                 source.id_column,
                 source.text_separator,
-                [CountedShard(one.name, one.n_bytes, sha256) for one, sha256 in runner.corpus.sha256.items()],
-                samples.texts(source, runner.memory.limits, drop_list(root, source).find),
+                [
+                    CountedShard(one.name, one.n_bytes, sha256, one.named_source)
+                    for one, sha256 in runner.corpus.sha256.items()
+                ],
+                samples.texts(source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find),
+                {name: CountedSource(*one.columns) for name, one in runner.sources().items() if name is not None},
             )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
     if total.dropped.n_distinct:
@@ -154,7 +158,6 @@ def count(
 
 def count_keys(
     units: Sequence[Unit],
-    source: Source,
     params: Count,
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
     drops: Mapping[str, DropList],
@@ -165,7 +168,6 @@ def count_keys(
         "code": code_digest("count"),
         "pattern": params.pattern,
         "approximate": params.approximate and params.approximate.error,
-        "source": source.reading(),
     }
     return {
         unit.name: unit_key(
@@ -173,6 +175,7 @@ def count_keys(
             content=content(unit, with_rows=False),
             groups=list(by_weight[unit.name].values()),
             drop=drops[unit.name].as_key(),
+            source=unit.source.reading(),
             **decides,
         )
         for unit in units

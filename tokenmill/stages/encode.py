@@ -1,15 +1,18 @@
 """encode: documents and tokenizer → token dataset."""
 
 import hashlib
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
+from tokenmill.config.sources import DocumentSource
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
@@ -30,7 +33,7 @@ from tokenmill.corpus.quarantine import (
     write_left,
     write_quarantine,
 )
-from tokenmill.corpus.units import Unit
+from tokenmill.corpus.units import Unit, source_name
 from tokenmill.counts.table import most_frequent
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.file_sets import documents_shape, shape_of
@@ -43,7 +46,9 @@ from tokenmill.dataset.manifest import (
     InputShard,
     Manifest,
     Origin,
+    OutputShard,
     Reading,
+    SourceEntry,
     engine_version,
     tokens_digest,
     write_manifest,
@@ -84,17 +89,18 @@ def encode(
     units = corpus.units
     tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
     begin_id, end_id = framing_of(tokenizer, params)
-    documents = documents_shape(tokenizer, begin_id, end_id, source.id_column is not None)
+    documents = documents_shape(tokenizer, begin_id, end_id, runner.has_ids)
     files = files_of(params, tokenizer)
     refuse_formats(params, shape_of(files, documents))
     _refuse_clashes(units, params)
     drops = unit_drops(source, runner, run_units)
-    keys = encode_keys(units, source, params, tokenizer, (begin_id, end_id), drops)
+    keys = encode_keys(units, params, tokenizer, (begin_id, end_id), drops)
     if not runner.anew:
         _take_over(set(keys.values()) - runner.store.keys(), runner)
     there = set() if runner.anew else runner.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
-    warm = partial(_warm, tokenizer, runner.root / COUNTS_FILE, params.special_tokens_in_text)
+    policies = {one.special_tokens_in_text for one in runner.sources().values()}
+    warm = partial(_warm, tokenizer, runner.root / COUNTS_FILE, policies)
     with progress("encode", corpus.n_bytes, "bytes") as now:
         do = partial(
             encode_unit,
@@ -104,7 +110,6 @@ def encode(
             tokenizer=tokenizer,
             begin_id=begin_id,
             end_id=end_id,
-            special=params.special_tokens_in_text,
             group_column=params.split_group,
             limits=runner.memory.limits,
             advance=now.add,
@@ -119,7 +124,7 @@ def encode(
     n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
     folders = [one.folder for one in done]
     parts = [
-        Part(unit.output, [piece.shard.name for piece in unit.pieces], folder)
+        Part(unit.output, [piece.shard.name for piece in unit.pieces], folder, source_name(unit.pieces[0].shard))
         for unit, folder in zip(units, folders, strict=True)
     ]
     with (
@@ -136,6 +141,7 @@ def encode(
                 one.folder / UNIT_INDEX_FILE,
                 [piece.shard.name for piece in unit.pieces],
                 [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
+                unit.source.name or "",
             )
             for unit, one in zip(units, done, strict=True)
         ]
@@ -150,7 +156,7 @@ def encode(
             engine=engine_version(),
             tokenizer_digest=tokenizer.digest,
             tokenizer_origin=None if asked is None else _origin(pinned(runner.root, asked)),
-            params_digest=_digest(source, params),
+            params_digest=_digest(source, runner.sources(), params),
             id_type=str(id_type(tokenizer.id_max)),
             id_max=tokenizer.id_max,
             begin_of_document_id=begin_id,
@@ -162,12 +168,11 @@ def encode(
             n_bad=n_bad,
             n_dropped=n_dropped,
             quarantine_sha256=sha256_file(bad_documents),
-            source=Reading(
-                text_column=source.text_column, id_column=source.id_column, text_separator=source.text_separator
-            ),
-            tables=write_tables(parts, source.id_column is not None, tokenizer, tables, params.splits),
+            source=_reading(runner.sources()),
+            sources=_entries(runner.sources(), units, shards),
+            tables=write_tables(parts, runner.has_ids, tokenizer, tables, params.splits),
             inputs=[
-                InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256)
+                InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256, source=shard.named_source)
                 for shard, sha256 in corpus.sha256.items()
             ],
             shards=shards,
@@ -189,7 +194,7 @@ def encode(
     if n_dropped:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
         say(f"encode: left out {sum(n_dropped.values()):,} documents by source.drop: {reasons}")
-    listed = drop_list(runner.root, source)
+    listed = drop_list(runner.root, source.drop, runner.has_ids)
     if idle := lines_without_documents(listed, drops):
         n = f"{len(idle):,} of the {len(listed.lines):,} lines"
         say(f"encode: {n} of source.drop name no document; the first: {source.drop}, {idle[0].place}")
@@ -212,13 +217,15 @@ def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
-def _warm(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> None:
+def _warm(tokenizer: Tokenizer, path: Path, policies: Set[SpecialTokensInText]) -> None:
     """Warms the cache with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
     to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
     if tokenizer.engine != "core":
         return
     try:
-        tokenizer.warm(most_frequent(path, _N_WARM), _N_WARM, special)
+        frequent = most_frequent(path, _N_WARM)
+        for special in sorted({"allow" if one == "allow" else "as_text" for one in policies}):
+            tokenizer.warm(frequent, _N_WARM, special)
     except CountsError:
         return
 
@@ -232,7 +239,6 @@ def encode_unit(
     tokenizer: Tokenizer,
     begin_id: int | None,
     end_id: int | None,
-    special: SpecialTokensInText,
     group_column: str | None,
     limits: Limits,
     advance: Advance,
@@ -240,13 +246,13 @@ def encode_unit(
     """Encodes one unit into a file in `directory`, with its document index and token counts. `warm` is called before the first
     document. `drops`: what to leave out, by the unit's name. `group_column`: the column whose value decides a document's split."""
     warm()
-    has_names = source.id_column is not None
+    has_names, special = unit.source.id_column is not None, unit.source.special_tokens_in_text
     shape = schema(id_type(tokenizer.id_max), has_names)
     counts = TokenCounts(tokenizer.id_max)
     piece_documents = [0] * len(unit.pieces)
     n_tokens = text_bytes = 0
     documents = Documents(unit, source, limits, advance, drops[unit.name].find)
-    groups = None if group_column is None else GroupKeys(unit, source, group_column, limits)
+    groups = None if group_column is None else GroupKeys(unit, group_column, limits)
     with (
         write_tokens(directory / TOKENS_FILE, shape) as write,
         unit_index(directory / UNIT_INDEX_FILE, has_names, groups) as add_to_index,
@@ -291,7 +297,6 @@ def framing_of(tokenizer: Tokenizer, params: Encode) -> tuple[int | None, int | 
 
 def encode_keys(
     units: Sequence[Unit],
-    source: Source,
     params: Encode,
     tokenizer: Tokenizer,
     framing: tuple[int | None, int | None],
@@ -303,13 +308,17 @@ def encode_keys(
         "tokenizer": tokenizer.digest,
         "engine": tokenizer.engine,
         "framing": framing,
-        "special": params.special_tokens_in_text,
         "group": params.split_group,
-        "source": source.reading(),
     }
-    with_rows = source.id_column is None  # a document's id is its row then
     return {
-        unit.name: unit_key(stage="encode", content=content(unit, with_rows), drop=drops[unit.name].as_key(), **decides)
+        unit.name: unit_key(
+            stage="encode",
+            content=content(unit, with_rows=unit.source.id_column is None),  # a document's id is its row then
+            drop=drops[unit.name].as_key(),
+            special=unit.source.special_tokens_in_text,
+            source=unit.source.reading(),
+            **decides,
+        )
         for unit in units
     }
 
@@ -351,8 +360,42 @@ def _special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
     )
 
 
-def _digest(source: Source, params: Encode) -> str:
+def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
+    """The manifest's entry of the one source without a name; None where there are names."""
+    one = sources.get(None)
+    if one is None:
+        return None
+    return Reading(text_column=one.text_column, id_column=one.id_column, text_separator=one.text_separator)
+
+
+def _entries(
+    sources: Mapping[str | None, DocumentSource], units: Sequence[Unit], shards: Sequence[OutputShard]
+) -> list[SourceEntry]:
+    """The manifest's entries of the named sources. `shards`: the entry of each unit's file."""
+    entries = []
+    for name, one in sources.items():
+        own = [shard for unit, shard in zip(units, shards, strict=True) if unit.source.name == name]
+        if name is not None:
+            entries.append(
+                SourceEntry(
+                    name=name,
+                    text_column=one.text_column,
+                    id_column=one.id_column,
+                    text_separator=one.text_separator,
+                    special_tokens_in_text=one.special_tokens_in_text,
+                    epochs=one.epochs,
+                    tokens=one.tokens,
+                    n_documents=sum(shard.n_documents for shard in own),
+                    n_tokens=sum(shard.n_tokens for shard in own),
+                    text_bytes=sum(shard.text_bytes for shard in own),
+                )
+            )
+    return entries
+
+
+def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
     deciding = source.model_dump_json(exclude={"glob", "drop"}) + params.model_dump_json()
-    return hashlib.sha256(deciding.encode()).hexdigest()
+    named = [asdict(one) | {"globs": None} for name, one in sources.items() if name is not None]
+    return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.provenance import read_provenance
-from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
@@ -71,7 +72,7 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     """What a build of the project at `root` would do. Files whose length and times are unchanged count as unchanged. Of the others,
     the smallest are hashed, and what is too much to hash counts as to be done. Raises CorpusError, ParamsError, VersionsError."""
     source = params.source
-    shards = find_shards(root, source.glob)
+    shards = find_documents(root, params)
     corpus = cut(
         shards,
         Digests(root),
@@ -166,8 +167,8 @@ def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> se
     units = [unit for unit in corpus.units if _is_read(unit)]
     weights = weights_of(root, params.count.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
-    drops = known_drops(root, params.source, units, store)
-    keys = count_keys(units, params.source, params.count, by_weight, drops)
+    drops = known_drops(root, params, units, store)
+    keys = count_keys(units, params.count, by_weight, drops)
     there = store.keys()
     return {name for name, key in keys.items() if key in there}
 
@@ -187,8 +188,8 @@ def _encoded(
 ) -> tuple[dict[str, str], Encoded]:
     """The keys of the units that are encoded already, by their names, and their sums."""
     units = [unit for unit in corpus.units if _is_read(unit)]
-    drops = known_drops(root, params.source, units, store)
-    keys = encode_keys(units, params.source, params.encode, tokenizer, framing_of(tokenizer, params.encode), drops)
+    drops = known_drops(root, params, units, store)
+    keys = encode_keys(units, params.encode, tokenizer, framing_of(tokenizer, params.encode), drops)
     done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
     facts = [one.facts for one in done.values()]
     return {name: keys[name] for name in done}, Encoded(

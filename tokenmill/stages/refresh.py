@@ -14,7 +14,7 @@ from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
 from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.quarantine import good_batches
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.sources import find_documents
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
 from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
@@ -166,10 +166,10 @@ def train_candidate(build: Build) -> str:
             counted,
             root / CANDIDATE_DIRECTORY,
         )
-    find = drop_list(root, params.source).find
+    find = drop_list(root, params.source.drop, params.has_ids).find
     documents = (
-        (Path(shard.name).parent.as_posix(), batch)
-        for shard in find_shards(root, params.source.glob)
+        (shard.named_source or Path(shard.name).parent.as_posix(), batch)
+        for shard in find_documents(root, params)
         for batch in good_batches(shard, params.source, find)
     )
     found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
@@ -221,10 +221,10 @@ def _manifest_before(root: Path, name: str | None) -> Manifest | None:
 
 
 def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift:
-    source, added = build.params.source, new_shards(manifest, before)
-    shards = [shard for shard in find_shards(build.root, source.glob) if shard.name in added][:_SCRIPT_SHARDS_MAX]
-    find = drop_list(build.root, source).find
-    firsts = (next(good_batches(one, source, find), None) for one in shards)
+    params, added = build.params, new_shards(manifest, before)
+    shards = [shard for shard in find_documents(build.root, params) if shard.name in added][:_SCRIPT_SHARDS_MAX]
+    find = drop_list(build.root, params.source.drop, params.has_ids).find
+    firsts = (next(good_batches(one, params.source, find), None) for one in shards)
     texts = (batch.texts for batch in firsts if batch is not None)
     return measure(read_card(build.root / TOKENIZER_DIRECTORY), build.root / TOKENS_DIRECTORY, manifest, added, texts)
 

@@ -178,8 +178,10 @@ def _changes(
     """What an extension changes: the number of added tokens, and of documents of the old text that get different ids. Those
     documents are read in the same way as the counted ones."""
     n_documents = n_changed = 0
+    named = provenance.sources_of_shards()
     for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
-        columns = (provenance.text_column, provenance.id_column, provenance.text_separator)
+        source = named.get(shard.name, provenance)
+        columns = (source.text_column, source.id_column, source.text_separator)
         for batch in read_batches(shard, *columns, limits=memory.limits):
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)

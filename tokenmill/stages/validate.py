@@ -12,7 +12,7 @@ from tokenmill.console import Advance, progress
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.limits import Limits
-from tokenmill.corpus.units import Unit
+from tokenmill.corpus.units import Unit, source_name
 from tokenmill.dataset.checks import Judge
 from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
 from tokenmill.dataset.file_sets import documents_shape
@@ -27,6 +27,7 @@ from tokenmill.dataset.manifest_checks import (
     wrong_in_itself,
     wrong_inputs,
     wrong_names,
+    wrong_sources,
     wrong_with_tokenizer,
 )
 from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables, wrong_tables
@@ -82,28 +83,34 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     raise_first(wrong_in_itself(manifest), _MANIFEST)
     raise_first(wrong_digest(manifest, read(directory / MANIFEST_FILE)), _MANIFEST)
     raise_first(wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}), _MANIFEST)
+    raise_first(wrong_sources(manifest, runner.shards), _MANIFEST)
     _check_digests(manifest, runner)
     entries = {shard.name: shard for shard in manifest.shards}
     for unit in corpus.units:
         _check_rows(unit, entries.get(unit.output))
-    special_in_text = manifest.special_tokens_in_text == "allow"
-    judge = Judge(
-        tokenizer=tokenizer,
-        begin_id=manifest.begin_of_document_id,
-        end_id=manifest.end_of_document_id,
-        special_in_text=special_in_text,
-        has_source=True,
-        engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
-    )
+    policies = manifest.policies()
+    allows = {unit.name: policies[unit.pieces[0].shard.name] == "allow" for unit in corpus.units}
+    made = {
+        special_in_text: Judge(
+            tokenizer=tokenizer,
+            begin_id=manifest.begin_of_document_id,
+            end_id=manifest.end_of_document_id,
+            special_in_text=special_in_text,
+            has_source=True,
+            engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
+        )
+        for special_in_text in sorted(set(allows.values()))
+    }
+    judges = {name: made[special_in_text] for name, special_in_text in allows.items()}
     drops = unit_drops(source, runner, run_units)
     splits, group_column = ({}, None) if manifest.files is None else (manifest.files.splits, manifest.files.split_group)
-    keys = _keys(corpus.units, source, judge, params.sample_documents, entries, drops, group_column)
+    keys = _keys(corpus.units, source, judges, params.sample_documents, entries, drops, group_column)
     with progress("validate", corpus.n_bytes, "bytes") as now:
         do = partial(
             validate_unit,
             tokens=directory,
             source=source,
-            judge=judge,
+            judges=judges,
             sample_documents=params.sample_documents,
             entries=entries,
             drops=drops,
@@ -115,27 +122,28 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     parts = []
     for unit, one in zip(corpus.units, done, strict=True):
         check_sums(entries[unit.output], one.facts)
-        parts.append(Part(unit.output, [piece.shard.name for piece in unit.pieces], one.folder))
+        shards = [piece.shard.name for piece in unit.pieces]
+        parts.append(Part(unit.output, shards, one.folder, source_name(unit.pieces[0].shard)))
     with scratch_directory(runner.root / SCRATCH_DIRECTORY, "validate-") as scratch:
         write_dropped(
             scratch / DROPPED_FILE,
             ((starts_of(unit), one.folder) for unit, one in zip(corpus.units, done, strict=True)),
         )
-        write_tables(parts, source.id_column is not None, tokenizer, scratch, splits)
+        write_tables(parts, runner.has_ids, tokenizer, scratch, splits)
         for name, wrong in wrong_tables(scratch, tables):
             raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
-    _check_sets(manifest, directory, corpus.units, done, source, tokenizer, runner, run_units)
+    _check_sets(manifest, directory, corpus.units, done, tokenizer, runner, run_units)
     decodes = tokenizer.engine == "core"
     facts = {
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
         "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
-        **{f"documents_equal_to_{name}": sum(one.facts.n_sampled for one in done) for name in judge.engines},
+        **_compared(judges, corpus.units, [one.facts for one in done]),
         "sample_per_file": params.sample_documents,
         "sample_seed": _SEED,
         "ids_in_range": manifest.n_tokens,
         "golden_vectors_equal_in": ", ".join(golden_engines),
     }
-    checked = Checked(runner.root, manifest, tokenizer, corpus.units, source, runner.memory.limits, facts)
+    checked = Checked(runner.root, manifest, tokenizer, corpus.units, runner.memory.limits, facts)
     write_report(checked, params, partial(published_report, runner.root))
     return StageSummary(
         "validate",
@@ -154,7 +162,7 @@ def validate_unit(
     folder: Path,
     tokens: Path,
     source: Source,
-    judge: Judge,
+    judges: Mapping[str, Judge],
     sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
@@ -167,7 +175,8 @@ def validate_unit(
     documents = documents_of(unit, entry, source, limits, advance, drops[unit.name].find)
     draw = random.Random(f"{_SEED} {entry.name}")
     sample = set(draw.sample(range(entry.n_documents), min(sample_documents, entry.n_documents)))
-    groups = None if group_column is None else GroupKeys(unit, source, group_column, limits)
+    groups = None if group_column is None else GroupKeys(unit, group_column, limits)
+    judge = judges[unit.name]
     return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder, groups)
 
 
@@ -176,7 +185,6 @@ def _check_sets(
     directory: Path,
     units: Sequence[Unit],
     done: Sequence[Done[FileFacts]],
-    source: Source,
     tokenizer: Tokenizer,
     runner: UnitRunner,
     run_units: RunUnits,
@@ -194,12 +202,12 @@ def _check_sets(
             one.folder / UNIT_INDEX_FILE,
             [piece.shard.name for piece in unit.pieces],
             [one.files[UNIT_INDEX_FILE].sha256],
+            unit.source.name or "",
         )
         for unit, one in zip(units, done, strict=True)
     ]
-    shape = documents_shape(
-        tokenizer, manifest.begin_of_document_id, manifest.end_of_document_id, source.id_column is not None
-    )
+    begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
+    shape = documents_shape(tokenizer, begin_id, end_id, runner.has_ids)
     workers, code = runner.memory.workers, code_digest("validate")
     for name, wrong in wrong_sets(manifest, directory, encoded, shape, finish, is_done, workers, code):
         raise ValidationError(f"{TOKENS_DIRECTORY}/{name}: {wrong}")
@@ -208,7 +216,7 @@ def _check_sets(
 def _keys(
     units: Sequence[Unit],
     source: Source,
-    judge: Judge,
+    judges: Mapping[str, Judge],
     sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
@@ -217,15 +225,14 @@ def _keys(
     import tiktoken
     import tokenizers
 
+    any_judge = next(iter(judges.values()))
+    versions = [tokenizers.__version__, tiktoken.__version__]
     decides = {
         "code": code_digest("validate"),
-        "tokenizer": judge.tokenizer.digest,
-        "engine": judge.tokenizer.engine,
-        "references": [tokenizers.__version__, tiktoken.__version__, list(judge.engines)],
-        "framing": [judge.begin_id, judge.end_id],
-        "special_in_text": judge.special_in_text,
+        "tokenizer": any_judge.tokenizer.digest,
+        "engine": any_judge.tokenizer.engine,
+        "framing": [any_judge.begin_id, any_judge.end_id],
         "sample": [sample_documents, _SEED],
-        "source": source.reading(),
         "group": group_column,
         "on_bad": [source.on_bad_document, source.on_bad_shard],
     }
@@ -236,10 +243,22 @@ def _keys(
             tokens=entries[unit.output].sha256,
             bad=[rows.n_bad for rows in entries[unit.output].rows],
             drop=drops[unit.name].as_key(),
+            source=unit.source.reading(),
+            special_in_text=judges[unit.name].special_in_text,
+            references=[*versions, list(judges[unit.name].engines)],
             **decides,
         )
         for unit in units
     }
+
+
+def _compared(judges: Mapping[str, Judge], units: Sequence[Unit], facts: Sequence[FileFacts]) -> dict[str, int]:
+    """The number of documents that were compared with each engine, for the report."""
+    found: dict[str, int] = {}
+    for unit, one in zip(units, facts, strict=True):
+        for name in judges[unit.name].engines:
+            found[name] = found.get(name, 0) + one.n_sampled
+    return {f"documents_equal_to_{name}": n for name, n in found.items()}
 
 
 def _check_digests(manifest: Manifest, runner: UnitRunner) -> None:

@@ -1,0 +1,27 @@
+"""Finds the shards of the sources that params.yaml asks for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tokenmill.config.params import Params
+from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.errors import ParamsError
+
+
+def find_documents(root: Path, params: Params) -> list[Shard]:
+    """The shards of the project at `root`, sorted by name, each with its source.
+
+    Raises CorpusError as `find_shards` does, and ParamsError for a shard that two sources match.
+    """
+    found: dict[str, Shard] = {}
+    for source in params.document_sources():
+        for shard in find_shards(root, source.globs, f"{source.section}.glob"):
+            other = found.get(shard.name)
+            if other is not None and other.source is not None:
+                raise ParamsError(
+                    f"sources: {shard.name} is matched by {other.source.section}.glob and by {source.section}.glob; allowed: one "
+                    "source for a shard. Make one of the globs narrower.",
+                    where="sources",
+                )
+            found[shard.name] = replace(shard, source=source)
+    return [found[name] for name in sorted(found)]
