@@ -16,6 +16,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 IdCounts = npt.NDArray[np.int64]
 
+_SAMPLED_BYTES = 64_000_000
 _COMPARED_BYTES_MAX = 1 << 20  # tokenizers needs 200 bytes of memory and more per byte of a document
 
 
@@ -122,6 +123,17 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
         for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
             _same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
     return counts
+
+
+def n_sampled(sample_documents: int, text_bytes: int) -> int:
+    """How many documents of a file are compared with other engines: `sample_documents` for each 64 MB of its text, rounded up.
+
+    So the work follows the text, not the number of files; and a file's sample does not depend on the other files.
+
+    >>> n_sampled(32, 64_000_000), n_sampled(32, 300_000), n_sampled(32, 0)
+    (32, 1, 0)
+    """
+    return -(-sample_documents * text_bytes // _SAMPLED_BYTES)
 
 
 def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
