@@ -17,12 +17,14 @@ __all__ = [
     "Encoder",
     "Merger",
     "byte_order",
+    "count_ids",
     "deadline",
     "interrupt",
     "json_lines",
     "merge_rows",
     "patterns",
     "patterns_like",
+    "sha256_each",
     "split",
     "splitter",
     "train",
@@ -51,6 +53,12 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
 
     Each line is one object; blank lines are skipped. Returns None if a line is bad or unusual (deeply nested, or with an id that
     is an integer beyond 64 bits), so that another reader must judge it."""
+
+def count_ids(ids: ArrowArray, id_max: int) -> Any | None:
+    """How often each id up to `id_max` occurs in an array of uint16 or uint32: an int64 array, by id. None if one is larger."""
+
+def sha256_each(texts: Any) -> Any:
+    """The sha256 of each text of a large_string array: fixed_size_binary[32]. A null has that of the empty text."""
 
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
@@ -166,3 +174,6 @@ class Encoder:
     def decode_batch(self, ids: Any, threads: int) -> Any:
         """A large_binary array: the bytes of each list of ids (list or large_list of uint16 or uint32). The error for an unknown id
         names its list."""
+    def decodes_to(self, ids: Any, texts: Any, begin: bytes, end: bytes) -> bool:
+        """Whether each list of ids (list or large_list of uint16 or uint32) decodes to its text (a string or binary array) between
+        the bytes `begin` and `end`. What cannot be decoded does not."""

@@ -18,6 +18,8 @@ const AHEAD_IDS: usize = 24;
 const CACHED_TOKENS_MAX: usize = 1 << 16;
 /// The number of ids for which room is reserved at a time.
 const IDS_AT_A_TIME: usize = 256;
+/// The number of ids that are decoded before their bytes are compared: these bytes stay in the processor's cache.
+const IDS_COMPARED: usize = 1 << 12;
 
 /// The bytes of every token.
 pub struct Decoder {
@@ -85,6 +87,32 @@ impl Decoder {
             }
         }
         Ok(())
+    }
+
+    /// Whether the ids decode to `expected`, part after part. An id that is not in the vocabulary does not. `scratch` is for the
+    /// decoded bytes, of which few are held at a time.
+    pub fn decodes_to<I: Copy + Into<u32>>(&self, ids: &[I], expected: &[&[u8]], scratch: &mut Tail<u8>) -> bool {
+        let mut parts = expected.iter();
+        let mut rest: &[u8] = &[];
+        for some in ids.chunks(IDS_COMPARED) {
+            scratch.clear(usize::MAX);
+            if self.decode(some, scratch).is_err() {
+                return false;
+            }
+            let mut found = scratch.as_slice();
+            while !found.is_empty() {
+                if rest.is_empty() {
+                    let Some(part) = parts.next() else { return false };
+                    rest = part;
+                }
+                let n = rest.len().min(found.len());
+                if rest[..n] != found[..n] {
+                    return false;
+                }
+                (rest, found) = (&rest[n..], &found[n..]);
+            }
+        }
+        rest.is_empty() && parts.all(|part| part.is_empty())
     }
 
     /// Writes the bytes of short tokens to `room`, up to the first token that is not short, or up to IDS_AT_A_TIME tokens.
@@ -170,6 +198,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn ids_decode_to_their_own_text_alone() {
+        let decoder = decoder(&[(0, "a"), (1, "bc"), (9, "sixteen letters!")]).unwrap();
+        let ids: Vec<u32> = (0..3 * IDS_COMPARED + 1).map(|i| [0, 1, 9][i % 7 % 3]).collect();
+        let mut text = Tail::default();
+        decoder.decode(&ids, &mut text).unwrap();
+        let (text, n) = (text.take(), text.n());
+        assert_eq!(n, 0);
+        let mut scratch = Tail::default();
+        let mut is = |ids: &[u32], parts: &[&[u8]]| decoder.decodes_to(ids, parts, &mut scratch);
+        for cut in [0, 1, 17, text.len() / 2, text.len()] {
+            assert!(is(&ids, &[&text[..cut], b"", &text[cut..]]));
+        }
+        assert!(!is(&ids, &[&text[..text.len() - 1]]) && !is(&ids, &[&text, b"", b"a"]) && !is(&ids[1..], &[&text]));
+        for at in [0, IDS_COMPARED, text.len() / 2, text.len() - 1] {
+            let mut other = text.clone();
+            other[at] ^= 1;
+            assert!(!is(&ids, &[&other]), "{at}");
+        }
+        assert!(is(&[], &[]) && is(&[], &[b"", b""]) && !is(&[], &[b"a"]) && !is(&[0], &[]));
+        assert!(!is(&[0, 5], &[b"a"]));
     }
 
     #[test]

@@ -81,6 +81,24 @@ def test_narrow_lists_decode_too() -> None:
     assert TOKENIZER.decode_batch(three[2:2]).to_pylist() == []
 
 
+def test_lists_of_ids_decode_to_their_own_texts_alone() -> None:
+    begin, end = TOKENIZER.decode_bytes([2]), TOKENIZER.decode_bytes([3, 4])
+    for kind in (pa.uint16(), pa.uint32()):
+        for lists in (pa.list_(kind), pa.large_list(kind)):
+            ids = pa.array([[2, *TOKENIZER.encode(text), 3, 4] for text in TRICKY], lists)
+            for strings in (pa.string(), pa.large_string(), pa.large_binary()):
+                texts = pa.array([text.encode() for text in TRICKY], pa.large_binary()).cast(strings)
+                assert TOKENIZER.decodes_to(ids, texts, begin, end)
+                assert TOKENIZER.decodes_to(ids[1:], texts[1:], begin, end)
+                assert not TOKENIZER.decodes_to(ids[1:], texts[:-1], begin, end)
+                assert not TOKENIZER.decodes_to(ids, texts[1:], begin, end)
+                assert not TOKENIZER.decodes_to(ids, texts, begin)
+                assert not TOKENIZER.decodes_to(ids, texts, b"", end)
+    unknown = pa.array([[TOKENIZER.id_max + 1]], pa.list_(pa.uint32()))
+    assert not TOKENIZER.decodes_to(unknown, pa.array([""]))
+    assert not TOKENIZER.decodes_to(pa.array([[2], None], pa.list_(pa.uint32())), pa.array(["a", ""]))
+
+
 def test_special_tokens_decode_to_their_text() -> None:
     assert TOKENIZER.decode([0, 1]) == END + "<|pad|>"
     assert TOKENIZER.token_bytes(0) == END.encode()

@@ -337,8 +337,8 @@ class Encode(_Section):
 
 
 class Validate(_Section):
-    """How many documents are compared with the `tokenizers` library, and what the report has: limits that measures must keep, other
-    tokenizers beside this one, and the column that holds a document's language."""
+    """How many documents of each 64 MB of text are compared with other libraries, and what the report has: limits that measures
+    must keep, other tokenizers beside this one, and the column that holds a document's language."""
 
     sample_documents: int = Field(ge=0)
     language_column: str | None = Field(min_length=1)

@@ -155,7 +155,9 @@ def _blocks(file: pa.NativeFile, n_bytes: int | None = None) -> Iterator[bytes]:
 
 def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], str]) -> Iterator[bytes]:
     """The same bytes in blocks of whole lines. `where` names the next line in an error message."""
-    parts: list[bytes] = []  # the line that has not ended yet; joining its parts once keeps a long line linear in time
+    parts: list[
+        bytes | memoryview
+    ] = []  # the line that has not ended yet; joining its parts once keeps a long line linear in time
     n_held = 0
 
     def check(n_more: int) -> None:
@@ -165,9 +167,10 @@ def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], st
     for block in blocks:
         if end := block.rfind(b"\n") + 1:
             check(block.find(b"\n"))
-            parts.append(block[:end])
-            block, n_held = block[end:], 0
+            view = memoryview(block)
+            parts.append(view[:end])
             yield _joined(parts)
+            block, n_held = block[end:], 0
         check(len(block))
         parts.append(block)
         n_held += len(block)
@@ -175,7 +178,7 @@ def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], st
         yield _joined(parts)
 
 
-def _joined(parts: list[bytes]) -> bytes:
+def _joined(parts: list[bytes | memoryview]) -> bytes:
     """The parts as one bytes object. Clears the list, so that the parts are freed."""
     whole = b"".join(parts)
     parts.clear()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -63,7 +64,7 @@ class Batch:
         """Each document's row in the shard, from 0."""
         if self.positions is not None:
             return self.positions
-        return pa.array(range(self.first_row, self.first_row + len(self.texts)), pa.int64())
+        return pa.array(np.arange(self.first_row, self.first_row + len(self.texts)))
 
 
 def read_batches(

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill import _core
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.special_tokens import SpecialTokensInText
@@ -15,6 +16,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 IdCounts = npt.NDArray[np.int64]
 
+_SAMPLED_BYTES = 64_000_000
 _COMPARED_BYTES_MAX = 1 << 20  # tokenizers needs 200 bytes of memory and more per byte of a document
 
 
@@ -123,6 +125,17 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
     return counts
 
 
+def n_sampled(sample_documents: int, text_bytes: int) -> int:
+    """How many documents of a file are compared with other engines: `sample_documents` for each 64 MB of its text, rounded up.
+
+    So the work follows the text, not the number of files; and a file's sample does not depend on the other files.
+
+    >>> n_sampled(32, 64_000_000), n_sampled(32, 300_000), n_sampled(32, 0)
+    (32, 1, 0)
+    """
+    return -(-sample_documents * text_bytes // _SAMPLED_BYTES)
+
+
 def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
     """Compares the ids of the chosen rows of the file with those of each of the judge's engines, and gives the number of rows
     compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them.
@@ -140,11 +153,13 @@ def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
 
 def _check_decoded(span: Span, judge: Judge) -> None:
     input_ids = span.tokens["input_ids"]
+    around = [judge.tokenizer.decode_bytes(ids) for ids in (judge.begin, judge.end)]
+    if judge.tokenizer.decodes_to(input_ids, span.documents.texts, *around):
+        return
     try:
         found = judge.tokenizer.decode_batch(input_ids, threads=1)
     except TokenizerError as error:
         raise _unknown_id(span, input_ids, judge.tokenizer, error) from None
-    around = [judge.tokenizer.decode_bytes(ids) for ids in (judge.begin, judge.end)]
     expected = _joined(around, span.documents.texts.cast(pa.large_binary()))
     if judge.tokenizer.prepares_text and not found.equals(expected):
         texts = span.documents.texts
@@ -169,7 +184,8 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
     token; gives how often each id occurs, by id. Raises ValidationError with the first wrong row."""
     tokenizer, input_ids = judge.tokenizer, span.tokens["input_ids"]
     values = input_ids.flatten()
-    if len(values) and pc.max(values).as_py() > tokenizer.id_max:
+    counted = _core.count_ids(values, tokenizer.id_max)
+    if counted is None:
         i = _row_of_value(input_ids, pc.index(pc.greater(values, tokenizer.id_max), True).as_py())
         raise ValidationError(
             f"{span.shard}: row {span.row(i)}: id {pc.max(input_ids[i].values).as_py()} is out of range; "
@@ -191,7 +207,7 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
         if id is not None:
             _all_equal(span, values.take(at).cast(pa.int64()), pa.repeat(pa.scalar(id, pa.int64()), len(at)), what)
             places.append(at)
-    found = np.bincount(values.to_numpy(), minlength=tokenizer.id_max + 1)
+    found: IdCounts = counted.to_numpy()
     ids = sorted(tokenizer.special_tokens.values())
     if not judge.special_in_text and found[ids].sum() != sum(map(len, places)):
         special = pc.is_in(values, pa.array(ids, values.type))

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokenmill import _core
 from tokenmill.storage.atomic import naming
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -22,7 +23,10 @@ class TokenCounts:
 
     def add(self, ids: pa.Array) -> None:
         """Counts some ids; uint16 or uint32, without nulls. Raises ValueError for one above `id_max`."""
-        self.add_counted(np.bincount(ids.to_numpy(), minlength=len(self.counts)))
+        found = _core.count_ids(ids, len(self.counts) - 1)
+        if found is None:
+            raise ValueError(f"an id is larger than {len(self.counts) - 1}")
+        self.add_counted(found.to_numpy())
 
     def add_counted(self, found: npt.NDArray[np.int64]) -> None:
         """Adds the counts of all ids, by id."""

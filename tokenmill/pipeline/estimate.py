@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.limits import BATCH_BYTES
+from tokenmill.dataset.checks import n_sampled
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.sampling import Distinct, Sample, Stratum
@@ -405,7 +406,8 @@ def _seconds(
                 seconds = seconds.plus(distinct.n.times(*[_SUM_S] * 3)).plus(exactly(todo.file_bytes * _HASH_S))
             if stage == "validate" and sample.text_bytes:
                 document = sample.text_bytes / max(sum(b.n_documents for s in sample.strata for b in s.encoded), 1)
-                compared = (todo.n_units or 0) * params.validate_.sample_documents * document
+                n_compared = n_sampled(params.validate_.sample_documents, round(work.point))
+                compared = max(n_compared, (todo.n_units or 0) * min(n_compared, 1)) * document
                 seconds = seconds.plus(exactly(min(compared, work.point) * _REFERENCE_S / workers))
         elif sample is not None:
             seconds = seconds.plus(distinct.n_bytes.times(*[sample.rates.train] * 3))

@@ -13,7 +13,7 @@ from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.units import Unit, source_name
-from tokenmill.dataset.checks import Judge
+from tokenmill.dataset.checks import Judge, n_sampled
 from tokenmill.dataset.file_check import FileFacts, check_file, check_sums, documents_of
 from tokenmill.dataset.file_sets import documents_shape
 from tokenmill.dataset.groups import GroupKeys
@@ -138,7 +138,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
         "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
         **_compared(judges, corpus.units, [one.facts for one in done]),
-        "sample_per_file": params.sample_documents,
+        "sample_per_64_mb": params.sample_documents,
         "sample_seed": _SEED,
         "ids_in_range": manifest.n_tokens,
         "golden_vectors_equal_in": ", ".join(golden_engines),
@@ -174,7 +174,8 @@ def validate_unit(
     entry = entries[unit.output]
     documents = documents_of(unit, entry, source, limits, advance, drops[unit.name].find)
     draw = random.Random(f"{_SEED} {entry.name}")
-    sample = set(draw.sample(range(entry.n_documents), min(sample_documents, entry.n_documents)))
+    n_drawn = min(n_sampled(sample_documents, entry.text_bytes), entry.n_documents)
+    sample = set(draw.sample(range(entry.n_documents), n_drawn))
     groups = None if group_column is None else GroupKeys(unit, group_column, limits)
     judge = judges[unit.name]
     return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder, groups)

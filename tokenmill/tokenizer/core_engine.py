@@ -82,6 +82,7 @@ class PreparedCore:
         self.decode: Callable[[list[int] | ArrowArray], str] = whole.decode
         self.decode_bytes: Callable[[list[int] | ArrowArray], bytes] = whole.decode_bytes
         self.decode_batch: Callable[[Any, int], Any] = whole.decode_batch
+        self.decodes_to: Callable[[Any, Any, bytes, bytes], bool] = whole.decodes_to
         self.warm: Callable[[Any], None] = whole.warm
 
     @cached_property

@@ -363,6 +363,15 @@ class Tokenizer:
         """
         return self._engine.decode_batch(plain_lists(ids, self.id_max), threads_or_all(threads))
 
+    def decodes_to(self, ids: Any, texts: Any, begin: bytes = b"", end: bytes = b"") -> bool:
+        """Whether each list of ids decodes to its text between `begin` and `end`; with the engine core. A list with an unknown id
+        does not. `ids`: an Arrow array of lists of uint16 or uint32. `texts`: as many strings, as an Arrow array without nulls."""
+        from tokenmill.tokenizer.core_engine import PreparedCore
+
+        engine = self._engine
+        assert isinstance(engine, _core.Encoder | PreparedCore)
+        return engine.decodes_to(ids, texts, begin, end)
+
     def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
         plain = plain_ids(ids, self.id_max)
         try:

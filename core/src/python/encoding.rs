@@ -161,6 +161,25 @@ impl PyEncoder {
         })?;
         column_to_pyarrow(py, Arc::new(decoded))
     }
+
+    fn decodes_to(
+        &self,
+        py: Python<'_>,
+        ids: &Bound<'_, PyAny>,
+        texts: &Bound<'_, PyAny>,
+        begin: &[u8],
+        end: &[u8],
+    ) -> PyResult<bool> {
+        let (ids, texts) = (array_of(ids)?, binary_of(&array_of(texts)?)?);
+        run(py, |stop| {
+            let texts = slices(&texts);
+            match ids.data_type() {
+                DataType::List(_) => each_decodes_to(&self.0, ids.as_list::<i32>(), &texts, (begin, end), stop),
+                DataType::LargeList(_) => each_decodes_to(&self.0, ids.as_list::<i64>(), &texts, (begin, end), stop),
+                _ => Ok(false),
+            }
+        })
+    }
 }
 
 impl PyEncoder {
@@ -238,6 +257,35 @@ fn ids_array(ids: Ids) -> ArrayRef {
         block @ Ids::Block(_) => ScalarBuffer::new(Buffer::from(Bytes::from_owner(block)), 0, n),
     };
     Arc::new(UInt32Array::new(values, None))
+}
+
+/// Whether the ids of each list decode to its text between the bytes `around`.
+fn each_decodes_to<O: OffsetSizeTrait>(
+    encoder: &Encoder,
+    lists: &GenericListArray<O>,
+    texts: &[&[u8]],
+    around: (&[u8], &[u8]),
+    stop: &Stop,
+) -> interrupt::Result<bool> {
+    if lists.null_count() > 0 || lists.len() != texts.len() {
+        return Ok(false);
+    }
+    let (decoder, ids) = (&encoder.decoder, ids_of(lists.values()));
+    let mut scratch = BYTES.take();
+    for (&text, span) in texts.iter().zip(lists.value_offsets().windows(2)) {
+        stop.check()?;
+        let (span, expected) = (span[0].as_usize()..span[1].as_usize(), [around.0, text, around.1]);
+        let is_right = match ids {
+            Some(IdSlice::Wide(ids)) => decoder.decodes_to(&ids[span], &expected, &mut scratch),
+            Some(IdSlice::Narrow(ids)) => decoder.decodes_to(&ids[span], &expected, &mut scratch),
+            None => false,
+        };
+        if !is_right {
+            return Ok(false);
+        }
+    }
+    keep(scratch);
+    Ok(true)
 }
 
 fn decode_lists<O: OffsetSizeTrait>(

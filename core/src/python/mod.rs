@@ -5,6 +5,7 @@
 mod arrays;
 mod attaching;
 mod calls;
+mod checking;
 mod counting;
 mod encoding;
 mod ids;
@@ -65,6 +66,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
     module.add_function(wrap_pyfunction!(calls::deadline, module)?)?;
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
+    module.add_function(wrap_pyfunction!(checking::count_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;
