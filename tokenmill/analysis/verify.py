@@ -193,7 +193,7 @@ class _Verification:
             "documents": sum(facts.n_documents for facts in done if facts),
             "tokens": sum(facts.n_tokens for facts in done if facts),
             "text_bytes": sum(facts.text_bytes for facts in done if facts),
-            "files_of_sets": sum(len(one.files) for one in manifest.sets),
+            "files_of_sets": len(manifest.set_files()),
             "with_documents": self._source is not None,
             "sample": {
                 "documents": sum(facts.n_sampled for facts in done if facts),
@@ -266,7 +266,7 @@ class _Verification:
     def _sets(self, parts: list[Part], scratch: Path) -> None:
         """Checks the file sets, once the documents' own files are found right."""
         manifest = self._manifest
-        files = [file for one in manifest.sets for file in one.files]
+        files = manifest.set_files()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool:
             wrong = pool.map(lambda file: wrong_file(self._dataset / file.name, file.n_bytes, file.sha256), files)
             for file, found in zip(files, wrong, strict=True):

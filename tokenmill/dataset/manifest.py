@@ -184,6 +184,7 @@ class Manifest(_Record):
         default=[], description="the files that training jobs read, beside the documents' Parquet"
     )
     packed: dict[str, dict[str, int]] = Field(default={}, description="the numbers of the packing, by split")
+    blends: list[TableFile] = Field(default=[], description="files that say to trainers how named sources are mixed")
     digest: str = Field(default="", description="sha256 over all other fields; empty in format 3")
 
     def own_digest(self) -> str:
@@ -198,7 +199,11 @@ class Manifest(_Record):
 
     def names(self) -> list[str]:
         """The names of all files of the dataset but for the manifest, relative to its folder."""
-        return [shard.name for shard in self.shards] + [file.name for one in self.sets for file in one.files]
+        return [shard.name for shard in self.shards] + [file.name for file in self.set_files()]
+
+    def set_files(self) -> list[TableFile]:
+        """All files of the file sets, and the blend files."""
+        return [file for one in self.sets for file in one.files] + self.blends
 
     def as_json(self) -> str:
         """The text of manifest.json."""

@@ -15,6 +15,7 @@ from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, FileSet, Manifest, SetPart
+from tokenmill.dataset.mixture import blends_of, epochs_of
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import read
 from tokenmill.storage.unit_store import unit_key
@@ -54,6 +55,8 @@ def wrong_sets(
     if unknown := sorted({one.format for one in manifest.sets} - {*SET_FORMATS, INDEX_FORMAT.name}):
         yield Wrong(MANIFEST_FILE, f"sets: {unknown[0]!r} is no format. {_FORCE}")
         return
+    if (epochs := epochs_of(manifest.sources, units, files.splits)) != files.epochs:
+        yield Wrong(MANIFEST_FILE, f"files.epochs: it says {files.epochs}; its sources have {epochs}. {_FORCE}")
     names = dict.fromkeys(one.format for one in manifest.sets if one.format != INDEX_FORMAT.name)
     formats = [SET_FORMATS[name] for name in names]
     arrangement = Arrangement(files, formats, documents, finish, threads, {"code": code})
@@ -81,6 +84,17 @@ def wrong_sets(
             yield Wrong(part.files[0].name, reason)
     for one, entry in zip(expected, manifest.sets, strict=True):
         yield from _wrong_shared(one, entry, dataset, arrangement.shape)
+    yield from _wrong_blends(manifest, dataset)
+
+
+def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Wrong]:
+    expected = blends_of(manifest.sets)
+    if list(expected) != [file.name for file in manifest.blends]:
+        yield Wrong(MANIFEST_FILE, f"blends: expected the files {list(expected)}. {_FORCE}")
+        return
+    for name, text in expected.items():
+        if (dataset / name).exists() and read(dataset / name) != text.encode():
+            yield Wrong(name, f"not what the sets of the sources give. {_FORCE}")
 
 
 def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str | None:

@@ -53,6 +53,7 @@ from tokenmill.dataset.manifest import (
     tokens_digest,
     write_manifest,
 )
+from tokenmill.dataset.mixture import epochs_of
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE, Part, write_tables
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
@@ -64,7 +65,7 @@ from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.stages.encode_sets import refuse_formats, write_sets
+from tokenmill.stages.encode_sets import refuse_formats, write_blends, write_sets
 from tokenmill.storage.atomic import sha256_file, write_directory
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import unit_key
@@ -145,6 +146,8 @@ def encode(
             )
             for unit, one in zip(units, done, strict=True)
         ]
+        if params.set_formats:
+            files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
         made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
         sets, packed = write_sets(encoded, params, files, documents, made_from, runner, run_units, directory)
         bad_documents = quarantine / QUARANTINE_FILE
@@ -179,10 +182,11 @@ def encode(
             files=files if params.set_formats else None,
             sets=sets,
             packed=packed,
+            blends=write_blends(sets, directory),
         )
         write_manifest(manifest, directory)
     made = [(shard.name, shard.sha256) for shard in shards]
-    made += [(file.name, file.sha256) for one in sets for file in one.files]
+    made += [(file.name, file.sha256) for file in manifest.set_files()]
     for name, sha256 in made:
         runner.digests.remember(runner.root / TOKENS_DIRECTORY / name, "sha256", sha256)
     runner.digests.save()

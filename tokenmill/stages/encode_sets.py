@@ -11,12 +11,13 @@ from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import Files, FileSet, SetPart, TableFile
+from tokenmill.dataset.mixture import blends_of
 from tokenmill.errors import ParamsError
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.set_work import finisher
 from tokenmill.pipeline.unit_runner import UnitRunner
-from tokenmill.storage.atomic import flush, sha256_file
+from tokenmill.storage.atomic import flush, sha256_file, write_atomic
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
 
@@ -63,6 +64,17 @@ def write_sets(
     entries = [_link(one, [next(done) for _ in one.files], arrangement.shape, directory) for one in sets]
     runner.store.remove(temporary)
     return entries, arrangement.packed
+
+
+def write_blends(sets: Sequence[FileSet], directory: Path) -> list[TableFile]:
+    """Writes the blend files of these sets, and gives their entries for the manifest."""
+    files = []
+    for name, text in blends_of(sets).items():
+        with write_atomic(directory / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+        path = directory / name
+        files.append(TableFile(name=name, n_bytes=path.stat().st_size, sha256=sha256_file(path)))
+    return files
 
 
 def _write(format: Format, shape: Shape, items: Items, folder: Path) -> SetFacts:

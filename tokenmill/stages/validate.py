@@ -265,7 +265,7 @@ def _compared(judges: Mapping[str, Judge], units: Sequence[Unit], facts: Sequenc
 def _check_digests(manifest: Manifest, runner: UnitRunner) -> None:
     """Checks that every file of the dataset and its tables has the digest in the manifest."""
     files = [(TOKENS_DIRECTORY, shard.name, shard.sha256) for shard in manifest.shards]
-    files += [(TOKENS_DIRECTORY, file.name, file.sha256) for one in manifest.sets for file in one.files]
+    files += [(TOKENS_DIRECTORY, file.name, file.sha256) for file in manifest.set_files()]
     files += [(TABLES_DIRECTORY, table.name, table.sha256) for table in manifest.tables]
     for folder, name, sha256 in files:
         path = runner.root / folder / name

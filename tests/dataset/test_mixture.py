@@ -1,0 +1,112 @@
+"""Mixtures of named sources: how often documents are in the file sets, and the blend files."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import Project, make_project
+from tests.dataset.test_file_sets import items
+from tests.registry import build, cli
+from tokenmill.dataset.manifest import read_manifest
+
+DOCUMENTS = {
+    "web/a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(60)],
+    "code/b.jsonl": [f"def f{n}(): return {n * 7} {'x ' * (n % 5)}" for n in range(50)],
+    "books/c.jsonl": [f"once upon a time {n} there was {'a ' * (n % 9)}" for n in range(40)],
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = make_project(tmp_path_factory.mktemp("mixture") / "project")
+    shutil.rmtree(project.root / "data/raw")
+    for name, documents in DOCUMENTS.items():
+        project.write(name, documents)
+    weigh(project, web={}, code={}, books={})
+    build(project)
+    return project
+
+
+@pytest.fixture
+def project(built: Project, tmp_path: Path) -> Project:
+    shutil.copytree(built.root, tmp_path / "copy", symlinks=True)
+    return Project(tmp_path / "copy")
+
+
+def weigh(project: Project, **weights: dict[str, Any]) -> None:
+    path = project.root / "params.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    params = yaml.load(path.read_text(encoding="utf-8"))
+    params["sources"] = {name: {"glob": f"data/raw/{name}/*", **weight} for name, weight in weights.items()}
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(params, file)
+
+
+def found(project: Project, format: str, split: str | None = None) -> Counter[str]:
+    """How often each document is in the sets of a format, by its id."""
+    sets = [
+        one for one in read_manifest(project.root / "data/tokens").sets if (one.format, one.split) == (format, split)
+    ]
+    return Counter(row["id"] for one in sets for part in items(project, one) for row in part)
+
+
+@pytest.mark.slow
+def test_a_weight_is_whole_passes_and_a_share_that_grows_by_adding_documents(project: Project) -> None:
+    project.set(encode__formats=["arrow", "megatron", "olmo"])
+    chosen = []
+    for epochs in (0.3, 0.6, 2.5):
+        weigh(project, web={"epochs": epochs}, code={}, books={"epochs": 2})
+        build(project)
+        counts = found(project, "arrow")
+        web = {id: n for id, n in counts.items() if id.startswith("web")}
+        chosen.append({id for id, n in web.items() if n > int(epochs)})
+        assert set(web.values()) <= {1, int(epochs), int(epochs) + 1}
+        assert all(n == 1 for id, n in counts.items() if id.startswith("code"))
+        assert all(n == 2 for id, n in counts.items() if id.startswith("books"))
+    assert len(web) == 60
+    assert chosen[0] < chosen[1] and 0 < len(chosen[0]) < len(chosen[1]) < 60
+    sets = {(one.format, one.source): one for one in read_manifest(project.root / "data/tokens").sets}
+    first, second = sets["arrow", "books"].parts
+    assert first.files[0].sha256 == second.files[0].sha256  # two whole passes are equal files
+    blend = (project.root / "data/tokens/megatron/blend.txt").read_text(encoding="utf-8").split()
+    weights, prefixes = [int(one) for one in blend[::2]], blend[1::2]
+    assert all((project.root / f"{prefix}.{suffix}").exists() for prefix in prefixes for suffix in ("bin", "idx"))
+    assert sum(weights) == sum(part.n_tokens for key, one in sets.items() if key[0] == "megatron" for part in one.parts)
+    listed = YAML(typ="safe", pure=True).load(
+        (project.root / "data/tokens/olmo/blend.yaml").read_text(encoding="utf-8")
+    )
+    assert [one["source_name"] for one in listed["sources"]] == ["books", "code", "web"]
+    assert sum(one["target_ratio"] for one in listed["sources"]) == pytest.approx(1)
+    assert all((project.root / path).exists() for one in listed["sources"] for path in one["paths"])
+    done = cli(project, "verify")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_a_budget_of_tokens_is_met_but_for_a_document_and_shuffling_mixes_all_sources(project: Project) -> None:
+    splits = {"train": 0.8, "validation": 0.2}
+    project.set(encode__formats=["arrow"], encode__shuffle={"seed": 1}, encode__splits=splits)
+    weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={})
+    build(project)
+    manifest = read_manifest(project.root / "data/tokens")
+    assert {one.source for one in manifest.sets} == {None}
+    train = next(one for one in manifest.sets if one.split == "train")
+    rows = [row for part in items(project, one=train) for row in part]
+    tokens = Counter()
+    for row in rows:
+        tokens[row["id"].split("/")[0]] += len(row["input_ids"])
+    longest = max(len(row["input_ids"]) for row in rows)
+    assert 300 - longest < tokens["web"] <= 300
+    assert 2000 - longest < tokens["code"] <= 2000
+    order = [row["id"].split("/")[0] for row in rows]
+    assert order != sorted(order)
+    assert set(found(project, "arrow", "validation").values()) == {1}  # only the first split is mixed
+    done = cli(project, "verify")
+    assert done.returncode == 0, done.stdout
+    weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={"epochs": 3})
+    done = build(project)
+    assert "encode: 0 of 3 units to do" in done.stderr  # weights are no matter of units
