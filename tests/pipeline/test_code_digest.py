@@ -48,7 +48,7 @@ def module_of(stage: str) -> str:
 
 
 def modules_of(stage: str) -> set[str]:
-    further = {"encode": {"stages/encode_sets.py"}}
+    further = {"encode": {"stages/encode_dataset.py", "stages/encode_sets.py"}}
     return {module_of(stage)} | further.get(stage, set())
 
 

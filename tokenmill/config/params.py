@@ -290,6 +290,7 @@ class Encode(_Section):
     split_group: str | None = Field(min_length=1)
     shuffle: Shuffle | None
     pack: Pack | None
+    vocab_sizes: list[Annotated[int, Field(gt=0)]]
     begin_of_document: str | None
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
@@ -300,12 +301,12 @@ class Encode(_Section):
         is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None
         return [one for one in self.formats if one != "parquet" or is_arranged]
 
-    @field_validator("formats")
+    @field_validator("formats", "vocab_sizes")
     @classmethod
-    def _each_format_once(cls, formats: list[str]) -> list[str]:
-        if len(set(formats)) < len(formats):
-            raise ValueError(f"found {formats}; allowed: every format once")
-        return formats
+    def _each_once(cls, values: list[Any]) -> list[Any]:
+        if len(set(values)) < len(values):
+            raise ValueError(f"found {values}; allowed: each of them once")
+        return values
 
     @field_validator("splits")
     @classmethod

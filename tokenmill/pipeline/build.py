@@ -22,6 +22,7 @@ from tokenmill.layout import (
     PARAMS_FILE,
     SCRATCH_DIRECTORY,
     STAGES,
+    VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
@@ -210,6 +211,8 @@ class Build:
         """
         if name in DOCUMENT_STAGES:
             refuse_unseen(self.root, self.params.source.drop, self.shards, stage, name)
+        if name == "encode" and self.params.encode.vocab_sizes:
+            refuse_untracked(self.root, stage)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")
@@ -398,6 +401,16 @@ def refuse_stale_core() -> None:
     if hash_now is not None and hash_now != _core.SOURCE_HASH:
         raise TokenmillError(
             "tokenmill._core was compiled from other sources than those in core/. Run `make core`.", code="TM704"
+        )
+
+
+def refuse_untracked(root: Path, stage: dvc_stage.Stage) -> None:
+    """Raises ParamsError if DVC would not keep the datasets of `encode.vocab_sizes`."""
+    if root / VOCAB_SIZES_DIRECTORY not in stage.outputs:
+        raise ParamsError(
+            f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
+            f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
+            code="TM107",
         )
 
 

@@ -1,74 +1,61 @@
 """encode: documents and tokenizer → token dataset."""
 
-import hashlib
-import json
+import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 
 from tokenmill.artifacts.golden import checked_tokenizer
-from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
-from tokenmill.config.sources import DocumentSource
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
-    DROPPED_FILE,
     piece_dropped,
     reasons_of,
-    starts_of,
-    write_dropped,
     write_unit_dropped,
 )
-from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,
     Documents,
-    check_limit,
     left_out,
     piece_bad,
     write_left,
-    write_quarantine,
 )
-from tokenmill.corpus.units import Unit, source_name
+from tokenmill.corpus.reader import Batch
+from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.file_sets import documents_shape, shape_of
 from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.parquet import write_tokens
 from tokenmill.dataset.groups import GroupKeys
-from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import (
-    Files,
-    InputShard,
     Manifest,
-    Origin,
-    OutputShard,
-    Reading,
-    SourceEntry,
-    engine_version,
-    tokens_digest,
-    write_manifest,
 )
-from tokenmill.dataset.mixture import epochs_of
-from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE, Part, write_tables
+from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
-from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard, take_over
+from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, take_over
 from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
-from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import (
+    COUNTS_FILE,
+    QUARANTINE_DIRECTORY,
+    TABLES_DIRECTORY,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+    VOCAB_SIZES_DIRECTORY,
+)
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.stages.encode_sets import refuse_formats, write_blends, write_sets
-from tokenmill.storage.atomic import sha256_file, write_directory
-from tokenmill.storage.links import link
-from tokenmill.storage.unit_store import unit_key
+from tokenmill.stages.encode_dataset import Encoder, Folders, files_of, special_id, write_dataset
+from tokenmill.stages.encode_sets import refuse_formats
+from tokenmill.storage.atomic import remove_tree, write_directory
+from tokenmill.storage.unit_store import Done, unit_key
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -79,117 +66,139 @@ _WARM_BYTES_MIN = 1 << 24  # file bytes to encode; finding the frequent pre-toke
 def encode(
     source: Source, asked: TokenizerSource | None, params: Encode, runner: UnitRunner, run_units: RunUnits
 ) -> StageSummary:
-    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them, and data/tables. Bad
-    documents, if params.yaml lets them pass, go to data/quarantine. Documents that source.drop names are left out.
+    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them, the file sets, and data/tables.
+    Bad documents, if params.yaml lets them pass, go to data/quarantine. Documents that source.drop names are left out. For each
+    of `encode.vocab_sizes` there is such a dataset in data/vocab_sizes, encoded in the same reading.
 
-    `asked`: the imported tokenizer, if it was not trained here. The directory appears atomically when the last unit is done.
+    `asked`: the imported tokenizer, if it was not trained here. Each directory appears atomically when the last unit is done.
     Raises CorpusError, ParamsError, TokenizerError, UnitsError.
     """
     start_s = time.monotonic()
-    corpus = runner.corpus
-    units = corpus.units
-    tokenizer, _ = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
-    begin_id, end_id = framing_of(tokenizer, params)
-    documents = documents_shape(tokenizer, begin_id, end_id, runner.has_ids)
-    files = files_of(params, tokenizer)
-    refuse_formats(params, shape_of(files, documents))
-    _refuse_clashes(units, params)
+    root, units = runner.root, runner.corpus.units
     drops = unit_drops(source, runner, run_units)
-    keys = encode_keys(units, params, tokenizer, (begin_id, end_id), drops)
-    if not runner.anew:
-        _take_over(set(keys.values()) - runner.store.keys(), runner)
+    cache_mb = runner.cache_mb_max // (1 + len(params.vocab_sizes))
+    tokenizer, _ = checked_tokenizer(root / TOKENIZER_DIRECTORY, cache_mb)
+    main = _encoder(tokenizer, params, units, drops)
+    others = {
+        size: _encoder(_of_size(root, size, cache_mb), params, units, drops) for size in sorted(params.vocab_sizes)
+    }
+    for one in (main, *others.values()):
+        shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, runner.has_ids)
+        refuse_formats(params, shape_of(files_of(params, one.tokenizer), shape))
+    _refuse_clashes(units, params)
+    if not runner.anew and not others:
+        _take_over(set(main.keys.values()) - runner.store.keys(), runner)
+    done = _encode_units(source, params, main, list(others.values()), drops, runner, run_units)
+    folders = Folders(root / TOKENS_DIRECTORY, root / QUARANTINE_DIRECTORY, root / TABLES_DIRECTORY)
+    manifest = write_dataset(source, asked, params, main, done, folders, runner, run_units)
+    _write_sizes(source, asked, params, others, drops, runner, run_units)
+    files = [(shard.name, shard.sha256) for shard in manifest.shards]
+    for name, sha256 in [*files, *((file.name, file.sha256) for file in manifest.set_files())]:
+        runner.digests.remember(root / TOKENS_DIRECTORY / name, "sha256", sha256)
+    runner.digests.save()
+    _tell_left_out(source, manifest, done, drops, runner)
+    return StageSummary(
+        "encode",
+        "run",
+        n_units=len(units),
+        n_documents=manifest.n_documents,
+        file_mb=runner.corpus.n_bytes / 1e6,
+        text_mb=manifest.text_bytes / 1e6,
+        n_tokens=manifest.n_tokens,
+        seconds=time.monotonic() - start_s,
+    )
+
+
+def _of_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
+    """The tokenizer of that size of the training ladder. Raises ParamsError if there is none."""
+    folder = root / TOKENIZER_DIRECTORY / str(size)
+    if not folder.is_dir():
+        raise ParamsError(
+            f"encode.vocab_sizes: found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in "
+            f"{TOKENIZER_DIRECTORY}. Add {size} to train_vocab.vocab_sizes, or take it out here."
+        )
+    return Tokenizer.load(folder, cache_mb_max=cache_mb)
+
+
+def _encoder(tokenizer: Tokenizer, params: Encode, units: Sequence[Unit], drops: Mapping[str, DropList]) -> Encoder:
+    framing = framing_of(tokenizer, params)
+    return Encoder(tokenizer, *framing, encode_keys(units, params, tokenizer, framing, drops))
+
+
+def _encode_units(
+    source: Source,
+    params: Encode,
+    encoder: Encoder,
+    others: Sequence[Encoder],
+    drops: Mapping[str, DropList],
+    runner: UnitRunner,
+    run_units: RunUnits,
+) -> list[Done[EncodeFacts]]:
+    """Each unit as it is in the unit store. `others`: encoders whose units are made in the same reading, where they are missing."""
+    corpus = runner.corpus
     there = set() if runner.anew else runner.store.keys()
-    n_bytes_todo = sum(unit.n_bytes for unit in units if keys[unit.name] not in there)
+    n_bytes_todo = sum(unit.n_bytes for unit in corpus.units if encoder.keys[unit.name] not in there)
     policies = {one.special_tokens_in_text for one in runner.sources().values()}
-    warm = partial(_warm, tokenizer, runner.root / COUNTS_FILE, policies)
+    warm = partial(_warm, [one.tokenizer for one in (encoder, *others)], runner.root / COUNTS_FILE, policies)
     with progress("encode", corpus.n_bytes, "bytes") as now:
         do = partial(
             encode_unit,
             warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
             source=source,
             drops=drops,
-            tokenizer=tokenizer,
-            begin_id=begin_id,
-            end_id=end_id,
+            encoders=[encoder, *others],
             group_column=params.split_group,
-            limits=runner.memory.limits,
+            runner=runner,
             advance=now.add,
         )
         done = runner.finish(
-            "encode", do, units, keys, EncodeFacts, run_units, now.skip, lambda facts: facts.left.fits(source)
+            "encode",
+            do,
+            corpus.units,
+            encoder.keys,
+            EncodeFacts,
+            run_units,
+            now.skip,
+            lambda facts: facts.left.fits(source),
         )
-    tokenizer.forget()  # frees its cache, because validate uses the same tokenizer
-    shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
-    n_documents = sum(shard.n_documents for shard in shards)
-    n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
-    n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
-    folders = [one.folder for one in done]
-    parts = [
-        Part(unit.output, [piece.shard.name for piece in unit.pieces], folder, source_name(unit.pieces[0].shard))
-        for unit, folder in zip(units, folders, strict=True)
-    ]
-    with (
-        write_directory(runner.root / TOKENS_DIRECTORY) as directory,
-        write_directory(runner.root / QUARANTINE_DIRECTORY) as quarantine,
-        write_directory(runner.root / TABLES_DIRECTORY) as tables,
-    ):
-        for shard, folder in zip(shards, folders, strict=True):
-            link(folder / TOKENS_FILE, directory / shard.name)
-        encoded = [
-            EncodedUnit(
-                unit.output,
-                one.folder / TOKENS_FILE,
-                one.folder / UNIT_INDEX_FILE,
-                [piece.shard.name for piece in unit.pieces],
-                [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
-                unit.source.name or "",
-            )
-            for unit, one in zip(units, done, strict=True)
-        ]
-        if params.set_formats:
-            files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
-        made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
-        sets, packed = write_sets(encoded, params, files, documents, made_from, runner, run_units, directory)
-        bad_documents = quarantine / QUARANTINE_FILE
-        write_quarantine(bad_documents, zip(units, folders, strict=True))
-        write_dropped(
-            tables / DROPPED_FILE, ((starts_of(unit), folder) for unit, folder in zip(units, folders, strict=True))
+    encoder.tokenizer.forget()  # frees its cache, because validate uses the same tokenizer
+    return done
+
+
+def _write_sizes(
+    source: Source,
+    asked: TokenizerSource | None,
+    params: Encode,
+    encoders: Mapping[int, Encoder],
+    drops: Mapping[str, DropList],
+    runner: UnitRunner,
+    run_units: RunUnits,
+) -> None:
+    """Writes the datasets of data/vocab_sizes, and removes those that are not asked for any more."""
+    folder = runner.root / VOCAB_SIZES_DIRECTORY
+    for left in folder.iterdir() if folder.is_dir() else ():
+        if left.name not in map(str, encoders):
+            remove_tree(left)
+    for size, encoder in encoders.items():
+        below = folder / str(size)
+        done = _encode_units(source, params, encoder, [], drops, runner, run_units)
+        folders = Folders(
+            *(below / Path(name).name for name in (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY))
         )
-        manifest = Manifest(
-            engine=engine_version(),
-            tokenizer_digest=tokenizer.digest,
-            tokenizer_origin=None if asked is None else _origin(pinned(runner.root, asked)),
-            params_digest=_digest(source, runner.sources(), params),
-            id_type=str(id_type(tokenizer.id_max)),
-            id_max=tokenizer.id_max,
-            begin_of_document_id=begin_id,
-            end_of_document_id=end_id,
-            special_tokens_in_text=params.special_tokens_in_text,
-            n_documents=n_documents,
-            n_tokens=sum(shard.n_tokens for shard in shards),
-            text_bytes=sum(shard.text_bytes for shard in shards),
-            n_bad=n_bad,
-            n_dropped=n_dropped,
-            quarantine_sha256=sha256_file(bad_documents),
-            source=_reading(runner.sources()),
-            sources=_entries(runner.sources(), units, shards),
-            tables=write_tables(parts, runner.has_ids, tokenizer, tables, params.splits),
-            inputs=[
-                InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256, source=shard.named_source)
-                for shard, sha256 in corpus.sha256.items()
-            ],
-            shards=shards,
-            files=files if params.set_formats else None,
-            sets=sets,
-            packed=packed,
-            blends=write_blends(sets, directory),
-        )
-        write_manifest(manifest, directory)
-    made = [(shard.name, shard.sha256) for shard in shards]
-    made += [(file.name, file.sha256) for file in manifest.set_files()]
-    for name, sha256 in made:
-        runner.digests.remember(runner.root / TOKENS_DIRECTORY / name, "sha256", sha256)
-    runner.digests.save()
+        write_dataset(source, asked, params, encoder, done, folders, runner, run_units)
+        with write_directory(below / Path(TOKENIZER_DIRECTORY).name) as partial_folder:
+            for path in sorted((runner.root / TOKENIZER_DIRECTORY / str(size)).iterdir()):
+                shutil.copyfile(path, partial_folder / path.name)
+
+
+def _tell_left_out(
+    source: Source,
+    manifest: Manifest,
+    done: Sequence[Done[EncodeFacts]],
+    drops: Mapping[str, DropList],
+    runner: UnitRunner,
+) -> None:
+    n_bad, n_dropped = manifest.n_bad, manifest.n_dropped
     n_damaged = sum(one.facts.left.n_pieces for one in done)
     if n_bad or n_damaged:
         say(
@@ -202,16 +211,6 @@ def encode(
     if idle := lines_without_documents(listed, drops):
         n = f"{len(idle):,} of the {len(listed.lines):,} lines"
         say(f"encode: {n} of source.drop name no document; the first: {source.drop}, {idle[0].place}")
-    return StageSummary(
-        "encode",
-        "run",
-        n_units=len(units),
-        n_documents=manifest.n_documents,
-        file_mb=corpus.n_bytes / 1e6,
-        text_mb=manifest.text_bytes / 1e6,
-        n_tokens=manifest.n_tokens,
-        seconds=time.monotonic() - start_s,
-    )
 
 
 def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
@@ -221,17 +220,52 @@ def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
-def _warm(tokenizer: Tokenizer, path: Path, policies: Set[SpecialTokensInText]) -> None:
-    """Warms the cache with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
+def _warm(tokenizers: Sequence[Tokenizer], path: Path, policies: Set[SpecialTokensInText]) -> None:
+    """Warms the caches with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
     to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
-    if tokenizer.engine != "core":
-        return
     try:
         frequent = most_frequent(path, _N_WARM)
-        for special in sorted({"allow" if one == "allow" else "as_text" for one in policies}):
-            tokenizer.warm(frequent, _N_WARM, special)
     except CountsError:
         return
+    for tokenizer in tokenizers:
+        if tokenizer.engine == "core":
+            for special in sorted({"allow" if one == "allow" else "as_text" for one in policies}):
+                tokenizer.warm(frequent, _N_WARM, special)
+
+
+class _Output:
+    """The files of one unit under one encoder, while they are written."""
+
+    def __init__(
+        self, unit: Unit, encoder: Encoder, folder: Path, group_keys: GroupKeys | None, stack: ExitStack
+    ) -> None:
+        self.encoder, self.folder = encoder, folder
+        has_names = unit.source.id_column is not None
+        self.n_tokens = 0
+        self._special = unit.source.special_tokens_in_text
+        self._shape = schema(id_type(encoder.tokenizer.id_max), has_names)
+        self._counts = TokenCounts(encoder.tokenizer.id_max)
+        self._write = stack.enter_context(write_tokens(folder / TOKENS_FILE, self._shape))
+        self._add = stack.enter_context(unit_index(folder / UNIT_INDEX_FILE, has_names, group_keys))
+
+    def add(self, piece: int, batch: Batch) -> int:
+        """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError."""
+        input_ids = self.encoder.tokenizer.encode_batch(
+            batch.texts, threads=1, begin_id=self.encoder.begin_id, end_id=self.encoder.end_id, special=self._special
+        )
+        self._counts.add(input_ids.values)
+        made = rows(batch, input_ids, self._shape)
+        self._write(made)
+        self._add(piece, batch, made)
+        n_tokens = len(input_ids.values)
+        self.n_tokens += n_tokens
+        return n_tokens
+
+    def finish(self, documents: Documents) -> None:
+        """Writes what is known at the end."""
+        self._counts.write(self.folder / UNIT_COUNTS_FILE)
+        write_left(documents.left, self.folder)
+        write_unit_dropped(documents.dropped, self.folder)
 
 
 def encode_unit(
@@ -240,62 +274,67 @@ def encode_unit(
     warm: Callable[[], None],
     source: Source,
     drops: Mapping[str, DropList],
-    tokenizer: Tokenizer,
-    begin_id: int | None,
-    end_id: int | None,
+    encoders: Sequence[Encoder],
     group_column: str | None,
-    limits: Limits,
+    runner: UnitRunner,
     advance: Advance,
 ) -> EncodeFacts:
-    """Encodes one unit into a file in `directory`, with its document index and token counts. `warm` is called before the first
-    document. `drops`: what to leave out, by the unit's name. `group_column`: the column whose value decides a document's split."""
+    """Encodes one unit into a file in `directory`, with its document index and token counts, by the first of `encoders`. The units
+    of the others go to the unit store, if they are not there. `warm` is called before the first document. `drops`: what to
+    leave out, by the unit's name. `group_column`: the column whose value decides a document's split."""
     warm()
-    has_names, special = unit.source.id_column is not None, unit.source.special_tokens_in_text
-    shape = schema(id_type(tokenizer.id_max), has_names)
-    counts = TokenCounts(tokenizer.id_max)
+    further = [
+        one for one in encoders[1:] if runner.anew or runner.store.find(one.keys[unit.name], EncodeFacts) is None
+    ]
     piece_documents = [0] * len(unit.pieces)
-    n_tokens = text_bytes = 0
-    documents = Documents(unit, source, limits, advance, drops[unit.name].find)
-    groups = None if group_column is None else GroupKeys(unit, group_column, limits)
-    with (
-        write_tokens(directory / TOKENS_FILE, shape) as write,
-        unit_index(directory / UNIT_INDEX_FILE, has_names, groups) as add_to_index,
-    ):
-        for piece, batch in documents:
-            try:
-                input_ids = tokenizer.encode_batch(
-                    batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special
+    text_bytes = 0
+    documents = Documents(unit, source, runner.memory.limits, advance, drops[unit.name].find)
+    with ExitStack() as kept:
+        folders = [directory, *(kept.enter_context(runner.store.new(one.keys[unit.name])) for one in further)]
+        with ExitStack() as stack:
+            outputs = [
+                _Output(unit, encoder, folder, _group_keys(unit, group_column, runner), stack)
+                for encoder, folder in zip([encoders[0], *further], folders, strict=True)
+            ]
+            for piece, batch in documents:
+                try:
+                    n_tokens = [output.add(piece, batch) for output in outputs]
+                except SpecialTokenError as error:
+                    name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+                    raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
+                piece_documents[piece] += len(batch.texts)
+                text_bytes += batch.text_bytes
+                advance(0, n_tokens[0])
+        facts = []
+        for output in outputs:
+            output.finish(documents)
+            facts.append(
+                EncodeFacts(
+                    piece_documents=piece_documents,
+                    piece_bad=piece_bad(unit, documents.left),
+                    piece_dropped=piece_dropped(len(unit.pieces), documents.dropped),
+                    reasons=reasons_of(documents.dropped),
+                    left=left_out(documents.left),
+                    n_tokens=output.n_tokens,
+                    text_bytes=text_bytes,
                 )
-            except SpecialTokenError as error:
-                name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
-                raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
-            piece_documents[piece] += len(input_ids)
-            n_tokens += len(input_ids.values)
-            text_bytes += batch.text_bytes
-            counts.add(input_ids.values)
-            made = rows(batch, input_ids, shape)
-            write(made)
-            add_to_index(piece, batch, made)
-            advance(0, len(input_ids.values))
-    counts.write(directory / UNIT_COUNTS_FILE)
-    write_left(documents.left, directory)
-    write_unit_dropped(documents.dropped, directory)
-    return EncodeFacts(
-        piece_documents=piece_documents,
-        piece_bad=piece_bad(unit, documents.left),
-        piece_dropped=piece_dropped(len(unit.pieces), documents.dropped),
-        reasons=reasons_of(documents.dropped),
-        left=left_out(documents.left),
-        n_tokens=n_tokens,
-        text_bytes=text_bytes,
-    )
+            )
+        for one in unit.pieces:  # a changed shard would store bytes that do not belong to the keys
+            runner.digests.check_unchanged(one.shard.path)
+        for encoder, folder, fact in zip(further, folders[1:], facts[1:], strict=True):
+            runner.store.keep(encoder.keys[unit.name], folder, fact)
+    return facts[0]
+
+
+def _group_keys(unit: Unit, column: str | None, runner: UnitRunner) -> GroupKeys | None:
+    return None if column is None else GroupKeys(unit, column, runner.memory.limits)
 
 
 def framing_of(tokenizer: Tokenizer, params: Encode) -> tuple[int | None, int | None]:
     """The ids of `encode.begin_of_document` and `encode.end_of_document`. Raises ParamsError if the tokenizer has not got them."""
     return (
-        _special_id(tokenizer, "begin_of_document", params.begin_of_document),
-        _special_id(tokenizer, "end_of_document", params.end_of_document),
+        special_id(tokenizer, "begin_of_document", params.begin_of_document),
+        special_id(tokenizer, "end_of_document", params.end_of_document),
     )
 
 
@@ -327,19 +366,6 @@ def encode_keys(
     }
 
 
-def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
-    """How the file sets are arranged. Raises ParamsError if the tokenizer has not got the token that fills sequences up."""
-    pad = None if params.pack is None else params.pack.pad
-    return Files(
-        file_bytes=params.file_bytes,
-        splits=params.splits,
-        split_group=params.split_group,
-        shuffle=params.shuffle,
-        pack=params.pack,
-        pad_id=_special_id(tokenizer, "pack.pad", pad),
-    )
-
-
 def _refuse_clashes(units: Sequence[Unit], params: Encode) -> None:
     """Raises ParamsError if a file of documents would be in the folder of a format."""
     folders = {*params.set_formats, INDEX_FORMAT.name}
@@ -349,57 +375,3 @@ def _refuse_clashes(units: Sequence[Unit], params: Encode) -> None:
                 f"encode.formats: the files of {unit.pieces[0].shard.name} would be in {TOKENS_DIRECTORY}/{folder}, which is the "
                 f"folder of that format. Rename the folder {folder} of the documents."
             )
-
-
-def _origin(pin: Pin) -> Origin:
-    return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
-
-
-def _special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
-    if text is None or text in tokenizer.special_tokens:
-        return None if text is None else tokenizer.special_tokens[text]
-    raise ParamsError(
-        f"encode.{key}: found {text!r}; allowed: one of the tokenizer's special tokens "
-        f"{list(tokenizer.special_tokens)}, or null."
-    )
-
-
-def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
-    """The manifest's entry of the one source without a name; None where there are names."""
-    one = sources.get(None)
-    if one is None:
-        return None
-    return Reading(text_column=one.text_column, id_column=one.id_column, text_separator=one.text_separator)
-
-
-def _entries(
-    sources: Mapping[str | None, DocumentSource], units: Sequence[Unit], shards: Sequence[OutputShard]
-) -> list[SourceEntry]:
-    """The manifest's entries of the named sources. `shards`: the entry of each unit's file."""
-    entries = []
-    for name, one in sources.items():
-        own = [shard for unit, shard in zip(units, shards, strict=True) if unit.source.name == name]
-        if name is not None:
-            entries.append(
-                SourceEntry(
-                    name=name,
-                    text_column=one.text_column,
-                    id_column=one.id_column,
-                    text_separator=one.text_separator,
-                    special_tokens_in_text=one.special_tokens_in_text,
-                    epochs=one.epochs,
-                    tokens=one.tokens,
-                    n_documents=sum(shard.n_documents for shard in own),
-                    n_tokens=sum(shard.n_tokens for shard in own),
-                    text_bytes=sum(shard.text_bytes for shard in own),
-                )
-            )
-    return entries
-
-
-def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
-    """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
-    shards, and dropped.parquet what was left out."""
-    deciding = source.model_dump_json(exclude={"glob", "drop"}) + params.model_dump_json()
-    named = [asdict(one) | {"globs": None} for name, one in sources.items() if name is not None]
-    return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()

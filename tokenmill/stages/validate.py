@@ -38,6 +38,7 @@ from tokenmill.layout import (
     TABLES_DIRECTORY,
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
+    VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
@@ -133,6 +134,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         for name, wrong in wrong_tables(scratch, tables):
             raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
     _check_sets(manifest, directory, corpus.units, done, tokenizer, runner, run_units)
+    _check_sizes(runner, params.sample_documents)
     decodes = tokenizer.engine == "core"
     facts = {
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
@@ -179,6 +181,18 @@ def validate_unit(
     groups = None if group_column is None else GroupKeys(unit, group_column, limits)
     judge = judges[unit.name]
     return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder, groups)
+
+
+def _check_sizes(runner: UnitRunner, sample_documents: int) -> None:
+    """Verifies the datasets of `encode.vocab_sizes`. Raises ValidationError."""
+    folder = runner.root / VOCAB_SIZES_DIRECTORY
+    for below in sorted(folder.iterdir()) if folder.is_dir() else ():
+        from tokenmill.analysis.verify import verify
+
+        dataset = below / Path(TOKENS_DIRECTORY).name
+        found = verify(dataset, None, runner.root, sample_documents, _SEED, runner.memory.workers)
+        for finding in found.findings:
+            raise ValidationError(f"{dataset.relative_to(runner.root)}/{finding.file}: {finding.what}")
 
 
 def _check_sets(

@@ -1,0 +1,79 @@
+"""Datasets of a training ladder: one for each vocabulary size, encoded in one reading."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import Project
+from tests.registry import build, cli
+from tokenmill import Tokenizer
+from tokenmill.dataset.manifest import read_manifest
+
+
+@pytest.fixture
+def ladder(project: Project) -> Project:
+    project.set(train_vocab__vocab_size=272, train_vocab__vocab_sizes=[260, 266], encode__vocab_sizes=[260, 266])
+    return project
+
+
+def track(project: Project) -> None:
+    path = project.root / "dvc.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load(path.read_text(encoding="utf-8"))
+    pipeline["stages"]["encode"]["outs"].append("data/vocab_sizes")
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+
+
+def rows(tokens: Path) -> dict[str, list[int]]:
+    manifest = read_manifest(tokens)
+    tables = [pq.read_table(tokens / shard.name, partitioning=None).to_pylist() for shard in manifest.shards]
+    return {row["id"]: row["input_ids"] for table in tables for row in table}
+
+
+@pytest.mark.slow
+def test_each_size_is_a_dataset_of_its_own_that_verify_finds_right(ladder: Project) -> None:
+    done = cli(ladder, "build")
+    assert done.returncode == 2 and "Add data/vocab_sizes to the outs of encode" in done.stderr
+    track(ladder)
+    ladder.set(encode__formats=["megatron"])
+    build(ladder)
+    root = ladder.root
+    for size, folder in (
+        (272, root / "data"),
+        (260, root / "data/vocab_sizes/260"),
+        (266, root / "data/vocab_sizes/266"),
+    ):
+        tokenizer = Tokenizer.load(folder / "tokenizer")
+        assert tokenizer.vocab_size == size
+        end = tokenizer.special_tokens["<|endoftext|>"]
+        for id, ids in rows(folder / "tokens").items():
+            assert ids == [*tokenizer.encode(tokenizer.decode(ids[:-1])), end], id
+        assert (folder / "tokens/megatron/part-00000.bin").exists()
+        done = cli(ladder, "verify", str(folder / "tokens"))
+        assert done.returncode == 0, done.stdout
+    lengths = [
+        sum(map(len, rows(folder / "tokens").values())) for folder in (root / "data/vocab_sizes/260", root / "data")
+    ]
+    assert lengths[0] > lengths[1]
+
+
+@pytest.mark.slow
+def test_the_sizes_are_encoded_in_one_reading_and_come_back_alone(ladder: Project) -> None:
+    track(ladder)
+    done = build(ladder, "-v")
+    assert done.stderr.count("encode: 0 of 2 units to do") == 2  # both sizes are there when the first one is
+    before = {path: path.read_bytes() for path in (ladder.root / "data/vocab_sizes").rglob("*") if path.is_file()}
+    shutil.rmtree(ladder.root / "data/vocab_sizes")
+    shutil.rmtree(ladder.root / ".tokenmill/units")
+    build(ladder, "--force")
+    assert {path: path.read_bytes() for path in before} == before
+    ladder.set(encode__vocab_sizes=[266])
+    build(ladder)
+    assert [path.name for path in (ladder.root / "data/vocab_sizes").iterdir()] == ["266"]
+    ladder.set(encode__vocab_sizes=[269])
+    done = cli(ladder, "build")
+    assert done.returncode == 2 and "encode.vocab_sizes: found 269" in done.stderr

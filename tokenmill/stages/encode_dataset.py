@@ -1,0 +1,210 @@
+"""encode, in the middle: encoded units → a dataset with its manifest, file sets, tables and quarantine."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenmill.config.lockfile import Pin, pinned
+from tokenmill.config.params import Encode, Source, TokenizerSource
+from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
+from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
+from tokenmill.corpus.units import Unit, source_name
+from tokenmill.dataset.file_sets import documents_shape
+from tokenmill.dataset.items import EncodedUnit
+from tokenmill.dataset.manifest import (
+    Files,
+    InputShard,
+    Manifest,
+    Origin,
+    OutputShard,
+    Reading,
+    SourceEntry,
+    engine_version,
+    tokens_digest,
+    write_manifest,
+)
+from tokenmill.dataset.mixture import epochs_of
+from tokenmill.dataset.tables import UNIT_INDEX_FILE, Part, write_tables
+from tokenmill.dataset.tokens import id_type
+from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
+from tokenmill.errors import ParamsError
+from tokenmill.pipeline.executor import RunUnits
+from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.stages.encode_sets import write_blends, write_sets
+from tokenmill.storage.atomic import sha256_file, write_directory
+from tokenmill.storage.links import link
+from tokenmill.storage.unit_store import Done
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+
+class Encoder(NamedTuple):
+    """A tokenizer that documents are encoded with. `begin_id`, `end_id`: around each document. `keys`: of the units, by name."""
+
+    tokenizer: Tokenizer
+    begin_id: int | None
+    end_id: int | None
+    keys: Mapping[str, str]
+
+
+class Folders(NamedTuple):
+    """The folders that a dataset is written to."""
+
+    tokens: Path
+    quarantine: Path
+    tables: Path
+
+
+def write_dataset(
+    source: Source,
+    asked: TokenizerSource | None,
+    params: Encode,
+    encoder: Encoder,
+    done: Sequence[Done[EncodeFacts]],
+    folders_of: Folders,
+    runner: UnitRunner,
+    run_units: RunUnits,
+) -> Manifest:
+    """Writes the dataset of these units with its file sets, its tables and its quarantine, and gives its manifest."""
+    corpus, tokenizer, keys = runner.corpus, encoder.tokenizer, encoder.keys
+    units = corpus.units
+    documents = documents_shape(tokenizer, encoder.begin_id, encoder.end_id, runner.has_ids)
+    files = files_of(params, tokenizer)
+    shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
+    n_documents = sum(shard.n_documents for shard in shards)
+    n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
+    n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
+    folders = [one.folder for one in done]
+    parts = [
+        Part(unit.output, [piece.shard.name for piece in unit.pieces], folder, source_name(unit.pieces[0].shard))
+        for unit, folder in zip(units, folders, strict=True)
+    ]
+    with (
+        write_directory(folders_of.tokens) as directory,
+        write_directory(folders_of.quarantine) as quarantine,
+        write_directory(folders_of.tables) as tables,
+    ):
+        for shard, folder in zip(shards, folders, strict=True):
+            link(folder / TOKENS_FILE, directory / shard.name)
+        encoded = [
+            EncodedUnit(
+                unit.output,
+                one.folder / TOKENS_FILE,
+                one.folder / UNIT_INDEX_FILE,
+                [piece.shard.name for piece in unit.pieces],
+                [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
+                unit.source.name or "",
+            )
+            for unit, one in zip(units, done, strict=True)
+        ]
+        if params.set_formats:
+            files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
+        made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
+        sets, packed = write_sets(encoded, params, files, documents, made_from, runner, run_units, directory)
+        bad_documents = quarantine / QUARANTINE_FILE
+        write_quarantine(bad_documents, zip(units, folders, strict=True))
+        write_dropped(
+            tables / DROPPED_FILE, ((starts_of(unit), folder) for unit, folder in zip(units, folders, strict=True))
+        )
+        manifest = Manifest(
+            engine=engine_version(),
+            tokenizer_digest=tokenizer.digest,
+            tokenizer_origin=None if asked is None else _origin(pinned(runner.root, asked)),
+            params_digest=_digest(source, runner.sources(), params),
+            id_type=str(id_type(tokenizer.id_max)),
+            id_max=tokenizer.id_max,
+            begin_of_document_id=encoder.begin_id,
+            end_of_document_id=encoder.end_id,
+            special_tokens_in_text=params.special_tokens_in_text,
+            n_documents=n_documents,
+            n_tokens=sum(shard.n_tokens for shard in shards),
+            text_bytes=sum(shard.text_bytes for shard in shards),
+            n_bad=n_bad,
+            n_dropped=n_dropped,
+            quarantine_sha256=sha256_file(bad_documents),
+            source=_reading(runner.sources()),
+            sources=_entries(runner.sources(), units, shards),
+            tables=write_tables(parts, runner.has_ids, tokenizer, tables, params.splits),
+            inputs=[
+                InputShard(name=shard.name, n_bytes=shard.n_bytes, sha256=sha256, source=shard.named_source)
+                for shard, sha256 in corpus.sha256.items()
+            ],
+            shards=shards,
+            files=files if params.set_formats else None,
+            sets=sets,
+            packed=packed,
+            blends=write_blends(sets, directory),
+        )
+        write_manifest(manifest, directory)
+    return manifest
+
+
+def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
+    """How the file sets are arranged. Raises ParamsError if the tokenizer has not got the token that fills sequences up."""
+    pad = None if params.pack is None else params.pack.pad
+    return Files(
+        file_bytes=params.file_bytes,
+        splits=params.splits,
+        split_group=params.split_group,
+        shuffle=params.shuffle,
+        pack=params.pack,
+        pad_id=special_id(tokenizer, "pack.pad", pad),
+    )
+
+
+def special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
+    if text is None or text in tokenizer.special_tokens:
+        return None if text is None else tokenizer.special_tokens[text]
+    raise ParamsError(
+        f"encode.{key}: found {text!r}; allowed: one of the tokenizer's special tokens "
+        f"{list(tokenizer.special_tokens)}, or null."
+    )
+
+
+def _origin(pin: Pin) -> Origin:
+    return Origin(source=pin.asked.from_, name=pin.asked.name, version=pin.version, commit=pin.commit)
+
+
+def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
+    """The manifest's entry of the one source without a name; None where there are names."""
+    one = sources.get(None)
+    if one is None:
+        return None
+    return Reading(text_column=one.text_column, id_column=one.id_column, text_separator=one.text_separator)
+
+
+def _entries(
+    sources: Mapping[str | None, DocumentSource], units: Sequence[Unit], shards: Sequence[OutputShard]
+) -> list[SourceEntry]:
+    """The manifest's entries of the named sources. `shards`: the entry of each unit's file."""
+    entries = []
+    for name, one in sources.items():
+        own = [shard for unit, shard in zip(units, shards, strict=True) if unit.source.name == name]
+        if name is not None:
+            entries.append(
+                SourceEntry(
+                    name=name,
+                    text_column=one.text_column,
+                    id_column=one.id_column,
+                    text_separator=one.text_separator,
+                    special_tokens_in_text=one.special_tokens_in_text,
+                    epochs=one.epochs,
+                    tokens=one.tokens,
+                    n_documents=sum(shard.n_documents for shard in own),
+                    n_tokens=sum(shard.n_tokens for shard in own),
+                    text_bytes=sum(shard.text_bytes for shard in own),
+                )
+            )
+    return entries
+
+
+def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
+    """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
+    shards, and dropped.parquet what was left out."""
+    deciding = source.model_dump_json(exclude={"glob", "drop"}) + params.model_dump_json()
+    named = [asdict(one) | {"globs": None} for name, one in sources.items() if name is not None]
+    return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
