@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenmill.counts.counter import Counter
+    from tokenmill.reader.token_dataset import open
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.training.bpe import train_vocab
 
 __version__ = "0.2.0"
 
-__all__ = ["Counter", "Tokenizer", "__version__", "train_vocab"]
+__all__ = ["Counter", "Tokenizer", "__version__", "open", "train_vocab"]
 
-_HOMES = {"Counter": "counts.counter", "Tokenizer": "tokenizer.tokenizer", "train_vocab": "training.bpe"}
+_HOMES = {
+    "Counter": "counts.counter",
+    "Tokenizer": "tokenizer.tokenizer",
+    "open": "reader.token_dataset",
+    "train_vocab": "training.bpe",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,133 @@
+"""All ids of a dataset as one row of items: found by item or by token, in whatever blocks of whatever files they are."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenmill.reader.open_parts import Block, Ids, OpenPart, Parts
+
+Longs = npt.NDArray[np.int64]
+Starts = npt.NDArray[np.int32]
+
+_PER_BLOCK_MIN = 16  # items of a block; fewer are found faster one by one
+
+
+class Blocks:
+    """The items of all parts, one after another. A part's files are opened when they are first needed.
+
+    Arrays are read-only. Where parts are memory-mapped, they are views of the files; otherwise copies, so that a few ids do not
+    keep the memory of a row group. A process that gets a copy of this object opens the files again.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.n_items_of_part: list[int] = [place.n_items for place in parts.places]
+        self._first_items = list(accumulate(self.n_items_of_part, initial=0))
+        self._first_tokens = list(accumulate((place.n_tokens for place in parts.places), initial=0))
+        self.n_items: int = self._first_items.pop()
+        self.n_tokens: int = self._first_tokens.pop()
+        self._parts, self._are_mapped = parts, parts.are_mapped
+        self._opened: dict[int, OpenPart] = {}
+
+    def item(self, i: int) -> Ids:
+        """The ids of the item number i of all."""
+        block, i = self.find(i)
+        ids = block.ids[block.offsets.item(i) : block.offsets.item(i + 1)]
+        return ids if self._are_mapped else joined([ids])
+
+    def find(self, i: int) -> tuple[Block, int]:
+        """The block that has the item number i of all, and the item's number in it."""
+        part = bisect_right(self._first_items, i) - 1
+        opened = self._opened.get(part) or self._open(part)
+        i -= self._first_items[part]
+        number = bisect_right(opened.first_items, i) - 1
+        return opened.load(number), i - opened.first_items[number]
+
+    def number_of(self, part: int, i: int) -> int:
+        """The number among all items of the item number i of a part."""
+        return self._first_items[part] + i
+
+    def items(self, indexes: Longs) -> list[Ids]:
+        """The ids of these items, in this order. A block is read once, however many of them it has."""
+        found: list[Any] = [None] * len(indexes)
+        for part, in_part in _groups(np.searchsorted(self._first_items, indexes, side="right") - 1):
+            opened = self._opened.get(part) or self._open(part)
+            if self._are_mapped and len(in_part) < _PER_BLOCK_MIN * len(opened.first_items):
+                for i, index in zip(in_part.tolist(), indexes[in_part].tolist(), strict=True):
+                    found[i] = self.item(index)
+                continue
+            local = indexes[in_part] - self._first_items[part]
+            for number, in_block in _groups(np.searchsorted(opened.first_items, local, side="right") - 1):
+                block = opened.load(number)
+                rows = local[in_block] - opened.first_items[number]
+                starts, stops = block.offsets[rows].tolist(), block.offsets[rows + 1].tolist()
+                for i, start, stop in zip(in_part[in_block].tolist(), starts, stops, strict=True):
+                    ids = block.ids[start:stop]
+                    found[i] = ids if self._are_mapped else joined([ids])
+        return found
+
+    def tokens(self, first: int, n_tokens: int) -> Ids:
+        """The `n_tokens` ids of all items back to back from the id number `first` on; a copy where they are in several blocks."""
+        part = bisect_right(self._first_tokens, first) - 1
+        opened = self._opened.get(part) or self._open(part)
+        start = first - self._first_tokens[part]
+        number = bisect_right(opened.first_tokens, start) - 1
+        start -= opened.first_tokens[number]
+        ids = opened.load(number).ids[start : start + n_tokens]
+        if len(ids) < n_tokens:
+            return joined([block.ids[start:stop] for block, start, stop in self._span(first, n_tokens)])
+        return ids if self._are_mapped else joined([ids])
+
+    def starts(self, first: int, n_tokens: int) -> Starts:
+        """Where items begin among the ids that `tokens` gives: rising positions, of which the first is always 0."""
+        found, at = [np.zeros(1, np.int64)], 0
+        for block, start, stop in self._span(first, n_tokens):
+            low, high = block.offsets.searchsorted(start), block.offsets.searchsorted(stop)
+            found.append(block.offsets[low:high] + (at - start))
+            at += stop - start
+        all_starts = np.concatenate(found)
+        is_first = np.append(True, all_starts[1:] > all_starts[:-1])  # an empty item begins where the next one does
+        starts: Starts = all_starts[is_first].astype(np.int32)
+        return starts
+
+    def _span(self, first: int, n_tokens: int) -> Iterator[tuple[Block, int, int]]:
+        """The blocks that hold these ids, each with the first and the end of those that it holds."""
+        part = bisect_right(self._first_tokens, first) - 1
+        while n_tokens:
+            opened = self._opened.get(part) or self._open(part)
+            first_tokens, at = opened.first_tokens, first - self._first_tokens[part]
+            for number in range(max(bisect_right(first_tokens, at) - 1, 0), len(first_tokens)):
+                block = opened.load(number)
+                start = at - first_tokens[number]
+                stop = min(start + n_tokens, len(block.ids))
+                if stop > start:
+                    yield block, start, stop
+                at, n_tokens = at + stop - start, n_tokens - stop + start
+                if not n_tokens:
+                    return
+            first, part = self._first_tokens[part] + at, part + 1
+
+    def _open(self, part: int) -> OpenPart:
+        opened = self._opened[part] = self._parts.open(part)
+        return opened
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": {}}
+
+
+def joined(pieces: Sequence[Any]) -> Ids:
+    """A new read-only array of the ids of these, one after another."""
+    ids: Ids = np.concatenate(pieces)
+    ids.flags.writeable = False
+    return ids
+
+
+def _groups(numbers: Longs) -> Iterator[tuple[int, Longs]]:
+    """Each number that is there, with the positions where it is."""
+    order = np.argsort(numbers, kind="stable")
+    values, firsts = np.unique(numbers[order], return_index=True)
+    for value, (start, stop) in zip(values.tolist(), pairwise([*firsts.tolist(), len(order)]), strict=True):
+        yield value, order[start:stop]

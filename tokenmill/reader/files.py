@@ -1,0 +1,158 @@
+"""Finds the files of a dataset that a reader asks for: those of one split in one format, as the manifest names them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+from tokenmill.dataset.formats.index import INDEX_FORMAT
+from tokenmill.dataset.formats.interface import Format, Shape
+from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.dataset.manifest import Files, FileSet, Manifest, read_manifest
+from tokenmill.dataset.tokens import id_type
+from tokenmill.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill.reader.open_parts import FlatParts, ParquetParts, Parts, Place
+
+READ_FORMATS = ("arrow", "megatron", "datatrove", "olmo", "nanogpt", "parquet")
+"""The formats that can be opened, the first choice first."""
+
+_ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and `tokenmill build` to make it again."
+
+
+class DatasetFiles(NamedTuple):
+    """The files of one split in one format. `split`: None if the dataset has none. `source`: None for all sources. `epoch`: of
+    files that were shuffled for several epochs; otherwise 0. `shape`: of the items in `parts`. `index_files`: those that say which
+    documents make each packed sequence, if there are any, each with the number of the part that it calls 0. `tokens_digest`: see
+    Manifest.tokens_digest. `digest`: the sha256, in hex, of all that decides the items and their order, but for split, source and
+    epoch."""
+
+    manifest: Manifest
+    split: str | None
+    source: str | None
+    format: str
+    epoch: int
+    shape: Shape
+    parts: Parts
+    index_files: Sequence[tuple[Place, int]]
+    tokens_digest: str
+    digest: str
+
+
+def find_files(folder: Path, split: str | None, source: str | None, format: str | None, epoch: int) -> DatasetFiles:
+    """The files of a dataset that were asked for. Raises ValidationError if the manifest cannot be read, or if a file is missing or
+    has another size than it says; and ParamsError if there is no such split, source, format or epoch."""
+    manifest = read_manifest(folder)
+    splits = list(manifest.files.splits) if manifest.files else []
+    _expect_one_of(folder, "split", split, splits)
+    sets = [one for one in manifest.sets if one.split == split]
+    sources = list(dict.fromkeys(one.source for one in sets if one.source is not None))
+    _expect_one_of(folder, "source", source, sources, has_default=True)
+    sets = [one for one in sets if source in (None, one.source)]
+    formats = [name for name in READ_FORMATS if name in _formats_of(manifest, sets)]
+    if not formats:
+        raise ParamsError(
+            f"{folder}: expected files in one of the formats {', '.join(READ_FORMATS)}; found "
+            f"{', '.join(_formats_of(manifest, sets))}. Add one to encode.formats and build, or read these with their own tool."
+        )
+    _expect_one_of(folder, "format", format, formats, has_default=True)
+    format = format or formats[0]
+    of_format, of_index = ([one for one in sets if one.format == name] for name in (format, INDEX_FORMAT.name))
+    _expect_one_of(folder, "epoch", epoch, [one.epoch or 0 for one in of_index or of_format] or [0])
+    places: list[Place] = []
+    index: list[tuple[Place, int]] = []
+    for one in of_format:
+        if of_index:  # documents in the order of the dataset, for all epochs
+            indexes = [i for i in of_index if i.source == one.source and (i.epoch or 0) == epoch]
+            index += [(place, len(places)) for i in indexes for place in _places(folder, i, INDEX_FORMAT)]
+        elif (one.epoch or 0) != epoch:
+            continue
+        places += _places(folder, one, SET_FORMATS[format])
+    if not of_format:
+        places = _places_of_documents(folder, manifest)
+    shape = _shape(manifest)
+    is_flat = of_format and SET_FORMATS[format].flat is not None
+    parts: Parts = FlatParts(format, places, shape) if is_flat else ParquetParts(places)
+    tokens = manifest.tokens_digest()
+    digest = _digest(manifest, tokens)
+    return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, tokens, digest)
+
+
+def _formats_of(manifest: Manifest, sets: Iterable[FileSet]) -> list[str]:
+    """The formats that there are. The documents' own files are the format parquet, unless the file sets arrange them."""
+    own = [] if _is_arranged(manifest.files) else ["parquet"]
+    return list(dict.fromkeys([*(one.format for one in sets if one.format != INDEX_FORMAT.name), *own]))
+
+
+def _is_arranged(files: Files | None) -> TypeGuard[Files]:
+    """Whether file sets have other items than the documents' own files, or have them in another order."""
+    return files is not None and bool(files.splits or files.shuffle or files.pack or files.epochs)
+
+
+def _expect_one_of(
+    folder: Path, name: str, found: str | int | None, allowed: Sequence[str | int], has_default: bool = False
+) -> None:
+    if found in allowed or (found is None and (has_default or not allowed)):
+        return
+    expected = f"one of {', '.join(map(repr, allowed))}" if allowed else "none, since the dataset has none"
+    near = did_you_mean(found, map(str, allowed)) if isinstance(found, str) else ""
+    raise ParamsError(f"{folder}: {name}: expected {expected}; found {found!r}.{near}")
+
+
+def _places(folder: Path, one: FileSet, format: Format) -> list[Place]:
+    """The parts of a file set, after all its files were found."""
+    _check_sizes(folder, ((file.name, file.n_bytes) for file in one.files))
+    places = []
+    suffix = format.suffixes[0]
+    for part in one.parts:
+        path = next(folder / file.name for file in part.files if file.name.endswith(suffix))
+        places.append(Place(path.parent, path.name.removesuffix(suffix), part.n_items, part.n_tokens))
+    return places
+
+
+def _places_of_documents(folder: Path, manifest: Manifest) -> list[Place]:
+    """The documents' own files."""
+    _check_sizes(folder, ((shard.name, shard.n_bytes) for shard in manifest.shards))
+    paths = [folder / shard.name for shard in manifest.shards]
+    return [
+        Place(path.parent, path.name.removesuffix(".parquet"), shard.n_documents, shard.n_tokens)
+        for path, shard in zip(paths, manifest.shards, strict=True)
+    ]
+
+
+def _check_sizes(folder: Path, files: Iterable[tuple[str, int]]) -> None:
+    for name, n_bytes in files:
+        try:
+            found = (folder / name).stat().st_size
+        except FileNotFoundError:
+            raise ValidationError(f"{folder / name}: missing, though the manifest names it. {_ADVICE}") from None
+        if found != n_bytes:
+            raise ValidationError(
+                f"{folder / name}: expected {n_bytes:,} bytes, as the manifest says; found {found:,}. {_ADVICE}"
+            )
+
+
+def _shape(manifest: Manifest) -> Shape:
+    """The shape of the items of its file sets."""
+    documents = Shape(
+        id_type(manifest.id_max),
+        manifest.id_max,
+        manifest.tokenizer_digest,
+        manifest.begin_of_document_id,
+        manifest.end_of_document_id,
+        manifest.source is not None and manifest.source.id_column is not None,
+    )
+    pack = manifest.files.pack if manifest.files else None
+    if pack is None or pack.output == "index":
+        return documents
+    return replace(documents, length=pack.length, has_labels=pack.labels)
+
+
+def _digest(manifest: Manifest, tokens_digest: str) -> str:
+    """See DatasetFiles. Further formats do not change it, nor does the size of the files of documents."""
+    files = manifest.files
+    if not _is_arranged(files):
+        return tokens_digest
+    decides = files.model_dump(mode="json", exclude=None if files.pack else {"file_bytes", "pad_id"})
+    return hashlib.sha256(json.dumps([tokens_digest, decides], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,162 @@
+"""The parts of a file set, open for reading: memory-mapped arrays of a file format, or row groups of Parquet files."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokenmill.dataset.formats.interface import Flat, Shape
+from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.errors import ValidationError
+
+Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+
+_FILES_OPEN_MAX = 64
+_GROUPS_HELD_MAX = 8  # row groups, of about 2 MB each
+_IDS = "input_ids"
+_ADVICE = "Run `tokenmill verify` to see what else differs, and `tokenmill build --force` to make the dataset again."
+
+
+class Place(NamedTuple):
+    """A part of a file set: the folder of its files, the name that they have before their suffixes, and what it must hold."""
+
+    folder: Path
+    stem: str
+    n_items: int
+    n_tokens: int
+
+
+class Block(NamedTuple):
+    """Items whose ids are one after another in `ids`, which is read-only: as in Flat, with all of `ids` used and in the dataset's
+    type. Megatron's int32 has the bits of a uint32."""
+
+    ids: Ids
+    offsets: npt.NDArray[np.int64]
+    starts: pa.ListArray | None
+    labels: npt.NDArray[np.int32] | None
+
+
+class OpenPart(NamedTuple):
+    """A part whose files are open. `first_items`, `first_tokens`: of each block of it, from 0. `load(i)`: the block number i."""
+
+    first_items: Sequence[int]
+    first_tokens: Sequence[int]
+    load: Callable[[int], Block]
+
+
+class Parts(Protocol):
+    """The parts of a dataset. `are_mapped`: their ids stay in the files; those of others are in memory while they are in use."""
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """What the manifest says of each part."""
+        ...
+
+    @property
+    def are_mapped(self) -> bool:
+        """Whether a block's ids are memory-mapped."""
+        ...
+
+    def open(self, i: int) -> OpenPart:
+        """Opens the part number i. Raises ValidationError if it does not hold what its place says."""
+        ...
+
+
+class FlatParts:
+    """The parts of a format that has its ids in memory-mapped arrays."""
+
+    are_mapped = True
+
+    def __init__(self, format: str, places: Sequence[Place], shape: Shape) -> None:
+        self.places = places
+        self._format, self._shape = format, shape
+
+    def open(self, i: int) -> OpenPart:
+        """See Parts."""
+        place = self.places[i]
+        flat = SET_FORMATS[self._format].flat
+        assert flat is not None
+        type = np.dtype(self._shape.ids.to_pandas_dtype())
+        blocks = [_block(one, type) for one in flat(place.folder, place.stem, self._shape)]
+        counts = [(len(one.offsets) - 1, len(one.ids)) for one in blocks]
+        return _open_part(place, counts, blocks.__getitem__)
+
+
+class ParquetParts:
+    """Files of Parquet as parts. A block is a row group; the last few that were read are held."""
+
+    are_mapped = False
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.places = places
+        self._file = lru_cache(_FILES_OPEN_MAX)(self._open_file)
+        self._group = lru_cache(_GROUPS_HELD_MAX)(self._read_group)
+
+    def open(self, i: int) -> OpenPart:
+        """See Parts."""
+        place, metadata = self.places[i], self._file(i).metadata
+        groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+        counts = [(one.num_rows, _n_values(one)) for one in groups]
+        if sum(n_values for _, n_values in counts) != place.n_tokens:  # an empty list counts as a value
+            counts = [(one.num_rows, len(self._group(i, k).ids)) for k, one in enumerate(groups)]
+        return _open_part(place, counts, partial(self._group, i))
+
+    def _open_file(self, i: int) -> pq.ParquetFile:
+        path = self._path(i)
+        try:
+            file = pq.ParquetFile(path, memory_map=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ValidationError(f"{path}: cannot be read: {error}. {_ADVICE}") from None
+        if _IDS not in file.schema_arrow.names:
+            raise ValidationError(f"{path}: expected a column {_IDS}; found {file.schema_arrow.names}. {_ADVICE}")
+        return file
+
+    def _read_group(self, i: int, k: int) -> Block:
+        file = self._file(i)
+        names = [name for name in (_IDS, "starts", "labels") if name in file.schema_arrow.names]
+        try:
+            table = file.read_row_group(k, columns=names, use_threads=False)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ValidationError(f"{self._path(i)}: row group {k} cannot be read: {error}. {_ADVICE}") from None
+        lists = {name: pa.concat_arrays(table[name].chunks) for name in names}
+        ids, offsets = lists[_IDS].flatten().to_numpy(), lists[_IDS].offsets.to_numpy().astype(np.int64)
+        labels = lists["labels"].flatten().to_numpy() if "labels" in lists else None
+        return _block(Flat(ids, offsets - offsets[0], lists.get("starts"), labels), ids.dtype)
+
+    def _path(self, i: int) -> Path:
+        return self.places[i].folder / f"{self.places[i].stem}.parquet"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # another process opens the files again
+        return ParquetParts, (self.places,)
+
+
+def _n_values(group: Any) -> int:
+    columns = [group.column(i) for i in range(group.num_columns)]
+    return sum(one.num_values for one in columns if one.path_in_schema.split(".")[0] == _IDS)
+
+
+def _block(flat: Flat, type: "np.dtype[Any]") -> Block:
+    """The block of these items, with ids of this type."""
+    first, end = flat.offsets[[0, -1]].tolist()
+    ids = np.asarray(flat.ids).view(type)[first:end]
+    ids.flags.writeable = False
+    labels = None if flat.labels is None else flat.labels[first:end]
+    return Block(ids, flat.offsets - first if first else flat.offsets, flat.starts, labels)
+
+
+def _open_part(place: Place, counts: Sequence[tuple[int, int]], load: Callable[[int], Block]) -> OpenPart:
+    """The open part with blocks of so many items and ids, which must be those of its place."""
+    *first_items, n_items = accumulate((n for n, _ in counts), initial=0)
+    *first_tokens, n_tokens = accumulate((n for _, n in counts), initial=0)
+    if (n_items, n_tokens) != (place.n_items, place.n_tokens):
+        raise ValidationError(
+            f"{place.folder / place.stem}: expected {place.n_items:,} items with {place.n_tokens:,} ids, as the manifest says; "
+            f"found {n_items:,} with {n_tokens:,}. {_ADVICE}"
+        )
+    return OpenPart(first_items, first_tokens, load)

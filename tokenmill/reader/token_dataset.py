@@ -1,0 +1,226 @@
+"""Reads a token dataset for a training job: documents, packed sequences or windows, in the order of the files or shuffled."""
+
+import operator
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from tokenmill.dataset.manifest import Manifest
+from tokenmill.dataset.order import Order, order_key
+from tokenmill.errors import ParamsError
+from tokenmill.reader.blocks import Blocks, Longs, Starts
+from tokenmill.reader.boundaries import Labels, labels
+from tokenmill.reader.files import DatasetFiles, find_files
+from tokenmill.reader.open_parts import Ids
+from tokenmill.reader.rank_iterator import RankIterator
+from tokenmill.reader.views import Documents, Indexed, Rows, View, Windows
+
+_AT_ONCE = 256  # items that an iteration looks up at once
+_POSITIONS = 1 << 12  # of an order that are computed at once: 1 ms, and 32 kB
+
+
+class TokenDataset:
+    """The items of a token dataset: documents, or what was made of them, each an array of token ids.
+
+    `dataset[i]` is an item: a read-only numpy array, uint16 or uint32, without a copy where the files are memory-mapped. A slice
+    gives a list of them. An object of this class does not change; its methods give others, over the same files. It may be
+    handed to other processes, such as workers of a DataLoader, which open the files again. `open` makes it.
+    """
+
+    def __init__(
+        self, files: DatasetFiles, view: View, kind: str, length: int | None, seed: int | None = None, epoch: int = 0
+    ) -> None:
+        self._files, self._view, self._kind, self._length, self._seed = files, view, kind, length, seed
+        self.epoch: int = epoch
+        self._order: Order | None = None
+        if seed is not None:
+            names = (files.split, files.source, f"windows of {length}" if kind == "windows" else None)
+            name = "/".join(one for one in names if one is not None)
+            self._order = Order(len(view), order_key(files.tokens_digest, seed, epoch, name))
+        self._n_items = len(view)
+        self._known: tuple[int, Longs] = (-1, np.empty(0, np.int64))
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the whole dataset."""
+        return self._files.manifest
+
+    @property
+    def format(self) -> str:
+        """The format of the files that are read."""
+        return self._files.format
+
+    def __len__(self) -> int:
+        return self._n_items
+
+    @overload
+    def __getitem__(self, index: int) -> Ids: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ids]: ...
+    def __getitem__(self, index: int | slice) -> Ids | list[Ids]:
+        if (
+            type(index) is int and 0 <= index < self._n_items and self._order is None
+        ):  # most often, and a quarter faster
+            return self._view.item(index)
+        if isinstance(index, slice):
+            return self.take(np.arange(*index.indices(self._n_items)))
+        return self._view.item(self._number(index))
+
+    def __iter__(self) -> Iterator[Ids]:
+        return self.items_at(range(self._n_items))
+
+    def items_at(self, positions: range) -> Iterator[Ids]:
+        """The items with these numbers, from 0 on, one after another."""
+        for first in range(0, len(positions), _POSITIONS):
+            some = positions[first : first + _POSITIONS]
+            numbers = np.arange(some.start, some.stop, some.step)
+            if self._order is not None:
+                numbers = self._order.item_at(numbers)
+            for at in range(0, len(numbers), _AT_ONCE):
+                yield from self._view.items(numbers[at : at + _AT_ONCE])
+
+    def take(self, indexes: Sequence[int] | Longs) -> list[Ids]:
+        """The items with these numbers, in this order: faster than one by one. Raises IndexError, as an index of one does."""
+        asked = np.asarray(indexes, np.int64)
+        outside = (asked < -self._n_items) | (asked >= self._n_items)
+        if outside.any():
+            raise self._index_error(int(asked[outside][0]))
+        asked = np.where(asked < 0, asked + self._n_items, asked)
+        return self._view.items(asked if self._order is None else self._order.item_at(asked))
+
+    __getitems__ = take
+    """PyTorch's DataLoader asks for a batch with it."""
+
+    def starts(self, index: int) -> Starts:
+        """Where documents begin in an item: int32, positions in it, rising. The first is 0, whether a document begins there or goes
+        on. tokenmill.reader.boundaries makes position ids, cumulative lengths and labels of them."""
+        return self._view.starts(self._number(index))
+
+    def labels(self, index: int) -> Labels:
+        """The ids of an item as labels: int32, with -100 for the first id of each document after the first, and for what fills a
+        packed sequence up. They are at the places of their ids; a model shifts them by one, as those of transformers do."""
+        i = self._number(index)
+        if isinstance(self._view, Rows):
+            return self._view.labels(i)
+        return labels(self._view.item(i), self._view.starts(i))
+
+    def sequences(self, length: int) -> "TokenDataset":
+        """All documents back to back in the order of the dataset, in sequences of `length` ids each. The ids at the end that do not
+        fill a sequence are in none. A sequence is a copy only where it goes over the end of a file. Raises ParamsError if the items
+        are no documents."""
+        blocks = self._blocks("sequences")
+        if length < 1:
+            raise ParamsError(f"sequences: length: expected 1 or more; found {length}.")
+        return TokenDataset(self._files, Windows(blocks, length), "windows", length)
+
+    def packed(self) -> "TokenDataset":
+        """The packed sequences of a dataset that was built with `encode.pack.output: index`. Files of the index are read when they
+        are needed, and keep 16 bytes of memory for each piece of a document. Raises ParamsError if there is no index."""
+        blocks = self._blocks("packed")
+        pack = None if self.manifest.files is None else self.manifest.files.pack
+        if pack is None or pack.output != "index":
+            raise ParamsError(
+                "packed: expected a dataset with an index; found none. Build with encode.pack.output: index."
+            )
+        return TokenDataset(
+            self._files, Indexed(blocks, self._files.index_files, self._files.shape), "sequences", pack.length
+        )
+
+    def shuffle(self, seed: int, epoch: int = 0) -> "TokenDataset":
+        """The same items in an order that is a function of the dataset's tokens, `seed`, `epoch`, the split, and the length of
+        `sequences`. It needs no memory for the order. Shuffled documents have the order that a build with `encode.shuffle` writes.
+        Raises ParamsError if the items are shuffled by this already."""
+        if self._seed is not None:
+            raise ParamsError(
+                f"shuffle: expected items in the order of the files; found them shuffled with seed {self._seed}."
+            )
+        if not (0 <= seed < 1 << 63 and 0 <= epoch < 1 << 63):
+            raise ParamsError(f"shuffle: expected a seed and an epoch from 0 to 2^63 - 1; found {seed} and {epoch}.")
+        return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch)
+
+    def at_epoch(self, epoch: int) -> "TokenDataset":
+        """The same items in the order of another epoch, where they are shuffled."""
+        return TokenDataset(self._files, self._view, self._kind, self._length, self._seed, epoch)
+
+    def shard(self, rank: int, world: int, *, drop_last: bool = False) -> RankIterator:
+        """The items of one of `world` processes: those with the numbers rank, rank + world, rank + 2 * world, and so on.
+
+        `drop_last`: leave out the last items if there are fewer than processes, so that all get equally many. The iterator has a
+        state, from which another number of processes can go on.
+        """
+        if not 0 <= rank < world:
+            raise ParamsError(f"shard: expected a rank from 0 to world - 1; found rank {rank} of {world}.")
+        return RankIterator(self, rank, world, drop_last)
+
+    def state(self) -> dict[str, int | str | None]:
+        """What decides the items and their order: integers, strings and null. It is the same for each format of the dataset."""
+        return {
+            "data": self._files.digest,
+            "split": self._files.split,
+            "source": self._files.source,
+            "files_epoch": self._files.epoch,
+            "items": self._kind,
+            "length": self._length,
+            "n_items": self._n_items,
+            "seed": self._seed,
+            "epoch": self.epoch,
+        }
+
+    def __repr__(self) -> str:
+        what = f"{self._kind} of {self._length} ids" if self._length is not None else self._kind
+        split = "" if self._files.split is None else f" of {self._files.split}"
+        order = "" if self._seed is None else f", shuffled with seed {self._seed} for epoch {self.epoch}"
+        return f"<TokenDataset: {self._n_items:,} {what}{split}, {self.format}{order}>"
+
+    def _blocks(self, method: str) -> Blocks:
+        if not isinstance(self._view, Documents) or self._seed is not None:
+            raise ParamsError(f"{method}: expected documents in the order of the files; found {self!r}.")
+        return self._view.blocks
+
+    def _number(self, index: int) -> int:
+        """The number of an item in the order of the files."""
+        i = operator.index(index)
+        if i < 0:
+            i += self._n_items
+        if not 0 <= i < self._n_items:
+            raise self._index_error(index)
+        if self._order is None:
+            return i
+        known, items = self._known
+        first = i - i % _POSITIONS
+        if known != first:
+            items = self._order.item_at(np.arange(first, min(first + _POSITIONS, self._n_items)))
+            self._known = first, items
+        return items.item(i - first)
+
+    def _index_error(self, index: int) -> IndexError:
+        return IndexError(f"item {index}: expected a number below {self._n_items:,}, the number of items.")
+
+
+def open(
+    directory: str | PathLike[str],
+    split: str | None = None,
+    *,
+    source: str | None = None,
+    format: str | None = None,
+    epoch: int = 0,
+) -> TokenDataset:
+    """Opens a token dataset, such as data/tokens. Nothing is read but its manifest and the sizes of its files.
+
+    `split`: one of `encode.splits`; None if the dataset has none. `source`: one of the sources that have files of their own; None:
+    all of them, one after another. `format`: one of `encode.formats`; None: the first that is there
+    of arrow, megatron, datatrove, olmo and nanogpt, which are memory-mapped, and parquet, whose row groups are read as they
+    are needed. The items are the same in each. `epoch`: of files that were shuffled for several epochs.
+
+    Raises ValidationError if a file is missing or has another size than the manifest says, and ParamsError if there is no such
+    split, source, format or epoch. Digests are not checked: `tokenmill verify` does that.
+    """
+    files = find_files(Path(directory), split, source, format, epoch)
+    blocks = Blocks(files.parts)
+    if files.shape.length is None:
+        return TokenDataset(files, Documents(blocks), "documents", None)
+    pad_id = None if files.manifest.files is None else files.manifest.files.pad_id
+    return TokenDataset(files, Rows(blocks, pad_id, files.shape.end_id), "sequences", files.shape.length)

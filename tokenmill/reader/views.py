@@ -1,0 +1,181 @@
+"""What a reader can take for an item of a dataset: a document, a packed sequence, or a window over all ids back to back."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.dataset.formats.index import INDEX_FORMAT, PIECES
+from tokenmill.dataset.formats.interface import Shape
+from tokenmill.errors import ValidationError
+from tokenmill.reader.blocks import Blocks, Longs, Starts, joined
+from tokenmill.reader.boundaries import NO_LABEL, Labels, labels
+from tokenmill.reader.open_parts import Ids, Place
+
+
+class View(Protocol):
+    """Items with numbers from 0."""
+
+    def __len__(self) -> int:
+        """The number of items."""
+        ...
+
+    def item(self, i: int) -> Ids:
+        """The ids of an item, read-only."""
+        ...
+
+    def items(self, indexes: Longs) -> list[Ids]:
+        """The ids of several items, in the order of `indexes`."""
+        ...
+
+    def starts(self, i: int) -> Starts:
+        """Where documents, or parts of documents, begin in an item: positions from 0, rising."""
+        ...
+
+
+class Documents:
+    """The documents of a dataset."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.item: Callable[[int], Ids] = blocks.item
+        self.items: Callable[[Longs], list[Ids]] = blocks.items
+
+    def __len__(self) -> int:
+        return self.blocks.n_items
+
+    def starts(self, i: int) -> Starts:
+        """See View."""
+        return np.zeros(min(len(self.item(i)), 1), np.int32)
+
+
+class Windows:
+    """All ids of a dataset back to back, in windows of one length. The last ids, which do not fill a window, are in none."""
+
+    def __init__(self, blocks: Blocks, length: int) -> None:
+        self._blocks, self._length = blocks, length
+
+    def __len__(self) -> int:
+        return self._blocks.n_tokens // self._length
+
+    def item(self, i: int) -> Ids:
+        """See View."""
+        return self._blocks.tokens(i * self._length, self._length)
+
+    def items(self, indexes: Longs) -> list[Ids]:
+        """See View."""
+        return [self.item(i) for i in indexes.tolist()]
+
+    def starts(self, i: int) -> Starts:
+        """See View."""
+        return self._blocks.starts(i * self._length, self._length)
+
+
+class Rows:
+    """Packed sequences that are the items of a file set. `pad_id`: fills them up. `end_id`: ends documents. None: no id does."""
+
+    def __init__(self, blocks: Blocks, pad_id: int | None, end_id: int | None) -> None:
+        self._blocks, self._pad_id, self._end_id = blocks, pad_id, end_id
+        self.item: Callable[[int], Ids] = blocks.item
+        self.items: Callable[[Longs], list[Ids]] = blocks.items
+
+    def __len__(self) -> int:
+        return self._blocks.n_items
+
+    def starts(self, i: int) -> Starts:
+        """See View."""
+        block, i = self._blocks.find(i)
+        assert block.starts is not None
+        found: Starts = block.starts[i].values.to_numpy()
+        return found
+
+    def labels(self, i: int) -> Labels:
+        """The labels of an item: those of the files, where they have some."""
+        block, k = self._blocks.find(i)
+        if block.labels is not None:
+            return block.labels[block.offsets[k] : block.offsets[k + 1]]
+        ids, starts = self.item(i), self.starts(i)
+        found = labels(ids, starts)
+        if self._pad_id is not None and len(ids):
+            found[self._n_content(ids, int(starts[-1])) :] = NO_LABEL
+        return found
+
+    def _n_content(self, ids: Ids, last_start: int) -> int:
+        """The number of ids before those that fill the sequence up. Only whole documents are before them."""
+        content = np.flatnonzero(ids[last_start:] != self._pad_id)
+        n_ids = int(content[-1]) + 1 if len(content) else 0
+        own_end = self._pad_id == self._end_id or not n_ids  # the document's own last id looks like what fills up
+        return last_start + n_ids + own_end
+
+
+class _Pieces(NamedTuple):
+    """The pieces of documents that make the sequences of a file of an index. `bounds`: the first piece of each, and the end."""
+
+    part: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int32]
+    n_tokens: npt.NDArray[np.int32]
+    bounds: Longs
+
+
+class Indexed:
+    """Packed sequences that an index makes from documents. `index`: its files, each with the number of the part that it calls 0.
+    `shape`: of the documents. A file is read whole when it is first needed, and needs 16 bytes of memory for each piece."""
+
+    def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]], shape: Shape) -> None:
+        self._blocks, self._index, self._shape = blocks, index, shape
+        *self._first_items, self._n_items = accumulate((place.n_items for place, _ in index), initial=0)
+        self._read: dict[int, _Pieces] = {}
+
+    def __len__(self) -> int:
+        return self._n_items
+
+    def item(self, i: int) -> Ids:
+        """See View."""
+        pieces, low, high = self._find(i)
+        found = []
+        for k in range(low, high):
+            start = pieces.start.item(k)
+            document = self._blocks.item(self._blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
+            found.append(document[start : start + pieces.n_tokens.item(k)])
+        return found[0] if len(found) == 1 else joined(found)
+
+    def items(self, indexes: Longs) -> list[Ids]:
+        """See View."""
+        return [self.item(i) for i in indexes.tolist()]
+
+    def starts(self, i: int) -> Starts:
+        """See View."""
+        pieces, low, high = self._find(i)
+        ends = np.cumsum(pieces.n_tokens[low:high])
+        return np.append(0, ends[:-1]).astype(np.int32)
+
+    def _find(self, i: int) -> tuple[_Pieces, int, int]:
+        file = bisect_right(self._first_items, i) - 1
+        if file not in self._read:
+            self._read[file] = self._read_pieces(*self._index[file])
+        pieces = self._read[file]
+        i -= self._first_items[file]
+        return pieces, pieces.bounds.item(i), pieces.bounds.item(i + 1)
+
+    def _read_pieces(self, place: Place, first_part: int) -> _Pieces:
+        batch = pa.Table.from_batches(INDEX_FORMAT.read(place.folder, place.stem, self._shape)).combine_chunks()
+        part, row, start, n_tokens = (
+            batch[name].combine_chunks().flatten().to_numpy().astype(np.int32) for name in PIECES
+        )
+        part += first_part
+        lengths = batch["part"].combine_chunks().value_lengths().to_numpy()
+        n_items = np.array(self._blocks.n_items_of_part)
+        if len(lengths) != place.n_items or (part >= len(n_items)).any() or (row >= n_items[part]).any():
+            raise ValidationError(
+                f"{place.folder / place.stem}.parquet: expected {place.n_items:,} sequences of documents that are there; found "
+                "others. Run `tokenmill verify`, and `tokenmill build --force` to make the dataset again."
+            )
+        return _Pieces(part, row, start, n_tokens, np.append(0, np.cumsum(lengths, dtype=np.int64)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": {}}
