@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-reader bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -74,6 +74,9 @@ bench-plan: setup ## how often builds of four corpora lie within the ranges of `
 
 bench-verify: setup ## how fast `tokenmill verify` checks a dataset of 512 MB of text
 	@$(BIN)/python -m benchmarks.verify
+
+bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, from each of its formats
+	@$(BIN)/python -m benchmarks.reader
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory
