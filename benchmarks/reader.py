@@ -32,8 +32,8 @@ from tokenmill.dataset.manifest import (
     TableFile,
     write_manifest,
 )
-from tokenmill.dataset.reader import TokenDataset
 from tokenmill.dataset.tokens import schema
+from tokenmill.reader.token_dataset import TokenDataset
 
 FORMATS = ("arrow", "megatron", "datatrove", "parquet")
 LENGTH = 2048

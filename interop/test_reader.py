@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import tokenmill
-from tests.dataset.made_dataset import documents_dataset
-from tokenmill.dataset.rank_iterator import RankIterator
-from tokenmill.dataset.reader import TokenDataset
+from tests.reader.made_dataset import documents_dataset
+from tokenmill.reader.rank_iterator import RankIterator
+from tokenmill.reader.token_dataset import TokenDataset
 
 LENGTH = 4
 N_SEQUENCES = 61

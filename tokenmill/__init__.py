@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenmill.counts.counter import Counter
-    from tokenmill.dataset.reader import open
+    from tokenmill.reader.token_dataset import open
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.training.bpe import train_vocab
 
@@ -24,7 +24,7 @@ __all__ = ["Counter", "Tokenizer", "__version__", "open", "train_vocab"]
 _HOMES = {
     "Counter": "counts.counter",
     "Tokenizer": "tokenizer.tokenizer",
-    "open": "dataset.reader",
+    "open": "reader.token_dataset",
     "train_vocab": "training.bpe",
 }
 

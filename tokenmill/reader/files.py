@@ -11,9 +11,9 @@ from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.manifest import Files, FileSet, Manifest, read_manifest
-from tokenmill.dataset.open_parts import FlatParts, ParquetParts, Parts, Place
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import ParamsError, ValidationError, did_you_mean
+from tokenmill.reader.open_parts import FlatParts, ParquetParts, Parts, Place
 
 READ_FORMATS = ("arrow", "megatron", "datatrove", "olmo", "nanogpt", "parquet")
 """The formats that can be opened, the first choice first."""

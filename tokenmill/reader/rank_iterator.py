@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.dataset.open_parts import Ids
 from tokenmill.errors import ParamsError
+from tokenmill.reader.open_parts import Ids
 
 if TYPE_CHECKING:
-    from tokenmill.dataset.reader import TokenDataset
+    from tokenmill.reader.token_dataset import TokenDataset
 
 
 class RankIterator:
@@ -87,10 +87,11 @@ class RankIterator:
         worker = None if torch_data is None else torch_data.get_worker_info()
         if worker is not None:
             rank, world = rank + worker.id * world, world * worker.num_workers  # each its turn of the rank's items
-        end = len(self._dataset) - (
+        n_dropped = (
             world - rank - 1 if self._drop_last else 0
-        )  # so that each rank has an item of a round
-        self._items = self._dataset.items_at(range(self._position + rank, max(end, 0), world))
+        )  # so that the ranks behind this one have items of its last round
+        end = max(len(self._dataset) - n_dropped, 0)
+        self._items = self._dataset.items_at(range(self._position + rank, end, world))
         self._step, self._process = world, os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:

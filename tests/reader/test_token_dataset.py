@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tokenmill
-from tests.dataset.made_dataset import (
+from tests.reader.made_dataset import (
     documents_dataset,
     shape_of,
     write_dataset,
@@ -22,10 +22,10 @@ from tests.dataset.made_dataset import (
     write_set,
 )
 from tokenmill.config.params import Pack, Shuffle
-from tokenmill.dataset.boundaries import cu_seqlens, labels, positions
 from tokenmill.dataset.order import Order, order_key
-from tokenmill.dataset.reader import TokenDataset
 from tokenmill.errors import ParamsError, ValidationError
+from tokenmill.reader.boundaries import cu_seqlens, labels, positions
+from tokenmill.reader.token_dataset import TokenDataset
 
 MAPPED = ["arrow", "megatron", "datatrove", "olmo"]
 DOCUMENTS = [[[1, 2, 3], [4], [5, 6, 7, 8], [9, 10]], [[11, 12], [13]]]
@@ -256,6 +256,25 @@ def test_splits_and_epochs_are_chosen(tmp_path: Path) -> None:
     ):
         with pytest.raises(ParamsError, match=message):
             tokenmill.open(tmp_path, **arguments)
+
+
+def test_sources_with_files_of_their_own_come_one_after_another_or_alone(tmp_path: Path) -> None:
+    shape = shape_of(60_000)
+    web = write_set(tmp_path, "arrow", [[[1, 2], [3]], [[4]]], shape, source="web")
+    code = write_set(tmp_path, "arrow", [[[5]], [[6, 7]]], shape, source="code")
+    indexes = [
+        write_index(tmp_path, [[[(1, 0, 0, 1), (0, 0, 1, 1)]]], shape, "web"),
+        write_index(tmp_path, [[[(1, 0, 0, 2), (0, 0, 0, 1)]]], shape, "code"),
+    ]
+    pack = Pack(length=4, mode="best_fit", output="index")
+    write_dataset(tmp_path, [], [web, code, *indexes], 60_000, pack=pack, epochs={"web": "2", "code": "1/2"})
+    assert lists(list(tokenmill.open(tmp_path))) == [[1, 2], [3], [4], [5], [6, 7]]
+    assert lists(list(tokenmill.open(tmp_path).packed())) == [[4, 2], [6, 7, 5]]
+    alone = tokenmill.open(tmp_path, source="code")
+    assert lists(list(alone)) == [[5], [6, 7]]
+    assert lists(list(alone.packed())) == [[6, 7, 5]]
+    with pytest.raises(ParamsError, match="source: expected one of 'web', 'code'; found 'books'"):
+        tokenmill.open(tmp_path, source="books")
 
 
 def test_a_split_of_a_dataset_without_splits_is_an_error(tmp_path: Path) -> None:

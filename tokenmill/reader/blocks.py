@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.dataset.open_parts import Block, Ids, OpenPart, Parts
+from tokenmill.reader.open_parts import Block, Ids, OpenPart, Parts
 
 Longs = npt.NDArray[np.int64]
 Starts = npt.NDArray[np.int32]
@@ -24,9 +24,11 @@ class Blocks:
     """
 
     def __init__(self, parts: Parts) -> None:
-        self.n_items_of_part = [place.n_items for place in parts.places]
-        *self._first_items, self.n_items = accumulate(self.n_items_of_part, initial=0)
-        *self._first_tokens, self.n_tokens = accumulate((place.n_tokens for place in parts.places), initial=0)
+        self.n_items_of_part: list[int] = [place.n_items for place in parts.places]
+        self._first_items = list(accumulate(self.n_items_of_part, initial=0))
+        self._first_tokens = list(accumulate((place.n_tokens for place in parts.places), initial=0))
+        self.n_items: int = self._first_items.pop()
+        self.n_tokens: int = self._first_tokens.pop()
         self._parts, self._are_mapped = parts, parts.are_mapped
         self._opened: dict[int, OpenPart] = {}
 

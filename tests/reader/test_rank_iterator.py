@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import tokenmill
 from tests.conftest import REPOSITORY
-from tests.dataset.made_dataset import documents_dataset, shape_of, write_dataset, write_set
-from tokenmill.dataset.rank_iterator import RankIterator
-from tokenmill.dataset.reader import TokenDataset
+from tests.reader.made_dataset import documents_dataset, shape_of, write_dataset, write_set
 from tokenmill.errors import ParamsError
+from tokenmill.reader.rank_iterator import RankIterator
+from tokenmill.reader.token_dataset import TokenDataset
 
 State = dict[str, Any]
 

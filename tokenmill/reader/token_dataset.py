@@ -8,15 +8,15 @@ from typing import overload
 
 import numpy as np
 
-from tokenmill.dataset.blocks import Blocks, Longs, Starts
-from tokenmill.dataset.boundaries import Labels, labels
-from tokenmill.dataset.dataset_files import DatasetFiles, find_files
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.dataset.open_parts import Ids
 from tokenmill.dataset.order import Order, order_key
-from tokenmill.dataset.rank_iterator import RankIterator
-from tokenmill.dataset.views import Documents, Indexed, Rows, View, Windows
 from tokenmill.errors import ParamsError
+from tokenmill.reader.blocks import Blocks, Longs, Starts
+from tokenmill.reader.boundaries import Labels, labels
+from tokenmill.reader.files import DatasetFiles, find_files
+from tokenmill.reader.open_parts import Ids
+from tokenmill.reader.rank_iterator import RankIterator
+from tokenmill.reader.views import Documents, Indexed, Rows, View, Windows
 
 _AT_ONCE = 256  # items that an iteration looks up at once
 _POSITIONS = 1 << 12  # of an order that are computed at once: 1 ms, and 32 kB
@@ -96,7 +96,7 @@ class TokenDataset:
 
     def starts(self, index: int) -> Starts:
         """Where documents begin in an item: int32, positions in it, rising. The first is 0, whether a document begins there or goes
-        on. tokenmill.dataset.boundaries makes position ids, cumulative lengths and labels of them."""
+        on. tokenmill.reader.boundaries makes position ids, cumulative lengths and labels of them."""
         return self._view.starts(self._number(index))
 
     def labels(self, index: int) -> Labels:

@@ -1,7 +1,7 @@
 """What a reader can take for an item of a dataset: a document, a packed sequence, or a window over all ids back to back."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.dataset.blocks import Blocks, Longs, Starts, joined
-from tokenmill.dataset.boundaries import NO_LABEL, Labels, labels
 from tokenmill.dataset.formats.index import INDEX_FORMAT, PIECES
 from tokenmill.dataset.formats.interface import Shape
-from tokenmill.dataset.open_parts import Ids, Place
 from tokenmill.errors import ValidationError
+from tokenmill.reader.blocks import Blocks, Longs, Starts, joined
+from tokenmill.reader.boundaries import NO_LABEL, Labels, labels
+from tokenmill.reader.open_parts import Ids, Place
 
 
 class View(Protocol):
@@ -42,7 +42,8 @@ class Documents:
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
-        self.item, self.items = blocks.item, blocks.items
+        self.item: Callable[[int], Ids] = blocks.item
+        self.items: Callable[[Longs], list[Ids]] = blocks.items
 
     def __len__(self) -> int:
         return self.blocks.n_items
@@ -79,7 +80,8 @@ class Rows:
 
     def __init__(self, blocks: Blocks, pad_id: int | None, end_id: int | None) -> None:
         self._blocks, self._pad_id, self._end_id = blocks, pad_id, end_id
-        self.item, self.items = blocks.item, blocks.items
+        self.item: Callable[[int], Ids] = blocks.item
+        self.items: Callable[[Longs], list[Ids]] = blocks.items
 
     def __len__(self) -> int:
         return self._blocks.n_items

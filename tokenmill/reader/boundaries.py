@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.dataset.blocks import Starts
-from tokenmill.dataset.open_parts import Ids
+from tokenmill.reader.blocks import Starts
+from tokenmill.reader.open_parts import Ids
 
 Labels = npt.NDArray[np.int32]
 

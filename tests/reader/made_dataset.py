@@ -99,7 +99,10 @@ def write_set(
 
 
 def write_index(
-    folder: Path, sequences: Sequence[Sequence[Sequence[tuple[int, int, int, int]]]], shape: Shape
+    folder: Path,
+    sequences: Sequence[Sequence[Sequence[tuple[int, int, int, int]]]],
+    shape: Shape,
+    source: str | None = None,
 ) -> FileSet:
     """The index of packed sequences: files of sequences of pieces (part, row, start, n_tokens)."""
     batches = []
@@ -108,7 +111,7 @@ def write_index(
         batches.append(
             pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, ITEMS, strict=True)], schema=ITEMS)
         )
-    return write_parts(folder, INDEX_FORMAT, batches, shape, [], None, None)
+    return write_parts(folder, INDEX_FORMAT, batches, shape, [source] if source else [], None, None, source)
 
 
 def write_parts(
@@ -149,8 +152,17 @@ def write_dataset(
     pack: Pack | None = None,
     pad_id: int | None = None,
     end_id: int | None = None,
+    epochs: dict[str, str] | None = None,
 ) -> None:
-    files = Files(file_bytes=1 << 30, splits=splits or {}, split_group=None, shuffle=shuffle, pack=pack, pad_id=pad_id)
+    files = Files(
+        file_bytes=1 << 30,
+        splits=splits or {},
+        split_group=None,
+        shuffle=shuffle,
+        pack=pack,
+        pad_id=pad_id,
+        epochs=epochs or {},
+    )
     manifest = Manifest(
         engine="by hand",
         tokenizer_digest="7" * 64,
