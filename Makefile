@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-reader bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-reader bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -16,6 +16,9 @@ test: setup ## every test
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
 	@$(BIN)/python -m tests.faults $(MODES)
+
+test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
+	@.interop-venv/bin/python -m pytest interop
 
 lint: setup ## format and lint of Python and Rust, types, the core's documentation, and its own tests
 	$(BIN)/ruff format --check .
@@ -57,6 +60,7 @@ core: .venv/.core ## compile the core again where its sources changed
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
+	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
 
 server: setup ## Prefect's server and its web page, on this machine alone
 	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false $(BIN)/prefect server start --host 127.0.0.1 --port 4200
@@ -101,5 +105,11 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.lock
 	@touch $@
 
+.interop-venv/.installed: interop/requirements.lock .venv/.installed
+	@$(BIN)/python -m venv .interop-venv
+	@echo "installing the tools whose formats are tested into .interop-venv ..."
+	@.interop-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r interop/requirements.lock
+	@touch $@
+
 clean: ## what make made, but for data
-	rm -rf .venv .bench-venv core/target tokenmill/*.so
+	rm -rf .venv .bench-venv .interop-venv core/target tokenmill/*.so

@@ -52,17 +52,17 @@ def datatrove(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     assert (int(id_bytes), int(n_tokens)) == (data.itemsize, data.size)
     assert tokenizer
     assert people.endswith("T")
-    pieces = [data[start:end] for start, end in pairwise(ends)]
-    assert sum(len(piece) for piece in pieces) == data.size
+    segments = [data[start:end] for start, end in pairwise(ends)]
+    assert sum(len(segment) for segment in segments) == data.size
     if not packed:
-        return [{"input_ids": piece.tolist()} for piece in pieces]
+        return [{"input_ids": segment.tolist()} for segment in segments]
     items, at = [], 0
     for row in sidecar(folder, stem):
         n = len(row["starts"])
-        items.append(_joined(pieces[at : at + n]))
+        items.append(_joined(segments[at : at + n]))
         assert items[-1]["starts"] == row["starts"]
         at += n
-    assert at == len(pieces)
+    assert at == len(segments)
     return items
 
 
@@ -77,16 +77,16 @@ def olmo(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     assert all(len(row) == 5 for row in rows)
     assert len(text.splitlines()) == len(rows), "other readers break lines at more characters"
     assert [0, *(end for _, end in spans)] == [*(start for start, _ in spans), data.size]
-    pieces = [data[start:end] for start, end in spans]
+    segments = [data[start:end] for start, end in spans]
     if not packed:
         return [
-            {"input_ids": piece.tolist(), "id": _plain(row[2]), "shard": _plain(row[3]), "row": int(row[4]) - 1}
-            for piece, row in zip(pieces, rows, strict=True)
+            {"input_ids": segment.tolist(), "id": _plain(row[2]), "shard": _plain(row[3]), "row": int(row[4]) - 1}
+            for segment, row in zip(segments, rows, strict=True)
         ]
     sequences: dict[int, list[Any]] = {}
-    for piece, row in zip(pieces, rows, strict=True):
+    for segment, row in zip(segments, rows, strict=True):
         of_one = sequences.setdefault(int(row[2]), [])
-        of_one.append(piece)
+        of_one.append(segment)
         assert int(row[4]) == len(of_one)
     assert list(sequences) == list(range(len(sequences)))
     return [_joined(of_one) for of_one in sequences.values()]
@@ -173,9 +173,9 @@ def _with_starts(folder: Path, stem: str, packed: bool, items: list[Any]) -> lis
     return [{"input_ids": item.tolist(), **row} for item, row in zip(items, rows, strict=True)]
 
 
-def _joined(pieces: list[Any]) -> Item:
-    starts = [sum(len(piece) for piece in pieces[:i]) for i in range(len(pieces))]
-    return {"input_ids": [id for piece in pieces for id in piece.tolist()], "starts": starts}
+def _joined(segments: list[Any]) -> Item:
+    starts = [sum(len(segment) for segment in segments[:i]) for i in range(len(segments))]
+    return {"input_ids": [id for segment in segments for id in segment.tolist()], "starts": starts}
 
 
 def _plain(name: str) -> str:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dataset.formats.readers import READERS
+from tokenmill.dataset.formats import offsets32
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.errors import ValidationError
@@ -262,6 +263,17 @@ def test_starts_that_do_not_fit_their_sequence_are_an_error(
     good = {"input_ids": [1, 2], "starts": [0, 1]}
     with pytest.raises(ValidationError, match=f"item 2: .*{words}"):
         write(format, tmp_path, [good, good, item, good], shape_of("u2", True), borders=[1])
+
+
+@pytest.mark.parametrize("name", ["mds", "litdata"])
+def test_a_file_that_grows_over_its_offsets_is_an_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offsets32, "FILE_BYTES_MAX", 1000)  # for 4 GiB
+    items = [document([1] * 100, row=i) for i in range(5)]
+    write(SET_FORMATS[name], tmp_path / "4", items[:3], shape_of("u2", False))
+    with pytest.raises(ValidationError, match=r"a\.\w+: expected at most 1,000 bytes"):
+        write(SET_FORMATS[name], tmp_path / "5", items, shape_of("u2", False))
 
 
 def test_an_error_of_the_system_names_the_file(tmp_path: Path) -> None:

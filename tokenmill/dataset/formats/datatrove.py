@@ -1,7 +1,7 @@
 """datatrove: `.ds` with the ids, `.ds.index` with where documents end, `.ds.metadata` with how many there are of which size.
 
 The layout is that of `TokenizedFile` in src/datatrove/pipeline/tokens/tokenizer.py. The index of packed sequences has the ends of
-their pieces, which are the documents or parts of them; the file beside says how many pieces a sequence has.
+their segments, which are the documents or parts of them; the file beside says how many segments a sequence has.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,12 +16,12 @@ from tokenmill.dataset.formats.files import map_file, new_file, whole_values
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
 from tokenmill.dataset.formats.items import (
     REBUILD,
-    check_pieces,
+    check_segments,
     checked,
     flat_of,
     numpy_type,
-    piece_ends,
     refuse_labels,
+    segment_ends,
 )
 from tokenmill.dataset.formats.sidecar import new_sidecar, read_sidecar
 from tokenmill.errors import ValidationError
@@ -47,7 +47,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
             batch = checked(batch, shape, path, n_items)
             flat = flat_of(batch)
             put(flat.ids)
-            put_ends((n_tokens + piece_ends(flat)).astype("<u8"))
+            put_ends((n_tokens + segment_ends(flat)).astype("<u8"))
             add_starts(batch)
             n_items, n_tokens = n_items + batch.num_rows, n_tokens + int(flat.offsets[-1])
 
@@ -74,14 +74,14 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     _, starts = read_sidecar(folder, stem, shape)
     if starts is None:
         return [Flat(ids, ends)]
-    n_pieces = starts.offsets.to_numpy().astype(np.int64)
-    if n_pieces[-1] != ends.size - 1:
+    n_segments = starts.offsets.to_numpy().astype(np.int64)
+    if n_segments[-1] != ends.size - 1:
         raise ValidationError(
-            f"{index}: expected {n_pieces[-1]:,} pieces, as {stem}{STARTS_SUFFIX} says; found {ends.size - 1:,}. {REBUILD}"
+            f"{index}: expected {n_segments[-1]:,} segments, as {stem}{STARTS_SUFFIX} says; found {ends.size - 1:,}. {REBUILD}"
         )
-    flat = Flat(ids, ends[n_pieces], starts)
-    check_pieces(flat, shape, index)
-    if not np.array_equal(piece_ends(flat), ends[1:]):
+    flat = Flat(ids, ends[n_segments], starts)
+    check_segments(flat, shape, index)
+    if not np.array_equal(segment_ends(flat), ends[1:]):
         raise ValidationError(f"{index}: its ends are not those of {stem}{STARTS_SUFFIX}. {REBUILD}")
     return [flat]
 

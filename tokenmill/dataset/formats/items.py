@@ -47,7 +47,7 @@ def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> 
         ) from None
     flat = flat_of(batch)
     check_ids(flat, shape, place, n_before, _NOT_WRITTEN)
-    check_pieces(flat, shape, place, n_before, _NOT_WRITTEN)
+    check_segments(flat, shape, place, n_before, _NOT_WRITTEN)
     return batch
 
 
@@ -71,7 +71,7 @@ def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str
     )
 
 
-def check_pieces(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
+def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
     """Raises ValidationError for a sequence that is empty or too long, and for starts that do not begin with 0 and rise within
     it. Documents pass."""
     if shape.length is None:
@@ -112,8 +112,8 @@ def first_wrong_starts(starts: pa.ListArray, lengths: npt.NDArray[np.int64]) -> 
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
-def piece_ends(flat: Flat) -> npt.NDArray[np.int64]:
-    """Where documents end, or the pieces of sequences: a piece ends where the next one of its sequence starts, or with it."""
+def segment_ends(flat: Flat) -> npt.NDArray[np.int64]:
+    """Where documents end, or the segments of sequences: a segment ends where the next one of its sequence starts, or with it."""
     if flat.starts is None:
         return flat.offsets[1:]
     starts, first = list_values(flat.starts)

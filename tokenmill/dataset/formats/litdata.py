@@ -18,7 +18,7 @@ from tokenmill.dataset.formats.files import new_file
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
 from tokenmill.dataset.formats.items import (
     REBUILD,
-    check_pieces,
+    check_segments,
     checked,
     flat_of,
     numpy_type,
@@ -68,7 +68,7 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
         raise ValidationError(f"{path}: item {row:,}: expected ids of {id_bytes} bytes; found a part of one. {REBUILD}")
     ids = found[offsets[0] :].view("<u2" if shape.ids == pa.uint16() else "<i4")
     flat = Flat(ids, n_bytes // id_bytes, read_sidecar(folder, stem, shape)[1])
-    check_pieces(flat, shape, path)
+    check_segments(flat, shape, path)
     return [flat]
 
 

@@ -21,7 +21,7 @@ from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.items import (
     REBUILD,
     check_ids,
-    check_pieces,
+    check_segments,
     checked,
     columns,
     flat_of,
@@ -121,7 +121,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         batch = _decoded(found, offsets[at : end + 1], shape, path, at)
         flat = flat_of(batch)
         check_ids(flat, shape, path, at)
-        check_pieces(flat, shape, path, at)
+        check_segments(flat, shape, path, at)
         yield batch
         at = end
 

@@ -16,7 +16,7 @@ from tokenmill.dataset.formats.files import Put, arrays, map_file, new_file, put
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
 from tokenmill.dataset.formats.items import (
     REBUILD,
-    check_pieces,
+    check_segments,
     checked,
     flat_of,
     refuse_labels,
@@ -88,7 +88,7 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
             f"{folder / f'{stem}{_DATA}'}: expected {offsets[-1]:,} ids, as {index.name} says; found {ids.size:,}. {REBUILD}"
         )
     flat = Flat(ids, offsets, read_sidecar(folder, stem, shape)[1])
-    check_pieces(flat, shape, index)
+    check_segments(flat, shape, index)
     return [flat]
 
 

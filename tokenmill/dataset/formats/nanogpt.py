@@ -14,7 +14,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.batches import batches_of
 from tokenmill.dataset.formats.files import new_file, whole_values
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_pieces, checked, flat_of, refuse_labels
+from tokenmill.dataset.formats.items import REBUILD, check_segments, checked, flat_of, refuse_labels
 from tokenmill.dataset.formats.sidecar import new_sidecar, read_sidecar
 from tokenmill.errors import ValidationError
 
@@ -54,7 +54,7 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
             f"{path}: expected {offsets[-1]:,} ids, as {beside.name} says; found {ids.size:,}. {REBUILD}"
         )
     flat = Flat(ids, offsets, starts)
-    check_pieces(flat, shape, path)
+    check_segments(flat, shape, path)
     return [flat]
 
 

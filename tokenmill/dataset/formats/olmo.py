@@ -3,7 +3,7 @@
 The layout is that of python/dolma/tokenizer/memmap_writer.py: the lines are start,end,id,src,loc with positions in tokens, and
 the line of the document in its file from 1. The reader of OLMo-core cuts the lines at commas and takes the first two parts
 (olmo_core/data/utils.py), so no name may have a line break in it: control characters and backslashes are escaped. Of packed
-sequences a line is a piece; its id is the number of the sequence from 0, its loc that of the piece in the sequence from 1.
+sequences a line is a segment; its id is the number of the sequence from 0, its loc that of the segment in the sequence from 1.
 """
 
 import gzip
@@ -25,13 +25,13 @@ from tokenmill.dataset.formats.files import Put, new_file, whole_values
 from tokenmill.dataset.formats.interface import Flat, Format, Shape
 from tokenmill.dataset.formats.items import (
     REBUILD,
-    check_pieces,
+    check_segments,
     checked,
     flat_of,
     list_values,
     numpy_type,
-    piece_ends,
     refuse_labels,
+    segment_ends,
 )
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import open_regular
@@ -58,7 +58,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
             batch = checked(batch, shape, path, n_items)
             flat = flat_of(batch)
             put(flat.ids)
-            ends = n_tokens + piece_ends(flat)
+            ends = n_tokens + segment_ends(flat)
             begins = np.append(np.int64(n_tokens), ends[:-1])[: ends.size]
             put_text(_lines([begins, ends], *_places(batch, flat, n_items)))
             n_items, n_tokens = n_items + batch.num_rows, n_tokens + int(flat.offsets[-1])
@@ -74,10 +74,10 @@ def _places(batch: pa.RecordBatch, flat: Flat, n_before: int) -> tuple[pa.Array,
         names = _quoted(ids) if pa.types.is_string(ids.type) else ids
         return names, _quoted(shards.dictionary).take(shards.indices), pc.add(batch.column("row"), 1)
     _, first = list_values(flat.starts)
-    n_pieces = np.diff(first)
-    numbers = np.repeat(np.arange(n_before, n_before + n_pieces.size), n_pieces)
-    pieces = np.arange(first[-1]) - np.repeat(first[:-1], n_pieces) + 1
-    return pa.array(numbers), pa.nulls(len(numbers), pa.string()).fill_null(""), pa.array(pieces)
+    n_segments = np.diff(first)
+    numbers = np.repeat(np.arange(n_before, n_before + n_segments.size), n_segments)
+    segments = np.arange(first[-1]) - np.repeat(first[:-1], n_segments) + 1
+    return pa.array(numbers), pa.nulls(len(numbers), pa.string()).fill_null(""), pa.array(segments)
 
 
 def _lines(positions: Sequence[npt.NDArray[np.int64]], *places: pa.Array) -> memoryview:
@@ -172,35 +172,35 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
         return [Flat(ids, np.concatenate([np.zeros(1, np.int64), *ends]))]
     lines = list(_documents(path, ids.size, shape, ("start", "end", "id", "loc")))
     begins = np.concatenate([np.empty(0, np.int64), *(offsets[:-1] for _, offsets in lines)])
-    numbers, pieces = (
+    numbers, segments = (
         np.concatenate([np.empty(0, np.int64), *(found.column(name).to_numpy() for found, _ in lines)])
         for name in ("id", "loc")
     )
-    first = np.flatnonzero(pieces == 1)
-    n_pieces = np.diff(np.append(first, pieces.size))
-    wrong = np.ones(pieces.size, bool)
+    first = np.flatnonzero(segments == 1)
+    n_segments = np.diff(np.append(first, segments.size))
+    wrong = np.ones(segments.size, bool)
     if first.size and first[0] == 0:
-        expected = np.arange(pieces.size) - np.repeat(first, n_pieces) + 1
-        wrong = (pieces != expected) | (numbers != np.repeat(np.arange(first.size), n_pieces))
+        expected = np.arange(segments.size) - np.repeat(first, n_segments) + 1
+        wrong = (segments != expected) | (numbers != np.repeat(np.arange(first.size), n_segments))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValidationError(
-            f"{path}: line {row + 1:,}: expected the next piece of a sequence, or the first of the next one; found piece "
-            f"{pieces[row]} of {numbers[row]}. {REBUILD}"
+            f"{path}: line {row + 1:,}: expected the next segment of a sequence, or the first of the next one; found segment "
+            f"{segments[row]} of {numbers[row]}. {REBUILD}"
         )
     offsets = np.append(begins[first], np.int64(ids.size))
-    starts = (begins - np.repeat(begins[first], n_pieces)).astype(np.int32)
-    list_offsets = pa.array(np.append(first, pieces.size).astype(np.int32))
+    starts = (begins - np.repeat(begins[first], n_segments)).astype(np.int32)
+    list_offsets = pa.array(np.append(first, segments.size).astype(np.int32))
     list_type = shape.schema.field("starts").type
     flat = Flat(ids, offsets, pa.ListArray.from_arrays(list_offsets, pa.array(starts), type=list_type))
-    check_pieces(flat, shape, path)
+    check_segments(flat, shape, path)
     return [flat]
 
 
 def _documents(
     path: Path, n_ids: int, shape: Shape, names: Sequence[str]
 ) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
-    """The columns of the lines batch by batch, and where the documents or pieces begin in the ids, with the end of the last.
+    """The columns of the lines batch by batch, and where the documents or segments begin in the ids, with the end of the last.
 
     Raises ValidationError if one does not begin where the last one ended, or the last one does not end with the ids.
     """

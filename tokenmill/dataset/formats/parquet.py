@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_ids, check_pieces, checked, columns, flat_of, named
+from tokenmill.dataset.formats.items import REBUILD, check_ids, check_segments, checked, columns, flat_of, named
 from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
@@ -151,7 +151,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
                     batch.validate(full=True)
                     flat = flat_of(batch)
                     check_ids(flat, shape, path, n_items)
-                    check_pieces(flat, shape, path, n_items)
+                    check_segments(flat, shape, path, n_items)
                     yield batch
                     n_items += batch.num_rows
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8

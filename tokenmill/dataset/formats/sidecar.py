@@ -1,4 +1,4 @@
-"""The file beside a part for what its format has no place for: where the pieces of sequences start, and where items end."""
+"""The file beside a part for what its format has no place for: where the segments of sequences start, and where items end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
