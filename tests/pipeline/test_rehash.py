@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.pipeline.test_incremental import said
+from tests.standing import prefect_home
 from tests.versioning.test_dvc import flip_a_byte
 
 pytestmark = pytest.mark.slow
@@ -83,11 +84,11 @@ def assert_whole(project: Project) -> None:
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
 def test_a_byte_changed_in_place_is_seen_and_recorded(
-    new_project: Callable[[str], Project], engine: str, tmp_path: Path
+    new_project: Callable[[str], Project], engine: str, tmp_path: Path, prefect_database: Path
 ) -> None:
     project = new_project("project")
     project.set(run__engine=engine)
-    home = {"PREFECT_HOME": str(tmp_path / "prefect")}
+    home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))} if engine == "threads" else {}
     project.build(**home)
     in_place(project.root / "data/raw/a.jsonl", b"cat", b"cow")
     assert is_nothing_done(project)
