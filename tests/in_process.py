@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +21,15 @@ class Said:
 
 
 def tokenmill(folder: Path, *arguments: str) -> Said:
-    """Runs `tokenmill` in a folder."""
+    """Runs `tokenmill` in a folder, whose builds must be inline: an embedded server would be named in this process from then on."""
     out, err = io.StringIO(), io.StringIO()
-    handler = signal.getsignal(signal.SIGTERM)
+    handler, server = signal.getsignal(signal.SIGTERM), os.environ.get("PREFECT_API_URL")
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main(arguments)
         finally:
             signal.signal(signal.SIGTERM, handler)
+    assert os.environ.get("PREFECT_API_URL") == server, "it has started a server; run it in a process of its own"
     return Said(code, out.getvalue(), err.getvalue())
 
 
