@@ -18,7 +18,9 @@ import pytest
 from hypothesis import settings
 from ruamel.yaml import YAML
 
-from tests.standing import Server, standing_server
+from tests import in_process
+from tests.in_process import Said
+from tests.standing import Server, make_database, prefect_home, standing_server
 from tokenmill.layout import PAGE_FILE
 
 REPOSITORY = Path(__file__).parent.parent
@@ -33,9 +35,34 @@ os.environ.pop("PREFECT_API_URL", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes would take it over to ignore it
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow tests come first, so that none is left over for one process while the other has nothing to do."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Deals the slow tests out to the worker processes, so that each begins with its share and none is left for the end.
+
+    `--dist worksteal` cuts the list into one part for each process, and moves tests from the end of a part to a process that has
+    finished its own. The slow tests of a file stay together, for the fixtures that they share; and so do those of all files
+    that use the one Prefect server, since a second server costs more than most tests.
+    """
+    groups: dict[str, list[pytest.Item]] = {}
+    others = []
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            others.append(item)
+        else:
+            is_served = "server" in getattr(item, "fixturenames", ())
+            groups.setdefault("server" if is_served else item.path.as_posix(), []).append(item)
+    n_parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    parts: list[list[pytest.Item]] = [[] for _ in range(n_parts)]
+    for group in sorted(groups.values(), key=len, reverse=True):
+        min(parts, key=len).extend(group)
+    n_left = len(items)
+    for i, part in enumerate(parts):
+        n_tests = n_left // (n_parts - i)  # as worksteal counts them
+        n_left -= n_tests
+        n_more = max(0, n_tests - len(part))
+        part.extend(others[:n_more])
+        del others[:n_more]
+    items[:] = [item for part in parts for item in part] + others
 
 
 DOCUMENTS = {
@@ -93,9 +120,17 @@ class Project:
             command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=250, check=False
         )
 
-    def build(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Runs `tokenmill build`, and expects it to end well."""
-        done = self.run("tokenmill", "build", *arguments, **env)
+    def cli(self, *arguments: str) -> Said:
+        """Runs `tokenmill` in this process."""
+        return in_process.tokenmill(self.root, *arguments)
+
+    def dvc(self, *arguments: str) -> None:
+        """Runs `dvc` in this process, quietly, and expects it to end well."""
+        in_process.dvc(self.root, *arguments)
+
+    def build(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str] | Said:
+        """Runs `tokenmill build`, and expects it to end well: in this process, or with variables in a process of its own."""
+        done = self.run("tokenmill", "build", *arguments, **env) if env else self.cli("build", *arguments)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -141,9 +176,8 @@ def make_project(root: Path) -> Project:
 def _repository() -> tempfile.TemporaryDirectory[str]:
     """A folder under git and DVC, with nothing in it: to make one takes a second, to copy it none."""
     folder = tempfile.TemporaryDirectory(prefix="tokenmill-repository-")
-    for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
-        done = Project(Path(folder.name)).run(*command)
-        assert done.returncode == 0, done.stderr
+    subprocess.run(["git", "init", "-q", folder.name], check=True)
+    in_process.dvc(Path(folder.name), "init")
     return folder
 
 
@@ -160,7 +194,16 @@ def project(new_project: Callable[[str], Project]) -> Project:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def prefect_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database of Prefect, for all processes: a server takes six seconds to make its tables in a home without one."""
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "prefect.db"
+    make_database(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, prefect_database: Path) -> Iterator[Server]:
     """A Prefect server that all tests of this process share."""
-    with standing_server(tmp_path_factory.mktemp("prefect-server")) as server:
+    with standing_server(prefect_home(tmp_path_factory.mktemp("prefect-server") / "home", prefect_database)) as server:
         yield server

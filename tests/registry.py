@@ -1,15 +1,12 @@
 """A team's repositories for tests: a bare git repository, a DVC remote in a folder, and clones."""
 
-import contextlib
-import io
 import shutil
-import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import Project
-from tokenmill.cli.main import main
+from tests.in_process import Said
 
 IGNORED = "__pycache__\n/data/counts\n/data/quarantine\n/data/tokenizer\n/data/tokens\n/data/report\n/data/tables\n/.tokenmill\n"
 
@@ -58,13 +55,9 @@ def make_team(project: Project) -> Team:
     identify(project.root)
     (project.root / ".gitignore").write_text(IGNORED, encoding="utf-8")
     (project.root / "tokenmill.lock").write_text('{"tokenizer": null}\n', encoding="utf-8")
-    for command in (
-        ("dvc", "remote", "add", "-d", "store", str(store)),
-        ("dvc", "config", "core.autostage", "false"),
-        ("dvc", "add", "-q", "data/raw"),
-    ):
-        done = project.run(*command)
-        assert done.returncode == 0, done.stderr
+    project.dvc("remote", "add", "-d", "store", str(store))
+    project.dvc("config", "core.autostage", "false")
+    project.dvc("add", "data/raw")
     project.build()
     run(project.root, "git", "remote", "add", "origin", str(bare))
     commit(project, "First build")
@@ -84,29 +77,11 @@ def copied(team: Team, folder: Path) -> Team:
     return copy
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command printed, and its exit code."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 def cli(project: Project, *arguments: str) -> Said:
-    """Runs `tokenmill` in this process, in the project's folder: a process of its own spends its time on imports."""
-    out, err = io.StringIO(), io.StringIO()
-    handler = signal.getsignal(signal.SIGTERM)
-    with contextlib.chdir(project.root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(arguments)
-        finally:
-            signal.signal(signal.SIGTERM, handler)
-    return Said(code, out.getvalue(), err.getvalue())
+    """Runs `tokenmill` in this process, in the project's folder."""
+    return project.cli(*arguments)
 
 
 def build(project: Project, *arguments: str) -> Said:
     """Runs `tokenmill build` so, and expects it to end well."""
-    done = cli(project, "build", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done
+    return project.build(*arguments)

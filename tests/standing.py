@@ -1,9 +1,11 @@
 """Starts a Prefect server for tests on 127.0.0.1, and queries it."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,6 +78,26 @@ class Server:
             assert time.monotonic() < deadline, answer.text
             time.sleep(1)
         return answer.raise_for_status()
+
+
+def make_database(path: Path) -> None:
+    """Makes an empty database of Prefect, unless another process has made it."""
+    if path.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=path.parent) as home:
+        command = [str(Path(sys.executable).parent / "prefect"), "server", "database", "upgrade", "-y"]
+        done = subprocess.run(
+            command, env={**os.environ, "PREFECT_HOME": home}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        (Path(home) / "prefect.db").replace(path)
+
+
+def prefect_home(folder: Path, database: Path) -> Path:
+    """A new Prefect home in `folder`, with a copy of an empty database."""
+    folder.mkdir()
+    shutil.copy(database, folder / "prefect.db")
+    return folder
 
 
 @contextmanager

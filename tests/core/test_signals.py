@@ -9,9 +9,10 @@ import time
 import pytest
 
 PREPARE = """
+N_WORDS = 100
 import pyarrow as pa
 from tokenmill import _core
-words = pa.array([" ".join(f"w{i * j}" for i in range(2000)) for j in range(4000)])
+words = pa.array([" ".join(f"w{i * j}" for i in range(2000)) for j in range(N_WORDS)])
 ones = pa.array([1] * len(words), pa.uint64())
 steps = _core.patterns()["gpt2"]
 counter = _core.Counter(steps)
@@ -27,6 +28,9 @@ more = pa.record_batch({"id": pa.array(range(257), pa.uint32()), "token": tokens
 whole = _core.Encoder([], more, pair, added, False)
 print("ready", flush=True)
 """
+LONG = PREPARE.replace("N_WORDS = 100", "N_WORDS = 4000")
+"""The same, with so many words that a call on them takes longer than a test waits before it sends a signal."""
+
 CALLS = {
     "count": "while True: counter.update(words)",
     "encode": "while True: encoder.encode_batch(words, 2)",
@@ -101,7 +105,10 @@ sys.exit(cli.main(["check", "tokenizer.json"]))
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_ends_the_call_with_keyboard_interrupt(call: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", PREPARE + CALLS[call]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", (LONG if "words" in CALLS[call] else PREPARE) + CALLS[call]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -146,7 +153,7 @@ in_main(encode, lambda: encoder.encode_batch(words, 2))
 def test_what_a_handler_of_a_signal_does_ends_the_call_as_python_has_it(handler: str) -> None:
     call, raised = HANDLERS[handler]
     done = subprocess.run(
-        [sys.executable, "-c", PREPARE + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", LONG + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ready\n{raised}\n", "")
 
@@ -164,7 +171,7 @@ enough.set()
 thread.join()
 """
     done = subprocess.run(
-        [sys.executable, "-c", PREPARE + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", LONG + BESIDE + call], capture_output=True, text=True, check=False, timeout=50
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ready\nOutOfTime\n", "")
 

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Callable[[Project], object], list[str]]] = {
 def test_bad_input_stops_the_build_with_one_message_and_leaves_nothing(project: Project, case: str) -> None:
     make, expected = CASES[case]
     make(project)
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2, done.stderr
     message = done.stderr.split("tokenmill: error[TM", 1)[1]
     for part in expected:
@@ -86,20 +86,20 @@ def test_a_small_corpus_stops_training_early_and_says_at_how_many(project: Proje
 
 def test_a_folder_without_params_is_told_what_is_missing(tmp_path: Path, project: Project) -> None:
     lost = Project(tmp_path)
-    done = lost.run("tokenmill", "build")
+    done = lost.cli("build")
     assert done.returncode == 2
     assert "found no params.yaml" in done.stderr
 
 
 def test_a_folder_that_is_no_repository_is_told_what_to_run(project: Project) -> None:
     (project.root / ".dvc").rename(project.root / "gone")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "git init && dvc init" in done.stderr
 
 
 def test_an_unknown_stage_is_refused_with_those_there_are(project: Project) -> None:
-    done = project.run("tokenmill", "build", "--only", "counting")
+    done = project.cli("build", "--only", "counting")
     assert done.returncode == 2
     assert "count, train-vocab, encode, validate" in done.stderr
 

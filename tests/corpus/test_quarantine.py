@@ -83,19 +83,19 @@ def test_an_encoding_that_fails_at_its_end_leaves_dataset_and_quarantine(
 
 def test_the_policy_is_fail_unless_said_otherwise_and_the_limit_holds(project: Project) -> None:
     spoil(project)
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "data/raw/a.jsonl, line 1: " in done.stderr
     for limit, words in ((2, "2"), (0.3, "30 %"), (0.001, "0.1 %")):
         project.set(source__on_bad_document="quarantine", source__bad_documents_max=limit)
-        done = project.run("tokenmill", "build")
+        done = project.cli("build")
         assert done.returncode == 2
         assert f"3 of 9 documents are bad; source.bad_documents_max allows {words}. The first:" in done.stderr
         assert "data/raw/a.jsonl, line 4: invalid JSON" in done.stderr
     project.set(source__bad_documents_max=0.34)
     build(project)
     project.set(source__on_bad_document="fail")
-    assert project.run("tokenmill", "build").returncode == 2
+    assert project.cli("build").returncode == 2
 
 
 def test_the_quarantine_of_a_cut_shard_is_that_of_the_whole_one(new_project: Callable[[str], Project]) -> None:
@@ -143,7 +143,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
     )
     (project.root / "data/raw/c.jsonl.gz").write_bytes(packed[: len(packed) // 2])
     project.set(source__unit_bytes_min=100_000, source__unit_bytes_max=200_000)  # one unit with a.jsonl and b.jsonl
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "data/raw/c.jsonl.gz: the file is damaged or truncated" in done.stderr
     project.set(source__on_bad_shard="quarantine")
@@ -156,7 +156,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
     assert pl.read_parquet(project.root / "data/tokens/*.parquet").height == 6
     for name in ("a", "b"):
         (project.root / f"data/raw/{name}.jsonl").unlink()
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert (
         "no documents are left, because shards are damaged:\n  data/raw/c.jsonl.gz: the file is damaged" in done.stderr
@@ -166,7 +166,7 @@ def test_a_truncated_shard_fails_or_is_left_out_whole(project: Project) -> None:
 def test_a_shard_that_only_the_manifest_calls_damaged_is_found(project: Project) -> None:
     build(project)
     edit_manifest(project, lambda manifest: manifest["shards"][0]["rows"][0].update(n_bad=None))
-    done = project.run("tokenmill", "build", "--only", "validate")
+    done = project.cli("build", "--only", "validate")
     assert done.returncode == 2
     assert "says that data/raw/a.jsonl is damaged; it can be read" in done.stderr
 
@@ -177,7 +177,7 @@ def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Pr
     texts = pa.array([b"good", None, b"\xff\xfe"], pa.binary())
     pq.write_table(pa.table({"id": ["a", "b", "c"], "text": texts}), project.root / "data/raw/d.parquet")
     project.set(source__unit_bytes_min=100_000)  # one unit
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     head, *shown, of_columns, last = done.stderr.split("tokenmill: error[TM210]: ")[1].splitlines()
     assert head == "6 documents or files are bad:"
@@ -189,10 +189,10 @@ def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Pr
     assert "source.text_column" in of_columns
     assert "source.on_bad_document" in last
     project.set(source__on_bad_document="quarantine")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert "tokenmill: error[TM202]: data/raw/c.parquet: expected a whole .parquet file" in done.stderr
     project.set(source__on_bad_document="fail", source__on_bad_shard="quarantine")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert "5 documents or files are bad:" in done.stderr
     assert "c.parquet" not in done.stderr
 
@@ -200,7 +200,7 @@ def test_one_build_names_every_bad_line_and_every_bad_file_of_a_unit(project: Pr
 def test_of_many_bad_lines_the_first_twenty_are_named_and_the_others_counted(project: Project) -> None:
     for name, n in (("c", 15), ("d", 8), ("e", 2000)):
         (project.root / f"data/raw/{name}.jsonl").write_bytes(b"no JSON\n" * n)
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "count: 3 of 5 units failed" in done.stderr
     named = [line.strip().split(": ")[0] for line in done.stderr.splitlines() if ", line " in line]
@@ -218,7 +218,7 @@ def test_a_wrong_text_column_is_a_line_a_file_with_one_code_and_one_remedy(
     pq.write_table(pa.table({"id": ["a"], "text": ["one"]}), project.root / "data/raw/t.parquet")
     pq.write_table(pa.table({"id": ["a"], "body": [1]}), project.root / "data/raw/u.parquet")
     project.set(source__text_column="body", source__unit_bytes_min=unit_bytes_min)
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     head, *lines, last = done.stderr.split("tokenmill: error[TM209]: ")[1].splitlines()
     assert head.startswith(
@@ -237,7 +237,7 @@ def test_a_wrong_text_column_is_a_line_a_file_with_one_code_and_one_remedy(
 def test_a_wrong_text_column_of_a_cut_file_is_one_line(project: Project) -> None:
     project.write("long.jsonl", [f"document {i}" for i in range(300)])
     project.set(source__text_column="body", source__unit_bytes_max=700)
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert "tokenmill: error[TM209]: " in done.stderr
     assert done.stderr.count("\n  data/raw/long.jsonl") == 1
     assert "found the keys id, text (300 such documents)." in done.stderr
@@ -254,7 +254,7 @@ def test_every_bad_file_is_named_before_the_second_document_of_any() -> None:
 def test_units_that_fail_do_not_stop_the_others_and_are_listed_at_the_end(project: Project) -> None:
     for name in "cd":
         (project.root / f"data/raw/{name}.jsonl").write_text(f'{{"{name}": 0}}\n', encoding="utf-8")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "count: 2 of 4 units failed; the results of the other 2 are kept" in done.stderr
     assert [line.split(": ")[:2] for line in done.stderr.splitlines()[-3:-1]] == [

@@ -14,15 +14,15 @@ import psutil
 import pytest
 
 from tests.conftest import REPOSITORY, Project
-from tests.standing import Server, end
+from tests.standing import Server, end, prefect_home
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def home(tmp_path_factory: pytest.TempPathFactory, prefect_database: Path) -> dict[str, str]:
     """Environment of a Prefect that knows no server."""
-    return {"PREFECT_HOME": str(tmp_path_factory.mktemp("prefect"))}
+    return {"PREFECT_HOME": str(prefect_home(tmp_path_factory.mktemp("prefect") / "home", prefect_database))}
 
 
 def runs(home: dict[str, str], table: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import REPOSITORY, Project
 from tests.orchestration.test_flow import runs
 from tests.registry import cli
+from tests.standing import prefect_home
 
 GUIDE = (REPOSITORY / "docs/guides/steps.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (tasks/\w+\.py)\n(.*?)```", GUIDE, flags=re.DOTALL))
@@ -58,8 +59,10 @@ def assert_dvc_agrees(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_steps_of_ones_own_run_in_prefect_and_dvc_tracks_them(own: Project, tmp_path: Path) -> None:
-    home = {"PREFECT_HOME": str(tmp_path / "prefect")}
+def test_steps_of_ones_own_run_in_prefect_and_dvc_tracks_them(
+    own: Project, tmp_path: Path, prefect_database: Path
+) -> None:
+    home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))}
     own.build(**home)
     assert n_documents(own) == 1
     assert (own.root / "data/lengths/lengths.csv").read_text(encoding="utf-8").startswith("n_tokens,n_documents\n")

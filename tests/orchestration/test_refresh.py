@@ -176,7 +176,7 @@ def test_of_two_refreshes_started_at_once_one_publishes_and_the_other_skips_or_f
         assert done.returncode == 0, done.stderr
         manifest = json.loads((other_clone.root / f"got-{i}/manifest.json").read_text(encoding="utf-8"))
         assert manifest["n_documents"] == 6 + (i + 1) * (i + 2) // 2
-    assert other_clone.run("dvc", "pull", "-q").returncode == 0
+    other_clone.dvc("pull")
     assert cli(other_clone, "status").returncode == 0
 
 
@@ -207,20 +207,20 @@ def test_an_import_is_updated_and_a_failed_update_leaves_the_data(team: Team, tm
     producer = Project(tmp_path / "producer")
     producer.root.mkdir()
     run(producer.root, "git", "init", "-q")
-    assert producer.run("dvc", "init", "-q").returncode == 0
-    assert producer.run("dvc", "remote", "add", "-d", "store", str(tmp_path / "producer-store")).returncode == 0
+    producer.dvc("init")
+    producer.dvc("remote", "add", "-d", "store", str(tmp_path / "producer-store"))
     (producer.root / "docs.jsonl").write_text('{"id": "1", "text": "the cat"}\n', encoding="utf-8")
 
     def release(push: bool) -> None:
-        assert producer.run("dvc", "add", "-q", "docs.jsonl").returncode == 0
+        producer.dvc("add", "docs.jsonl")
         run(producer.root, "git", "add", "-A")
         run(producer.root, "git", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q", "-m", "x")
         if push:
-            assert producer.run("dvc", "push", "-q").returncode == 0
+            producer.dvc("push")
 
     release(push=True)
     project = team.project
-    assert project.run("dvc", "remove", "data/raw.dvc").returncode == 0
+    project.dvc("remove", "data/raw.dvc")
     done = project.run("dvc", "import", "-q", str(producer.root), "docs.jsonl", "-o", "data/raw/docs.jsonl")
     assert done.returncode == 0, done.stderr
     (project.root / "data/raw/.gitignore").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import REPOSITORY, Project
 from tests.orchestration.test_flow import building, said
-from tests.standing import Server, standing_server
+from tests.standing import Server, prefect_home, standing_server
 
 pytestmark = pytest.mark.slow
 
@@ -88,8 +88,8 @@ def test_a_build_that_is_cancelled_on_the_server_ends_and_the_next_goes_on(proje
     project.build()
 
 
-def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path) -> None:
-    (home := tmp_path / "home").mkdir()
+def test_a_server_that_goes_away_stops_no_build(project: Project, tmp_path: Path, prefect_database: Path) -> None:
+    home = prefect_home(tmp_path / "home", prefect_database)
     with ExitStack() as standing:
         server = standing.enter_context(standing_server(home))
         with building(project, server.environment | IMPATIENT, n_documents=3) as process:
@@ -121,9 +121,9 @@ def hanging(processes: list[psutil.Process]) -> Iterator[None]:
 
 @pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGINT, 130)])
 def test_a_server_that_hangs_stops_no_build(
-    project: Project, tmp_path: Path, number: signal.Signals | None, code: int
+    project: Project, tmp_path: Path, prefect_database: Path, number: signal.Signals | None, code: int
 ) -> None:
-    (home := tmp_path / "home").mkdir()
+    home = prefect_home(tmp_path / "home", prefect_database)
     with standing_server(home) as server:
         processes = processes_of(server)
         with building(project, server.environment | IMPATIENT, n_documents=2) as process, hanging(processes):
@@ -139,8 +139,10 @@ def test_a_server_that_hangs_stops_no_build(
         assert "Run `tokenmill build` to go on" in words
 
 
-def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(project: Project, tmp_path: Path) -> None:
-    (home := tmp_path / "home").mkdir()
+def test_a_build_that_is_cancelled_on_a_server_that_then_hangs_ends(
+    project: Project, tmp_path: Path, prefect_database: Path
+) -> None:
+    home = prefect_home(tmp_path / "home", prefect_database)
     with standing_server(home) as server:
         processes = processes_of(server)
         with building(project, server.environment | IMPATIENT) as process, ExitStack() as standing_still:
@@ -193,7 +195,7 @@ def test_a_run_that_is_cancelled_when_its_work_is_done_ends_on_the_server(
     assert server.flow_run(f"build {project.root.name}")["state"]["type"] == state
 
 
-def test_a_flow_run_that_was_deleted_stops_no_build(project: Project, tmp_path: Path) -> None:
+def test_a_flow_run_that_was_deleted_stops_no_build(project: Project, tmp_path: Path, prefect_database: Path) -> None:
     def at_the_end() -> str:
         done = project.run(sys.executable, "-c", LAST_MOMENT.replace("ACT", "delete(path)"), **server.environment)
         assert done.returncode == 0, done.stderr
@@ -207,7 +209,7 @@ def test_a_flow_run_that_was_deleted_stops_no_build(project: Project, tmp_path: 
         return said(project).read_text(encoding="utf-8")
 
     project.set(run__engine="threads")
-    (home := tmp_path / "home").mkdir()
+    home = prefect_home(tmp_path / "home", prefect_database)
     with standing_server(home) as server:  # of its own: while it deletes, it may answer nobody for half a minute
         for deleted in (at_the_end, at_work):
             words = deleted()

@@ -83,7 +83,7 @@ def test_a_shard_behind_a_linked_folder_is_refused_even_when_all_is_up_to_date(p
     (project.root / "data/raw/a.jsonl").symlink_to(outside / "c.jsonl")
     project.build()  # a linked file is fine
     (project.root / "data/raw/link").symlink_to(outside)
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "data/raw/link/c.jsonl" in done.stderr
     assert "Link the files instead" in done.stderr
@@ -92,7 +92,7 @@ def test_a_shard_behind_a_linked_folder_is_refused_even_when_all_is_up_to_date(p
 def test_a_shard_that_dvc_ignores_is_refused(project: Project) -> None:
     with (project.root / ".dvcignore").open("a", encoding="utf-8") as file:
         file.write("data/raw/b.jsonl\n")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert ".dvcignore leaves it out" in done.stderr
 

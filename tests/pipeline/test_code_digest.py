@@ -108,17 +108,17 @@ def test_a_byte_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_sta
     project_settings = list(range(1, 9))
     assert all(done_anew().values())
     assert not any(done_anew().values())
-    for path, stages in {
-        "pretokenizers/patterns.py": {"count", "encode", "validate"},
-        "dataset/tokens.py": {"encode", "validate"},
-        "stages/validate.py": {"validate"},
-        "storage/atomic.py": set(),
-        "report/measures.py": set(),
-        "pipeline/unit_runner.py": set(),
+    no_units = ("storage/atomic.py", "report/measures.py", "pipeline/unit_runner.py")
+    for paths, stages in {
+        ("pretokenizers/patterns.py",): {"count", "encode", "validate"},
+        ("dataset/tokens.py",): {"encode", "validate"},
+        ("stages/validate.py",): {"validate"},
+        no_units: set(),
     }.items():
-        with (package / path).open("ab") as file:
-            file.write(b"\n")
-        assert {stage for stage, anew in done_anew().items() if anew} == stages, path
+        for path in paths:
+            with (package / path).open("ab") as file:
+                file.write(b"\n")
+        assert {stage for stage, anew in done_anew().items() if anew} == stages, paths
 
 
 @pytest.mark.parametrize("stage", STAGES)

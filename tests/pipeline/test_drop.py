@@ -49,7 +49,7 @@ def dropping(project: Project) -> Project:
 
 def test_a_line_makes_only_the_units_anew_that_have_the_document(dropping: Project) -> None:
     assert dropped(dropping) == []
-    assert dropping.run("dvc", "freeze", "train-vocab").returncode == 0  # another tokenizer would redo every unit
+    dropping.dvc("freeze", "train-vocab")  # another tokenizer would redo every unit
     write_drop(dropping, ("a.jsonl-1", "", "takedown"))
     said = dropping.build().stderr
     for stage in ("count", "encode", "validate"):
@@ -119,7 +119,7 @@ def test_all_documents_of_a_file_may_be_left_out_and_bad_ones_beside_them(projec
     ]
     assert read_manifest(project.root / "data/tokens").n_bad == 1
     assert pq.read_table(project.root / "data/tokens/c.jsonl.parquet").num_rows == 0
-    assert project.run("tokenmill", "verify").returncode == 0
+    assert project.cli("verify").returncode == 0
 
 
 def test_a_line_with_id_and_digest_names_documents_that_have_both(project: Project) -> None:
@@ -154,9 +154,9 @@ def test_documents_without_ids_are_named_by_digest_alone(project: Project) -> No
     project.build()
     assert dropped(project) == [("data/raw/a.jsonl", 0, None, "leak", "digest")]
     assert pq.read_table(project.root / "data/tokens/a.jsonl.parquet")["id"].to_pylist() == [1, 2]
-    assert project.run("tokenmill", "verify").returncode == 0
+    assert project.cli("verify").returncode == 0
     write_drop(project, ("5", "", "leak"))
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2 and "drop.csv, line 2: column id: found '5'" in done.stderr
 
 
@@ -203,11 +203,11 @@ def test_other_bad_files_are_errors_too(project: Project) -> None:
 
 def test_a_file_that_dvc_would_not_see_change_is_an_error(project: Project) -> None:
     project.set(source__drop="drop.csv")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2 and "TM211" in done.stderr
     write_drop(project)
     for command in ("plan", "build"):
-        done = project.run("tokenmill", command)
+        done = project.cli(command)
         assert done.returncode == 2
         assert "TM107" in done.stderr and "Put drop.csv into the deps of count, encode, validate" in done.stderr
 
@@ -216,7 +216,7 @@ def test_a_list_may_be_added_to_a_project_that_was_built(project: Project) -> No
     project.build()
     project.set_drop("drop.csv")
     write_drop(project, ("a.jsonl-1", "", "takedown"))
-    plan = json.loads(project.run("tokenmill", "plan", "--json").stdout)["result"]
+    plan = json.loads(project.cli("plan", "--json").stdout)["result"]
     assert plan["stages"][0]["n_units_todo"] == 2, "documents that were not read for the list may all be in it"
     project.build()
     assert "a.jsonl-1" not in ids(project)
@@ -225,13 +225,13 @@ def test_a_list_may_be_added_to_a_project_that_was_built(project: Project) -> No
 
 def test_dvc_agrees(dropping: Project) -> None:
     write_drop(dropping, ("a.jsonl-1", "", "takedown"))
-    assert dropping.run("tokenmill", "status").returncode == 1
+    assert dropping.cli("status").returncode == 1
     done = dropping.run("dvc", "repro")
     assert done.returncode == 0, done.stderr
     outputs = dropping.outputs()
     assert "a.jsonl-1" not in ids(dropping)
     assert dropping.run("dvc", "status").stdout.strip() == "Data and pipelines are up to date."
-    done = dropping.run("tokenmill", "status")
+    done = dropping.cli("status")
     assert done.returncode == 0, done.stdout
     dropping.build("--force")
     assert dropping.outputs() == outputs
@@ -255,9 +255,9 @@ def test_verify_finds_a_document_that_the_list_names(dropping: Project) -> None:
     """The list got a line that no build has seen, and one is gone."""
     write_drop(dropping, ("a.jsonl-1", "", "takedown"))
     dropping.build()
-    assert dropping.run("tokenmill", "verify").returncode == 0
+    assert dropping.cli("verify").returncode == 0
     write_drop(dropping, ("b.jsonl-2", "", "takedown"))
-    done = dropping.run("tokenmill", "verify")
+    done = dropping.cli("verify")
     assert done.returncode == 1
     assert "b.jsonl.parquet: data/raw/b.jsonl: row 2: the document 'b.jsonl-2' is in the dataset" in done.stdout
     assert "drop.csv, line 2" in done.stdout
@@ -269,7 +269,7 @@ def test_verify_says_where_dropped_documents_could_not_be_checked(dropping: Proj
     dropping.build()
     for name in ("tokens", "tokenizer", "quarantine"):
         shutil.copytree(dropping.root / "data" / name, tmp_path / "copy" / name)
-    done = dropping.run("tokenmill", "verify", str(tmp_path / "copy/tokens"), "--source", ".")
+    done = dropping.cli("verify", str(tmp_path / "copy/tokens"), "--source", ".")
     assert done.returncode == 2, done.stdout
     assert "not checked: the dropped documents" in done.stdout
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import Project
 from tests.pipeline.test_incremental import said
+from tests.standing import prefect_home
 from tests.versioning.test_dvc import flip_a_byte
 
 pytestmark = pytest.mark.slow
@@ -83,11 +84,11 @@ def assert_whole(project: Project) -> None:
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
 def test_a_byte_changed_in_place_is_seen_and_recorded(
-    new_project: Callable[[str], Project], engine: str, tmp_path: Path
+    new_project: Callable[[str], Project], engine: str, tmp_path: Path, prefect_database: Path
 ) -> None:
     project = new_project("project")
     project.set(run__engine=engine)
-    home = {"PREFECT_HOME": str(tmp_path / "prefect")}
+    home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))} if engine == "threads" else {}
     project.build(**home)
     in_place(project.root / "data/raw/a.jsonl", b"cat", b"cow")
     assert is_nothing_done(project)
@@ -156,14 +157,17 @@ def test_a_unit_altered_in_place_is_not_used_after_a_build_with_rehash_that_has_
     "where", ["build.Build.settle_first", "dvc_stage.Stage.restore", "build.Build._checked", "dvc_stage._dump"]
 )
 def test_a_build_after_one_with_rehash_that_was_killed_ends_as_that_one_would(
-    new_project: Callable[[str], Project], where: str
+    new_project: Callable[[str], Project], where: str, tmp_path: Path, prefect_database: Path
 ) -> None:
     project = new_project("project")
-    project.set(run__engine="threads" if where == "build.Build.settle_first" else "inline")
-    project.build()
+    home = {}
+    if where == "build.Build.settle_first":
+        project.set(run__engine="threads")
+        home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))}
+    project.build(**home)
     flip_a_byte(project.root / "data/tokens/b.jsonl.parquet")
     in_place(project.root / "data/raw/a.jsonl", b"cat", b"cow")
-    killed = project.run(sys.executable, "-c", KILLED.format(where=where))
+    killed = project.run(sys.executable, "-c", KILLED.format(where=where), **home)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     project.set(run__engine="inline")
     project.build()

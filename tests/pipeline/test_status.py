@@ -16,36 +16,36 @@ from tokenmill.storage.file_facts import Digests
 
 def test_a_status_names_what_would_be_done_and_why_and_does_nothing(project: Project) -> None:
     project.build()
-    done = project.run("tokenmill", "status")
+    done = project.cli("status")
     assert [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()] == ["up to date"] * 4
     before = project.outputs()
     project.set(train_vocab__vocab_size=300)
     project.write("c.jsonl", ["a new one"])
-    done = project.run("tokenmill", "status")
+    done = project.cli("status")
     assert done.returncode == 1
     count, train_vocab, encode, _ = done.stdout.splitlines()
     assert "data/raw modified" in count
     assert "params.yaml: train_vocab modified" in train_vocab
     assert "data/raw modified" in encode
-    found = json.loads(project.run("tokenmill", "status", "--json").stdout)["result"]["stages"]
+    found = json.loads(project.cli("status", "--json").stdout)["result"]["stages"]
     assert [one["after"] for one in found][:2] == [[], ["count"]]
     assert project.outputs() == before
     project.build()
-    assert project.run("tokenmill", "status").returncode == 0
+    assert project.cli("status").returncode == 0
 
 
 def test_a_status_before_the_first_build_has_everything_to_do(project: Project) -> None:
-    done = project.run("tokenmill", "status")
+    done = project.cli("status")
     assert done.returncode == 1
     assert [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()] == ["to do: never built"] * 4
 
 
 def test_a_verbose_status_names_each_file_that_changed_and_reads_no_other(project: Project) -> None:
-    assert "There is no dataset" in project.run("tokenmill", "status", "-v").stdout
+    assert "There is no dataset" in project.cli("status", "-v").stdout
     for name in "cde":
         project.write(f"{name}.jsonl", [f"the text of {name}"])
     project.build()
-    assert project.run("tokenmill", "status", "-v").stdout.splitlines()[-1].startswith("The files are those")
+    assert project.cli("status", "-v").stdout.splitlines()[-1].startswith("The files are those")
     raw = project.root / "data/raw"
     text = (raw / "a.jsonl").read_text(encoding="utf-8")
     (raw / "a.jsonl").write_text(text.replace("cat", "bat"), encoding="utf-8")  # of the same length
@@ -53,7 +53,7 @@ def test_a_verbose_status_names_each_file_that_changed_and_reads_no_other(projec
     (raw / "c.jsonl").rename(raw / "cc.jsonl")
     project.write("n.jsonl", ["a new one"])
     before = (project.root / ".tokenmill/digests.json").read_bytes()
-    lines = project.run("tokenmill", "status", "-v").stdout.splitlines()
+    lines = project.cli("status", "-v").stdout.splitlines()
     assert lines[lines.index("Files since the dataset was made:") + 1 :] == [
         "  changed  data/raw/a.jsonl",
         "  new      data/raw/n.jsonl",
@@ -62,9 +62,9 @@ def test_a_verbose_status_names_each_file_that_changed_and_reads_no_other(projec
         "  2 unchanged",
     ]
     assert (project.root / ".tokenmill/digests.json").read_bytes() == before
-    files = json.loads(project.run("tokenmill", "status", "-v", "--json").stdout)["result"]["files"]
+    files = json.loads(project.cli("status", "-v", "--json").stdout)["result"]["files"]
     assert (files["changed"], files["n_unchanged"]) == (["data/raw/a.jsonl"], 2)
-    assert "files" not in json.loads(project.run("tokenmill", "status", "--json").stdout)["result"]
+    assert "files" not in json.loads(project.cli("status", "--json").stdout)["result"]
 
 
 def test_files_that_seem_unchanged_are_not_read_to_compare_them(

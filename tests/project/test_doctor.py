@@ -20,7 +20,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.write("a.jsonl", ["the cat"])
     identify(project.root)
     (project.root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n", encoding="utf-8")
-    assert project.run("dvc", "remote", "add", "-d", "store", str(folder / "store")).returncode == 0
+    project.dvc("remote", "add", "-d", "store", str(folder / "store"))
     run(project.root, "git", "add", ".")
     run(project.root, "git", "commit", "-q", "-m", "First")
     return project
@@ -125,13 +125,13 @@ def test_a_remote_that_does_not_answer_is_wrong_and_none_is_a_warning(project: P
     with socket.socket() as unheard:  # bound, and nobody listens: the port stays free meanwhile
         unheard.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unheard.getsockname()[1]}/store"
-        assert project.run("dvc", "remote", "modify", "store", "url", url).returncode == 0
+        project.dvc("remote", "modify", "store", "url", url)
         found = findings(project, 1)["DVC remote"]
     assert "refused" in found["found"]
     (project.root / "file").write_text("", encoding="utf-8")
-    assert project.run("dvc", "remote", "modify", "store", "url", str(project.root / "file/store")).returncode == 0
+    project.dvc("remote", "modify", "store", "url", str(project.root / "file/store"))
     assert "cannot be written to" in findings(project, 1)["DVC remote"]["found"]
-    assert project.run("dvc", "remote", "remove", "store").returncode == 0
+    project.dvc("remote", "remove", "store")
     found = findings(project, 0)["DVC remote"]
     assert (found["state"], found["mend"]) == ("warning", "dvc remote add -d NAME URL")
 

@@ -76,7 +76,7 @@ def test_a_new_project_publishes_as_soon_as_it_has_a_remote(project: Project, tm
     done = cli(project, "publish", "tokenizer@v0.1.0")
     assert done.returncode == 2
     assert "dvc remote add -d" in done.stderr
-    assert project.run("dvc", "remote", "add", "-d", "store", str(tmp_path / "store")).returncode == 0
+    project.dvc("remote", "add", "-d", "store", str(tmp_path / "store"))
     done = cli(project, "publish", "tokenizer@v0.1.0")
     assert "not committed: .dvc/config" in done.stderr
     run(project.root, "git", "commit", "-q", "-a", "-m", "Remote")
@@ -157,8 +157,8 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 def test_a_dvc_repository_stays_as_it_is_configured(tmp_path: Path) -> None:
     project = Project(tmp_path)
     run(tmp_path, "git", "init", "-q")
-    assert project.run("dvc", "init", "-q").returncode == 0
-    assert project.run("dvc", "remote", "add", "-d", "store", "/store").returncode == 0
+    project.dvc("init")
+    project.dvc("remote", "add", "-d", "store", "/store")
     before = (tmp_path / ".dvc/config").read_bytes()
     assert init(tmp_path, ".").returncode == 0
     assert (tmp_path / ".dvc/config").read_bytes() == before

@@ -131,7 +131,7 @@ def test_a_broken_gate_fails_the_build_with_a_table_and_leaves_the_page(two_lang
             "gini.languages >= 0.9 * published",
         ]
     )
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "error[TM503]: validate.gates: 1 of 3 gates do not hold:" in done.stderr
     assert re.search(r"bytes_per_token\.overall >= 9 +>= 9 +\d\.\d+\n", done.stderr)
@@ -139,7 +139,7 @@ def test_a_broken_gate_fails_the_build_with_a_table_and_leaves_the_page(two_lang
     outcomes = json.loads((project.root / "data/report/gates.json").read_text(encoding="utf-8"))
     assert [one["holds"] for one in outcomes] == [False, True, True]
     assert outcomes[2]["note"] == "not compared: no version is published yet"
-    assert "validate" in project.run("tokenmill", "status").stdout
+    assert "validate" in project.cli("status").stdout
     project.set(validate__gates=["bytes_per_token.overall >= 1", "gini.languages <= 1 * published"])
     done = project.build()
     assert "all 2 gates hold" in done.stderr
@@ -158,7 +158,7 @@ def test_a_gate_compares_with_the_highest_published_version(two_languages: Proje
         assert project.run("git", *command).returncode == 0
     found = report_of(project)["measures"]["bytes_per_token"]["overall"]
     project.set(validate__gates=["bytes_per_token.overall >= 1.1 * published", "documents == 1 * published"])
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert f">= {1.1 * found:.6g}" in done.stderr and "of dataset@v1.2.0" in done.stderr
     project.set(validate__gates=["bytes_per_token.overall == 1 * published", "documents == 1 * published"])
@@ -177,7 +177,7 @@ def test_a_gate_compares_with_the_highest_published_version(two_languages: Proje
 )
 def test_what_is_not_there_is_one_clear_error(two_languages: Project, changes: dict[str, Any], said: str) -> None:
     two_languages.set(**{f"validate__{key}": value for key, value in changes.items()})
-    done = two_languages.run("tokenmill", "build")
+    done = two_languages.cli("build")
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -118,7 +118,7 @@ def test_wrong_weights_are_refused_with_what_is_allowed(
     project: Project, weights: dict[str, Any], message: str
 ) -> None:
     project.set(count__weights=weights)
-    done = project.run("tokenmill", "build", "--only", "count")
+    done = project.cli("build", "--only", "count")
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -59,7 +59,7 @@ def edit_manifest(project: Project, change: Callable[[dict[str, Any]], object]) 
 
 
 def complaint(project: Project) -> str:
-    done = project.run("tokenmill", "build", "--only", "validate")
+    done = project.cli("build", "--only", "validate")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert not (project.root / "data/report/report.json").exists()

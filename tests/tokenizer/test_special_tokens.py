@@ -170,7 +170,7 @@ def test_a_build_allows_what_it_is_told_to(project: Project) -> None:
 def test_a_build_that_rejects_names_shard_and_row(project: Project) -> None:
     project.build()
     project.set(encode__special_tokens_in_text="reject")
-    done = project.run("tokenmill", "build")
+    done = project.cli("build")
     assert done.returncode == 2
     assert "data/raw/b.jsonl, row 0: the special token '<|endoftext|>' stands at byte 16." in done.stderr
     project.set(encode__special_tokens_in_text="as_text")

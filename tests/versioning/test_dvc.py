@@ -29,7 +29,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Team:
         (project.root / f"data/raw/{name}.jsonl").write_bytes(b"".join(bad))
     project.set(source__on_bad_document="quarantine", source__bad_documents_max=10, source__unit_bytes_max=1500)
     team = make_team(project)
-    assert project.run("dvc", "push", "-q").returncode == 0
+    project.dvc("push")
     return team
 
 
@@ -48,7 +48,7 @@ def pulled(built: Team, tmp_path: Path) -> Project:
     """A clone of its own, with all that DVC keeps."""
     team = copied(built, tmp_path / "team")
     clone = team.clone("clone")
-    assert clone.run("dvc", "pull", "-q").returncode == 0
+    clone.dvc("pull")
     return clone
 
 
@@ -135,7 +135,7 @@ def test_an_old_version_comes_back_and_branches_alternate_without_work(built: Te
     assert new.keys() == old.keys()
     assert new != old
     run(project.root, "git", "checkout", "-q", main)
-    assert project.run("dvc", "checkout").returncode == 0
+    project.dvc("checkout")
     assert project.outputs() == old
     assert set(project.actions(build(project)).values()) == {"up to date"}
     shutil.rmtree(project.root / ".tokenmill")
@@ -156,7 +156,7 @@ def test_an_experiment_runs_with_another_parameter_and_linked_files_are_on_disk_
     new_project: Callable[[str], Project],
 ) -> None:
     project = new_project("project")
-    assert project.run("dvc", "config", "--local", "cache.type", "hardlink,copy").returncode == 0
+    project.dvc("config", "--local", "cache.type", "hardlink,copy")
     make_team(project)
     done = project.run("dvc", "exp", "run", "-n", "small", "-S", "train_vocab.vocab_size=270")
     assert done.returncode == 0, done.stderr

@@ -52,7 +52,7 @@ def test_links_to_the_cache_are_made_where_they_can_be(project: Project) -> None
 @pytest.mark.parametrize("n_jobs", [None, 3])
 def test_dvc_takes_all_cores_or_as_many_as_its_configuration_says(project: Project, n_jobs: int | None) -> None:
     if n_jobs:
-        assert project.run("dvc", "config", "core.checksum_jobs", str(n_jobs)).returncode == 0
+        project.dvc("config", "core.checksum_jobs", str(n_jobs))
     with repository(project.root) as repo:
         assert repo.fs.hash_jobs == (n_jobs or len(os.sched_getaffinity(0)))
 

@@ -113,11 +113,11 @@ def test_documents_that_dvc_has_not_recorded_are_not_left_behind(team: Team) -> 
     assert done.returncode == 2
     assert "data/raw.dvc: data/raw has changed since DVC recorded it" in done.stderr
     assert "Run `dvc add data/raw`" in done.stderr
-    project.run("dvc", "add", "-q", "data/raw")
+    project.dvc("add", "data/raw")
     commit(project)
     assert cli(project, "publish", "dataset@v1.0.0").returncode == 0
     other = team.clone("other")
-    other.run("dvc", "pull")
+    other.dvc("pull")
     assert (other.root / "data/raw/c.jsonl").read_bytes() == (project.root / "data/raw/c.jsonl").read_bytes()
 
 
@@ -153,7 +153,7 @@ def test_a_dataset_that_does_not_validate_is_not_published(team: Team) -> None:
 def test_a_version_that_exists_or_does_not_rise_is_not_published(team: Team) -> None:
     publish(team.project, "tokenizer@v1.10.0")
     other = team.clone("other")
-    assert other.run("dvc", "pull", "-q").returncode == 0
+    other.dvc("pull")
     run(other.root, "git", "tag", "-d", "tokenizer@v1.10.0")  # known to the remote alone
     assert "is published already" in refused(other, "tokenizer@v1.10.0")
     assert "tokenizer@v1.10.0 exists, and a new version must be higher" in refused(other, "tokenizer@v1.9.3")
