@@ -94,8 +94,11 @@ def test_a_byte_changed_in_the_report_makes_validate_stale_and_leaves_its_units_
 
 @pytest.mark.slow
 def test_a_byte_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stages_and_no_others(
-    project: Project, package: Path
+    project: Project, tmp_path: Path
 ) -> None:
+    package = tmp_path / "changed" / "tokenmill"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+
     def done_anew() -> dict[str, bool]:
         """Builds, having every stage run, and says of which some unit was not finished before."""
         project.set(

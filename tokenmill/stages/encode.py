@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from tokenmill.artifacts.golden import checked_tokenizer
-from tokenmill.config.params import Encode, Source, TokenizerSource
+from tokenmill.config.params import Encode, FormatName, Source, TokenizerSource
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
@@ -82,10 +82,11 @@ def encode(
     others = {
         size: _encoder(_of_size(root, size, cache_mb), params, units, drops) for size in sorted(params.vocab_sizes)
     }
+    formats = params.set_formats(runner.sources().values())
     for one in (main, *others.values()):
         shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, runner.has_ids)
-        refuse_formats(params, shape_of(files_of(params, one.tokenizer), shape))
-    _refuse_clashes(units, params)
+        refuse_formats(formats, params, shape_of(files_of(params, one.tokenizer), shape))
+    _refuse_clashes(units, formats)
     if not runner.anew and not others:
         _take_over(set(main.keys.values()) - runner.store.keys(), runner)
     done = _encode_units(source, params, main, list(others.values()), drops, runner, run_units)
@@ -366,11 +367,11 @@ def encode_keys(
     }
 
 
-def _refuse_clashes(units: Sequence[Unit], params: Encode) -> None:
+def _refuse_clashes(units: Sequence[Unit], formats: Sequence[FormatName]) -> None:
     """Raises ParamsError if a file of documents would be in the folder of a format."""
-    folders = {*params.set_formats, INDEX_FORMAT.name}
+    folders = {*formats, INDEX_FORMAT.name} if formats else set()
     for unit in units:
-        if (folder := unit.output.partition("/")[0]) in folders and params.set_formats:
+        if (folder := unit.output.partition("/")[0]) in folders:
             raise ParamsError(
                 f"encode.formats: the files of {unit.pieces[0].shard.name} would be in {TOKENS_DIRECTORY}/{folder}, which is the "
                 f"folder of that format. Rename the folder {folder} of the documents."

@@ -74,6 +74,7 @@ def write_dataset(
     units = corpus.units
     documents = documents_shape(tokenizer, encoder.begin_id, encoder.end_id, runner.has_ids)
     files = files_of(params, tokenizer)
+    formats = params.set_formats(runner.sources().values())
     shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
     n_documents = sum(shard.n_documents for shard in shards)
     n_bad = check_limit(units, [one.facts.left for one in done], n_documents, source)
@@ -101,10 +102,10 @@ def write_dataset(
             )
             for unit, one in zip(units, done, strict=True)
         ]
-        if params.set_formats:
+        if formats:
             files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
         made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
-        sets, packed = write_sets(encoded, params, files, documents, made_from, runner, run_units, directory)
+        sets, packed = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
         bad_documents = quarantine / QUARANTINE_FILE
         write_quarantine(bad_documents, zip(units, folders, strict=True))
         write_dropped(
@@ -134,7 +135,7 @@ def write_dataset(
                 for shard, sha256 in corpus.sha256.items()
             ],
             shards=shards,
-            files=files if params.set_formats else None,
+            files=files if formats else None,
             sets=sets,
             packed=packed,
             blends=write_blends(sets, directory),

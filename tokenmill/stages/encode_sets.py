@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tokenmill.config.params import Encode
+from tokenmill.config.params import Encode, FormatName
 from tokenmill.console import say
 from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, Items, SetFacts, Work, n_tokens_of
 from tokenmill.dataset.formats.interface import Format, Shape
@@ -24,16 +24,16 @@ from tokenmill.storage.unit_store import Done
 _STEM = "items"  # of a part's files in the unit store
 
 
-def refuse_formats(params: Encode, shape: Shape) -> None:
+def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) -> None:
     """Raises ParamsError for a format that cannot hold the documents, or what is packed from them."""
-    for name in params.set_formats:
+    for name in formats:
         if reason := SET_FORMATS[name].refusal(shape, params.file_bytes):
             raise ParamsError(f"encode.formats: {name}: {reason}")
 
 
 def write_sets(
     units: Sequence[EncodedUnit],
-    params: Encode,
+    names: Sequence[FormatName],
     files: Files,
     documents: Shape,
     tokens_digest: str,
@@ -44,10 +44,11 @@ def write_sets(
     """Writes all file sets into `directory`, the dataset's temporary folder. Gives their entries for the manifest, and the numbers
     of the packing by split.
 
-    `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. Work that is done is kept in the unit store.
+    `names`: of their formats. `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. Work that is done
+    is kept in the unit store.
     """
     finish, is_done = finisher("encode", runner, run_units)
-    formats = [SET_FORMATS[name] for name in params.set_formats]
+    formats = [SET_FORMATS[name] for name in names]
     arrangement = Arrangement(files, formats, documents, finish, runner.memory.workers, {"code": code_digest("encode")})
     sets = arrangement.sets(units, tokens_digest)
     for one in sets:
