@@ -203,3 +203,23 @@ def test_a_mistake_in_any_line_of_params_is_told_with_that_line(tmp_path: Path, 
             if how.startswith(" "):  # an indentation is wrong beside that of the next key
                 lines_told.add(next((k + 1 for k in KEYS if k > i), i + 2))
             assert {line for line in lines_told if f": line {line}: not valid YAML: " in str(error)}, error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[parquet]", "[arrow, arrow]", "encode.formats: found ['arrow', 'arrow']; allowed: each of them once"),
+        ("splits: {}", "splits: {train: 0.9, test: 0.2}", "encode.splits: found shares that add up to 1.1"),
+        ("splits: {}", "splits: {Train: 1.0}", "encode.splits.Train"),
+        ("split_group: null", "split_group: repo", "encode.split_group: found 'repo' without splits"),
+        ("pack: null", "pack: {length: 8, mode: concat, long: cut}", "encode.pack.long: found 'cut' with mode: concat"),
+        ("pack: null", "pack: {length: 8, mode: none, output: index, labels: true}", "encode.pack.labels: found true"),
+        ("pack: null", "pack: {length: 8, mode: none, pad: <pad>}", "encode.pack.pad: found '<pad>'; allowed: one of"),
+        ("pack: null", "pack: {length: 8, mode: best}", "encode.pack.mode: found 'best'"),
+        ("shuffle: null", "shuffle: {sead: 1}", "encode.shuffle.sead: unknown key"),
+    ],
+)
+def test_a_wrong_value_of_the_files_for_training_jobs_is_told(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(ParamsError) as error:
+        load_params(changed(tmp_path, old, new))
+    assert said in str(error.value)

@@ -303,6 +303,31 @@ class Encode(_Section):
         is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None or is_mixed
         return [one for one in self.formats if one != "parquet" or is_arranged]
 
+    @field_validator("formats", "vocab_sizes")
+    @classmethod
+    def _each_once(cls, values: list[Any]) -> list[Any]:
+        if len(set(values)) < len(values):
+            raise ValueError(f"found {values}; allowed: each of them once")
+        return values
+
+    @field_validator("splits")
+    @classmethod
+    def _shares_of_one(cls, splits: dict[str, float]) -> dict[str, float]:
+        if splits and abs(sum(splits.values()) - 1) > _SHARES_OFF_MAX:
+            raise ValueError(
+                f"found shares that add up to {sum(splits.values()):g}; allowed: shares that add up to 1, or {{}}"
+            )
+        if len(splits) > _SPLITS_MAX:
+            raise ValueError(f"found {len(splits)} splits; allowed: {_SPLITS_MAX} or less")
+        return splits
+
+    @field_validator("split_group")
+    @classmethod
+    def _only_with_splits(cls, group: str | None, info: ValidationInfo) -> str | None:
+        if group is not None and info.data.get("splits") == {}:
+            raise ValueError(f"found {group!r} without splits; allowed: with splits, or null")
+        return group
+
     @property
     def framing(self) -> tuple[str | None, str | None]:
         """The special tokens that begin and end every document."""
