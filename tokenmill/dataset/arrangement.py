@@ -34,6 +34,8 @@ from tokenmill.storage.unit_store import unit_key
 _SEGMENTS_FILE = "segments.arrow"
 _BUCKETS_FILE = "buckets.arrow"
 
+_OF_NANOGPT = {"": "train", "validation": "val"}  # the names of files that it reads, by split
+
 Items = Callable[[], Iterator[pa.RecordBatch]]
 
 
@@ -109,9 +111,7 @@ class ArrangedSet(NamedTuple):
         """The name of the file with the number `i`, without its suffix."""
         if not self.format.one_file:
             return f"part-{i:05}"
-        split: str = {None: "train", "validation": "val"}.get(
-            self.split, self.split or ""
-        )  # the names that nanoGPT reads
+        split = _OF_NANOGPT.get(self.split or "", self.split)
         epoch = None if self.epoch is None else f"epoch-{self.epoch}"
         return "-".join(one for one in (split, self.source, epoch) if one)
 
@@ -149,7 +149,7 @@ class Arrangement:
         self._buckets: dict[str, Path] = {}
         self._files, self._formats, self._documents = files, formats, documents
         self._finish, self._threads = finish, threads
-        self._decides = {
+        self._decides: dict[str, Any] = {
             **decides,
             "shape": [str(self.shape.schema), documents.id_max, documents.tokenizer_digest],
             "framing": [documents.begin_id, documents.end_id],
