@@ -1,7 +1,6 @@
 """Golden vectors find a tokenizer or a library that gives other ids than when the tokenizer was made."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ SOURCE = Source(
 
 def documents(directory: Path, glob: str) -> list[Shard]:
     source = DocumentSource(None, (glob,), "text", None, "\n", "as_text", epochs=1.0, tokens=None)
-    return [replace(shard, source=source) for shard in find_shards(directory, glob)]
+    return find_shards(directory, glob, source=source)
 
 
 def made(directory: Path, pattern: str | None = "gpt2") -> Tokenizer:

@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
@@ -80,6 +82,22 @@ def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team:
     manifest = json.loads((other.root / "got/manifest.json").read_text(encoding="utf-8"))
     assert manifest["n_documents"] == 7
     assert manifest["tokenizer_origin"]["version"] == "v1.0.0"
+
+
+def test_new_documents_of_a_named_source_are_read_by_its_columns(team: Team) -> None:
+    raw = team.project.root / "data/raw/more"
+    raw.mkdir()
+    pq.write_table(pa.table({"path": ["x", "y"], "body": ["the cat and the dog", "a mat"]}), raw / "1.parquet")
+    own = {"glob": "data/raw/more/*", "text_column": "body", "id_column": "path"}
+    team.project.set(sources__more=own, sources__old={"glob": "data/raw/*.jsonl"}, refresh__on_drift="candidate")
+    team.project.set(refresh__drift_max=1e-9)  # so that the candidate is counted and compared by sources, too
+    commit(team.project)
+    said = refresh(team.project)
+    assert (
+        "published dataset@v0.1.0" in said and "more" in said.split("the tokenizer in use beside the candidate", 1)[1]
+    )
+    manifest = json.loads((team.project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))
+    assert [(one["name"], one["n_documents"]) for one in manifest["sources"]] == [("more", 2), ("old", 6)]
 
 
 def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:

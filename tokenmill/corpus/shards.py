@@ -51,8 +51,11 @@ class ShardRange:
     first_line: int
 
 
-def find_shards(root: Path, glob: str | Sequence[str], asked: str = "source.glob") -> list[Shard]:
-    """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages.
+def find_shards(
+    root: Path, glob: str | Sequence[str], asked: str = "source.glob", source: DocumentSource | None = None
+) -> list[Shard]:
+    """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages. `source`:
+    the one that they are of.
 
     `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
     CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a broken link.
@@ -60,7 +63,7 @@ def find_shards(root: Path, glob: str | Sequence[str], asked: str = "source.glob
     globs = [glob] if isinstance(glob, str) else glob
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
     names = sorted({name for one in globs for name in _matches(base, one, asked)})
-    return [_shard(root, name, asked) for name in names]
+    return [_shard(root, name, asked, source) for name in names]
 
 
 # A build lists the shards after every stage, and there may be many, so paths are text here: Path objects take six times as long.
@@ -136,7 +139,7 @@ def _name(base: str, folder: str) -> str:
     return os.path.normpath(folder) if outside else inside
 
 
-def _shard(root: Path, name: str, asked: str) -> Shard:
+def _shard(root: Path, name: str, asked: str, source: DocumentSource | None) -> Shard:
     path = root / name
     if not name.isascii() and name != name.encode(errors="ignore").decode():
         raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
@@ -149,7 +152,7 @@ def _shard(root: Path, name: str, asked: str) -> Shard:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise CorpusError(f"{name}: is a FIFO, a socket or a device; expected a file. Remove it.")
-        return Shard(path, name, found.st_size)
+        return Shard(path, name, found.st_size, source)
     except OSError as error:
         target = f" (a link to {path.readlink()})" if path.is_symlink() else ""
         raise CorpusError(

@@ -1,6 +1,5 @@
 """Finds the shards of the sources that params.yaml asks for."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from tokenmill.config.params import Params
@@ -15,7 +14,7 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
     """
     found: dict[str, Shard] = {}
     for source in params.document_sources():
-        for shard in find_shards(root, source.globs, f"{source.section}.glob"):
+        for shard in find_shards(root, source.globs, f"{source.section}.glob", source):
             other = found.get(shard.name)
             if other is not None and other.source is not None:
                 raise ParamsError(
@@ -23,5 +22,5 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
                     "source for a shard. Make one of the globs narrower.",
                     where="sources",
                 )
-            found[shard.name] = replace(shard, source=source)
+            found[shard.name] = shard
     return [found[name] for name in sorted(found)]
