@@ -98,7 +98,8 @@ def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
     """The content of dropped.parquet, by shard. Raises ValidationError if it cannot be read or has other columns."""
     found: dict[str, list[DroppedDocument]] = {}
     try:
-        table = pq.read_table(path, partitioning=None)
+        with pq.ParquetFile(path) as file:  # read_table would import pyarrow.dataset
+            table = file.read()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None
     if not table.schema.equals(SCHEMA):
