@@ -86,7 +86,7 @@ def _shards(folder: Path) -> list[str]:
 
 def _texts(shard: str) -> Iterator[list[str]]:
     """The texts of a shard, in batches that are worth an encoder's while."""
-    with open(shard, "rb") as lines:
+    with Path(shard).open("rb") as lines:
         while some := lines.readlines(_BATCH_BYTES):
             yield [json.loads(line)["text"] for line in some]
 
