@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-reader bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-reader bench-sets bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -81,6 +81,10 @@ bench-verify: setup ## how fast `tokenmill verify` checks a dataset of 512 MB of
 
 bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, from each of its formats
 	@$(BIN)/python -m benchmarks.reader
+
+bench-sets: setup .bench-venv/.installed ## files for training jobs: the encode stage with one format and with two, each writer, and other tools where test-interop has them
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@$(BIN)/python -m benchmarks.file_sets
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory

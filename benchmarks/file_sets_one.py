@@ -1,0 +1,228 @@
+"""One tool makes a dataset of JSON lines, in a process of its own: python -m benchmarks.file_sets_one TOOL FOLDER PATH...
+
+FOLDER holds shards/*.jsonl, tokenizer.json, end.json (the token that ends every document, and its id) and out, which is empty.
+Every PATH is a folder of further packages: the environment that has the tools of the formats need not have every encoder. Two
+processes share the shards, as each tool does it by itself or in its examples. Prints one line of JSON: the seconds without the
+imports, the processor time of all processes, and a digest of the ids of all documents, in whatever order.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+N_PROCESSES = 2
+CHUNK_BYTES = 1 << 26
+_BATCH_BYTES = 1 << 23
+
+Ways = tuple[Callable[[Path], None], Callable[[Path], Iterable[Any]]]
+
+
+def main() -> None:
+    tool, folder = sys.argv[1], Path(sys.argv[2])
+    sys.path += sys.argv[3:]  # behind what the environment has, whose versions fit together
+    make, read = WAYS[tool]
+    _imports(tool)
+    start_s, start_cpu_s = time.perf_counter(), _cpu_s()
+    make(folder)
+    seconds, cpu_s = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
+    answer = digest(read(folder / "out"), end_of(folder)[1])
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "answer": answer}))
+
+
+def digest(arrays: Iterable[Any], end_id: int) -> list[int]:
+    """A number for all documents, and how many they are. The arrays hold whole documents, each with the id that ends it."""
+    n, total = 0, 0
+    for ids in arrays:
+        ids = np.asarray(ids).astype("<u4")
+        ends = np.flatnonzero(ids == end_id) + 1
+        assert ends.size and ends[-1] == ids.size, "the last document does not end"
+        for one in np.split(ids, ends[:-1]):
+            n, total = n + 1, total + int.from_bytes(hashlib.sha256(one.tobytes()).digest()[:8], "little")
+    return [total % 2**64, n]
+
+
+def flat_arrays(folder: Path, suffix: str) -> Iterator[Any]:
+    """The ids in files that hold nothing else, of two bytes each."""
+    for path in sorted(folder.rglob(f"*{suffix}")):
+        yield np.fromfile(path, "<u2")
+
+
+def litdata_chunks(folder: Path) -> Iterator[Any]:
+    """The ids in chunks of litdata: the number of items, where each begins, and their ids."""
+    for path in sorted(folder.rglob("*.bin")):
+        content = np.fromfile(path, np.uint8)
+        n_items = int(content[:4].view("<u4")[0])
+        first, end = content[4 : 8 + 4 * n_items].view("<u4")[[0, -1]].tolist()
+        yield content[first:end].view("<u2")
+
+
+def mds_samples(folder: Path) -> Iterator[Any]:
+    """The ids of each sample that the library's own reader finds."""
+    from streaming import LocalDataset
+
+    for local in sorted({path.parent for path in folder.rglob("index.json")}):
+        for sample in LocalDataset(str(local)):
+            yield sample["input_ids"]
+
+
+def end_of(folder: Path) -> tuple[str, int]:
+    """The token that ends every document, and its id."""
+    token, id_ = json.loads((folder / "end.json").read_text(encoding="utf-8"))
+    return token, id_
+
+
+def _shards(folder: Path) -> list[str]:
+    return [str(path) for path in sorted((folder / "shards").iterdir())]
+
+
+def _texts(shard: str) -> Iterator[list[str]]:
+    """The texts of a shard, in batches that are worth an encoder's while."""
+    with Path(shard).open("rb") as lines:
+        while some := lines.readlines(_BATCH_BYTES):
+            yield [json.loads(line)["text"] for line in some]
+
+
+def _encoded(shards: Iterable[str], folder: Path, encoder: str) -> Iterator[Any]:
+    """The ids of each document, uint16, with the end."""
+    end = np.array([end_of(folder)[1]], np.uint16)
+    path = str(folder / "tokenizer.json")
+    if encoder == "gigatoken":
+        import awkward
+        import gigatoken
+
+        giga = gigatoken.Tokenizer(path)
+        for shard in shards:
+            for texts in _texts(shard):
+                batch = giga.encode_batch(texts, parallel=False)
+                ends = np.cumsum(awkward.to_numpy(awkward.num(batch)))
+                for ids in np.split(awkward.to_numpy(awkward.flatten(batch)).astype(np.uint16), ends[:-1]):
+                    yield np.concatenate([ids, end])
+    else:
+        from tokenizers import Tokenizer
+
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        tokenizer = Tokenizer.from_file(path)
+        for shard in shards:
+            for texts in _texts(shard):
+                for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+                    yield np.concatenate([np.array(one.ids, np.uint16), end])
+
+
+def _in_processes(work: Callable[[Path, str, int], None], encoder: str) -> Callable[[Path], None]:
+    """Each process has every second shard, and an output of its own."""
+
+    def make(folder: Path) -> None:
+        with ProcessPoolExecutor(N_PROCESSES, mp_context=get_context("fork")) as pool:
+            for future in [pool.submit(work, folder, encoder, i) for i in range(N_PROCESSES)]:
+                future.result()
+
+    return make
+
+
+def _megatron(folder: Path, encoder: str, i: int) -> None:
+    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+
+    stem = folder / "out" / f"{i}_text_document"
+    builder = IndexedDatasetBuilder(f"{stem}.bin", dtype=np.uint16)
+    for ids in _encoded(_shards(folder)[i::N_PROCESSES], folder, encoder):
+        builder.add_document(ids, [len(ids)])
+    builder.finalize(f"{stem}.idx")
+
+
+def _mds(folder: Path, encoder: str, i: int) -> None:
+    from streaming import MDSWriter
+
+    columns = {"input_ids": "ndarray:uint16"}
+    with MDSWriter(out=str(folder / "out" / str(i)), columns=columns, size_limit=CHUNK_BYTES) as writer:
+        for ids in _encoded(_shards(folder)[i::N_PROCESSES], folder, encoder):
+            writer.write({"input_ids": ids})
+
+
+def _litdata(encoder: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        from functools import partial
+
+        from litdata import TokensLoader, optimize
+
+        optimize(
+            fn=partial(_tensors, folder=folder, encoder=encoder),
+            inputs=_shards(folder),
+            output_dir=str(folder / "out"),
+            chunk_bytes=CHUNK_BYTES,
+            num_workers=N_PROCESSES,
+            item_loader=TokensLoader(),
+            start_method="fork",
+            verbose=False,
+        )
+
+    return make
+
+
+def _tensors(shard: str, folder: Path, encoder: str) -> Iterator[Any]:
+    import torch
+
+    for ids in _encoded([shard], folder, encoder):
+        yield torch.from_numpy(ids)
+
+
+def _datatrove(folder: Path) -> None:
+    from datatrove.executor import LocalPipelineExecutor
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.tokens import DocumentTokenizer
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    LocalPipelineExecutor(
+        pipeline=[
+            JsonlReader(str(folder / "shards")),
+            DocumentTokenizer(
+                str(folder / "out"),
+                str(folder / "tokenizer.json"),
+                eos_token=end_of(folder)[0],
+                shuffle_documents=False,
+            ),
+        ],
+        tasks=N_PROCESSES,
+        workers=N_PROCESSES,
+        start_method="fork",
+        logging_dir=str(folder / "logs"),
+    ).run()
+
+
+WAYS: dict[str, Ways] = {
+    "megatron, gigatoken": (_in_processes(_megatron, "gigatoken"), lambda out: flat_arrays(out, ".bin")),
+    "megatron, tokenizers": (_in_processes(_megatron, "tokenizers"), lambda out: flat_arrays(out, ".bin")),
+    "datatrove, tokenizers": (_datatrove, lambda out: flat_arrays(out, ".ds")),
+    "mds, gigatoken": (_in_processes(_mds, "gigatoken"), mds_samples),
+    "litdata, gigatoken": (_litdata("gigatoken"), litdata_chunks),
+}
+"""Each format by its own library with an encoder; and how to read the ids of documents again."""
+
+
+def _imports(tool: str) -> None:
+    """Imports what takes seconds (torch, for the most part), before the time counts and the processes begin."""
+    format, encoder = tool.split(", ")
+    modules = {
+        "megatron": "megatron.core.datasets.indexed_dataset",
+        "datatrove": "datatrove.pipeline.tokens",
+        "mds": "streaming",
+        "litdata": "litdata",
+    }
+    __import__(modules[format])
+    __import__(encoder)
+
+
+def _cpu_s() -> float:
+    return sum(os.times()[:4])
+
+
+if __name__ == "__main__":
+    main()
