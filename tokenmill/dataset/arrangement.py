@@ -144,7 +144,7 @@ class Arrangement:
         threads: int,
         decides: Mapping[str, Any],
     ) -> None:
-        self.shape = shape_of(files, documents)
+        self.shape: Shape = shape_of(files, documents)
         self.packed: dict[str, dict[str, int]] = {}
         self._buckets: dict[str, Path] = {}
         self._files, self._formats, self._documents = files, formats, documents
