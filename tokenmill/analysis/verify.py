@@ -293,7 +293,9 @@ class _Verification:
         ]
         finish = partial(_in_folders, scratch / "sets", self._threads)
         try:
-            found_wrong = wrong_sets(manifest, self._dataset, units, shape, finish, lambda _: False, self._threads, "")
+            found_wrong = wrong_sets(
+                manifest, self._dataset, units, shape, finish, lambda _: False, lambda _: None, self._threads, ""
+            )
             self._verdict.findings += [Finding(*one) for one in found_wrong]
         except OSError:
             raise

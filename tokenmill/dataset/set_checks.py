@@ -38,14 +38,16 @@ def wrong_sets(
     documents: Shape,
     finish: Finish,
     is_done: Callable[[str], bool],
+    remove: Callable[[Sequence[str]], None],
     threads: int,
     code: str,
 ) -> Iterator[Wrong]:
     """What is wrong in the file sets of a dataset whose documents are proven.
 
     `units`: the documents' files, with document indexes that were made anew from them. `documents`: their shape. `finish`,
-    `threads`: as for Arrangement. `is_done`: whether work with such a key need not be done again. `code`: the digest of this
-    code, for these keys. The files' digests are checked elsewhere: what they hold is read and compared here.
+    `threads`: as for Arrangement. `is_done`: whether work with such a key need not be done again. `remove`: forgets what work
+    with these keys made. `code`: the digest of this code, for the keys. The files' digests are checked elsewhere: what they hold is
+    read and compared here.
     """
     files = manifest.files
     if files is None:
@@ -78,10 +80,11 @@ def wrong_sets(
         if one.before and not all(is_done(some.key) for some, _ in found):
             lacking.append(one)
         work += found
-    arrangement.prepare(lacking)
+    temporary = arrangement.prepare(lacking)
     for made, (_, part) in zip(finish([one for one, _ in work]), work, strict=True):
         if reason := read(made.folder / _REASON_FILE).decode():
             yield Wrong(part.files[0].name, reason)
+    remove(temporary)
     for one, entry in zip(expected, manifest.sets, strict=True):
         yield from _wrong_shared(one, entry, dataset, arrangement.shape)
     yield from _wrong_blends(manifest, dataset)

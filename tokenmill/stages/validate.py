@@ -210,13 +210,14 @@ def _check_sets(
     from tokenmill.dataset.set_checks import wrong_sets
 
     finish, is_done = finisher("validate", runner, run_units)
+    entries = {shard.name: shard for shard in manifest.shards}
     encoded = [
         EncodedUnit(
             unit.output,
             directory / unit.output,
             one.folder / UNIT_INDEX_FILE,
             [piece.shard.name for piece in unit.pieces],
-            [one.files[UNIT_INDEX_FILE].sha256],
+            [entries[unit.output].sha256, one.files[UNIT_INDEX_FILE].sha256],
             unit.source.name or "",
         )
         for unit, one in zip(units, done, strict=True)
@@ -224,7 +225,9 @@ def _check_sets(
     begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
     shape = documents_shape(tokenizer, begin_id, end_id, runner.has_ids)
     workers, code = runner.memory.workers, code_digest("validate")
-    for name, wrong in wrong_sets(manifest, directory, encoded, shape, finish, is_done, workers, code):
+    for name, wrong in wrong_sets(
+        manifest, directory, encoded, shape, finish, is_done, runner.store.remove, workers, code
+    ):
         raise ValidationError(f"{TOKENS_DIRECTORY}/{name}: {wrong}")
 
 
