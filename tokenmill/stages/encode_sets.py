@@ -51,9 +51,8 @@ def write_sets(
     formats = [SET_FORMATS[name] for name in names]
     arrangement = Arrangement(files, formats, documents, finish, runner.memory.workers, {"code": code_digest("encode")})
     sets = arrangement.sets(units, tokens_digest)
-    for one in sets:
-        if not one.files:
-            say(f"encode: {one.folder}: no document is in this set, so it has no files")
+    for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
+        say(f"encode: no document is in {name or 'the dataset'}, so it has no files")
     lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
     temporary = arrangement.prepare(lacking)
     work = [
