@@ -233,7 +233,7 @@ class Refresh(_Section):
 
 
 FormatName = Literal["parquet", "arrow", "megatron", "datatrove", "olmo", "mds", "nanogpt", "litdata"]
-SplitName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
+SplitName = SourceName
 
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # how far the sum of shares may be from 1, since 0.98 + 0.01 + 0.01 is not 1 in floating point
