@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -91,86 +92,70 @@ def _texts(shard: str) -> Iterator[list[str]]:
             yield [json.loads(line)["text"] for line in some]
 
 
-def _encoded(shards: Iterable[str], folder: Path, encoder: str) -> Iterator[Any]:
-    """The ids of each document, uint16, with the end."""
+def _encoded(shards: Iterable[str], folder: Path) -> Iterator[Any]:
+    """The ids of each document, uint16, with the end, by gigatoken."""
+    import awkward
+    import gigatoken
+
     end = np.array([end_of(folder)[1]], np.uint16)
-    path = str(folder / "tokenizer.json")
-    if encoder == "gigatoken":
-        import awkward
-        import gigatoken
-
-        giga = gigatoken.Tokenizer(path)
-        for shard in shards:
-            for texts in _texts(shard):
-                batch = giga.encode_batch(texts, parallel=False)
-                ends = np.cumsum(awkward.to_numpy(awkward.num(batch)))
-                for ids in np.split(awkward.to_numpy(awkward.flatten(batch)).astype(np.uint16), ends[:-1]):
-                    yield np.concatenate([ids, end])
-    else:
-        from tokenizers import Tokenizer
-
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        tokenizer = Tokenizer.from_file(path)
-        for shard in shards:
-            for texts in _texts(shard):
-                for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
-                    yield np.concatenate([np.array(one.ids, np.uint16), end])
+    tokenizer = gigatoken.Tokenizer(str(folder / "tokenizer.json"))
+    for shard in shards:
+        for texts in _texts(shard):
+            batch = tokenizer.encode_batch(texts, parallel=False)
+            ends = np.cumsum(awkward.to_numpy(awkward.num(batch)))
+            for ids in np.split(awkward.to_numpy(awkward.flatten(batch)).astype(np.uint16), ends[:-1]):
+                yield np.concatenate([ids, end])
 
 
-def _in_processes(work: Callable[[Path, str, int], None], encoder: str) -> Callable[[Path], None]:
+def _in_processes(work: Callable[[Path, int], None]) -> Callable[[Path], None]:
     """Each process has every second shard, and an output of its own."""
 
     def make(folder: Path) -> None:
         with ProcessPoolExecutor(N_PROCESSES, mp_context=get_context("fork")) as pool:
-            for future in [pool.submit(work, folder, encoder, i) for i in range(N_PROCESSES)]:
+            for future in [pool.submit(work, folder, i) for i in range(N_PROCESSES)]:
                 future.result()
 
     return make
 
 
-def _megatron(folder: Path, encoder: str, i: int) -> None:
+def _megatron(folder: Path, i: int) -> None:
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
 
     stem = folder / "out" / f"{i}_text_document"
     builder = IndexedDatasetBuilder(f"{stem}.bin", dtype=np.uint16)
-    for ids in _encoded(_shards(folder)[i::N_PROCESSES], folder, encoder):
+    for ids in _encoded(_shards(folder)[i::N_PROCESSES], folder):
         builder.add_document(ids, [len(ids)])
     builder.finalize(f"{stem}.idx")
 
 
-def _mds(folder: Path, encoder: str, i: int) -> None:
+def _mds(folder: Path, i: int) -> None:
     from streaming import MDSWriter
 
     columns = {"input_ids": "ndarray:uint16"}
     with MDSWriter(out=str(folder / "out" / str(i)), columns=columns, size_limit=CHUNK_BYTES) as writer:
-        for ids in _encoded(_shards(folder)[i::N_PROCESSES], folder, encoder):
+        for ids in _encoded(_shards(folder)[i::N_PROCESSES], folder):
             writer.write({"input_ids": ids})
 
 
-def _litdata(encoder: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        from functools import partial
+def _litdata(folder: Path) -> None:
+    from litdata import TokensLoader, optimize
 
-        from litdata import TokensLoader, optimize
-
-        optimize(
-            fn=partial(_tensors, folder=folder, encoder=encoder),
-            inputs=_shards(folder),
-            output_dir=str(folder / "out"),
-            chunk_bytes=CHUNK_BYTES,
-            num_workers=N_PROCESSES,
-            item_loader=TokensLoader(),
-            start_method="fork",
-            verbose=False,
-        )
-
-    return make
+    optimize(
+        fn=partial(_tensors, folder=folder),
+        inputs=_shards(folder),
+        output_dir=str(folder / "out"),
+        chunk_bytes=CHUNK_BYTES,
+        num_workers=N_PROCESSES,
+        item_loader=TokensLoader(),
+        start_method="fork",
+        verbose=False,
+    )
 
 
-def _tensors(shard: str, folder: Path, encoder: str) -> Iterator[Any]:
+def _tensors(shard: str, folder: Path) -> Iterator[Any]:
     import torch
 
-    for ids in _encoded([shard], folder, encoder):
+    for ids in _encoded([shard], folder):
         yield torch.from_numpy(ids)
 
 
@@ -198,11 +183,10 @@ def _datatrove(folder: Path) -> None:
 
 
 WAYS: dict[str, Ways] = {
-    "megatron, gigatoken": (_in_processes(_megatron, "gigatoken"), lambda out: flat_arrays(out, ".bin")),
-    "megatron, tokenizers": (_in_processes(_megatron, "tokenizers"), lambda out: flat_arrays(out, ".bin")),
+    "megatron, gigatoken": (_in_processes(_megatron), lambda out: flat_arrays(out, ".bin")),
     "datatrove, tokenizers": (_datatrove, lambda out: flat_arrays(out, ".ds")),
-    "mds, gigatoken": (_in_processes(_mds, "gigatoken"), mds_samples),
-    "litdata, gigatoken": (_litdata("gigatoken"), litdata_chunks),
+    "mds, gigatoken": (_in_processes(_mds), mds_samples),
+    "litdata, gigatoken": (_litdata, litdata_chunks),
 }
 """Each format by its own library with an encoder; and how to read the ids of documents again."""
 
