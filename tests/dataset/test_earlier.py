@@ -1,5 +1,6 @@
 """A dataset and a tokenizer that tokenmill 0.1.0 made are still read."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -26,3 +27,13 @@ def test_a_dataset_of_0_1_decodes_to_its_documents() -> None:
         assert [row["input_ids"].pop() for row in rows] == [manifest.end_of_document_id] * len(rows)
         assert [tokenizer.decode(row["input_ids"]) for row in rows] == [document["text"] for document in documents]
         assert [row["input_ids"] for row in rows] == [tokenizer.encode(document["text"]) for document in documents]
+
+
+def test_the_digest_of_a_manifest_of_format_4_leaves_out_what_format_5_added() -> None:
+    manifest = read_manifest_file(MADE / "tokens/manifest.json").model_copy(update={"format_version": 4})
+    found = json.loads(manifest.as_json())
+    added = {"files", "sets", "packed", "blends", "sources"}
+    assert added & found.keys() == set()
+    fields = {key: value for key, value in found.items() if key != "digest"}
+    expected = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    assert manifest.own_digest() == hashlib.sha256(expected.encode()).hexdigest()

@@ -248,6 +248,10 @@ def test_a_format_that_cannot_hold_the_documents_is_refused_before_anything_is_e
     done = cli(project, "build")
     assert done.returncode == 2 and "encode.formats: megatron: " in done.stderr
 
+    project.set(encode__formats=["nanogpt"], encode__pack={"length": 16, "mode": "best_fit", "output": "index"})
+    done = cli(project, "build")
+    assert done.returncode == 2 and "encode.formats: nanogpt: " in done.stderr
+
 
 @pytest.mark.slow
 def test_documents_in_a_folder_with_the_name_of_a_format_are_refused(project: Project) -> None:

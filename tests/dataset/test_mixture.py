@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+import tokenmill
 from tests.conftest import Project, make_project
 from tests.dataset.test_file_sets import items
 from tests.registry import build, cli
@@ -74,14 +75,20 @@ def test_a_weight_is_whole_passes_and_a_share_that_grows_by_adding_documents(pro
     assert first.files[0].sha256 == second.files[0].sha256  # two whole passes are equal files
     blend = (project.root / "data/tokens/megatron/blend.txt").read_text(encoding="utf-8").split()
     weights, prefixes = [int(one) for one in blend[::2]], blend[1::2]
-    assert all((project.root / f"{prefix}.{suffix}").exists() for prefix in prefixes for suffix in ("bin", "idx"))
+    assert all(
+        (project.root / "data/tokens" / f"{prefix}.{suffix}").exists()
+        for prefix in prefixes
+        for suffix in ("bin", "idx")
+    )
     assert sum(weights) == sum(part.n_tokens for key, one in sets.items() if key[0] == "megatron" for part in one.parts)
     listed = YAML(typ="safe", pure=True).load(
         (project.root / "data/tokens/olmo/blend.yaml").read_text(encoding="utf-8")
     )
     assert [one["source_name"] for one in listed["sources"]] == ["books", "code", "web"]
     assert sum(one["target_ratio"] for one in listed["sources"]) == pytest.approx(1)
-    assert all((project.root / path).exists() for one in listed["sources"] for path in one["paths"])
+    assert all((project.root / "data/tokens" / path).exists() for one in listed["sources"] for path in one["paths"])
+    web = tokenmill.open(project.root / "data/tokens", source="web")
+    assert len(web) == found(project, "arrow").total() - 50 - 80  # all but the documents of the other two
     done = cli(project, "verify")
     assert done.returncode == 0, done.stdout
 

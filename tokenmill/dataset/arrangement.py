@@ -254,7 +254,10 @@ class Arrangement:
         """The files of a shuffled set, and the work that puts its items into buckets."""
         assert self._files.shuffle is not None
         n_items = sum(part.n_items for part in parts)
-        n_bytes = sum(part.part.n_tokens for part in parts) * self._id_bytes
+        n_tokens = sum(part.part.n_tokens for part in parts)
+        if self.shape.length is not None and self._files.pad_id is not None:
+            n_tokens = n_items * self.shape.length
+        n_bytes = n_tokens * self._id_bytes
         kind = "index" if format is INDEX_FORMAT else "file" if format.one_file else "files"
         buckets = buckets_of(n_items, n_bytes, n_bytes + 1 if format.one_file else self._files.file_bytes)
         order = one.order(n_items, self._files.shuffle.seed, tokens_digest)

@@ -128,7 +128,7 @@ def _sequences_of_part(
     held = _Held(_documents_of_part(part, documents))
     needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document of any segment from here on
     first = at = 0
-    for stop in _stops(segments):
+    for stop in _stops(segments, shape.length if pad_id is not None else 0):
         used, some = sequences_between(segments, first, stop)
         lists = held.between(used.start, used.stop)
         ids, begin = sequences(lists, some, shape.length, None), starts(some)
@@ -145,11 +145,11 @@ def _sequences_of_part(
             held.forget(int(needed[at]))
 
 
-def _stops(segments: Segments) -> Iterator[int]:
-    """The ends of groups of consecutive sequences with about _SEQUENCE_TOKENS tokens."""
+def _stops(segments: Segments, length_min: int) -> Iterator[int]:
+    """The ends of groups of consecutive sequences with about _SEQUENCE_TOKENS tokens. `length_min`: to which they are filled up."""
     if not len(segments.sequence):
         return
-    lengths = np.bincount(segments.sequence, segments.n_tokens).astype(np.int64)
+    lengths = np.maximum(np.bincount(segments.sequence, segments.n_tokens).astype(np.int64), length_min)
     tokens = np.concatenate([[0], np.cumsum(lengths)])
     at = 0
     while at < len(lengths):

@@ -21,7 +21,7 @@ from tokenmill.storage.atomic import read, write_atomic
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 5
 _READ = (3, 4, 5)  # format versions that are read; the earlier ones lack the fields with a default
-_SINCE_5 = ("files", "sets", "packed", "sources")
+_SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
 class _Record(BaseModel):

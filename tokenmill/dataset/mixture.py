@@ -11,7 +11,6 @@ from tokenmill.dataset.items import Choice, EncodedUnit
 from tokenmill.dataset.manifest import FileSet
 from tokenmill.dataset.splits import epochs_of_budget, text_keys
 from tokenmill.errors import ParamsError
-from tokenmill.layout import TOKENS_DIRECTORY
 
 
 class Weighted(Protocol):
@@ -68,7 +67,7 @@ def blends_of(sets: Sequence[FileSet]) -> dict[str, str]:
     as its data-args-path takes them; for OLMo-core `blend.yaml`, a SourceMixtureList.
 
     There is one for each split of these formats whose sources have sets of their own. A weight is a number of tokens, so a
-    source that a mixture has twice has twice the weight. Paths are relative to the project's folder.
+    source that a mixture has twice has twice the weight. Paths are relative to the dataset's folder.
     """
     found: dict[str, list[FileSet]] = {}
     for one in sets:
@@ -82,11 +81,7 @@ _BLEND_FILES = {"megatron": "blend.txt", "olmo": "blend.yaml"}
 
 
 def _megatron(sets: Sequence[FileSet]) -> str:
-    lines = [
-        f"{part.n_tokens} {TOKENS_DIRECTORY}/{part.files[0].name.rpartition('.')[0]}\n"
-        for one in sets
-        for part in one.parts
-    ]
+    lines = [f"{part.n_tokens} {part.files[0].name.rpartition('.')[0]}\n" for one in sets for part in one.parts]
     return "".join(lines)
 
 
@@ -101,5 +96,5 @@ def _olmo(sets: Sequence[FileSet]) -> str:
             f"  - source_name: {one.source}\n    target_ratio: {tokens[one.source] / total:.12g}\n    paths:\n"
         )
         names = [file.name for part in one.parts for file in part.files if file.name.endswith(".npy")]
-        lines += [f"      - {TOKENS_DIRECTORY}/{name}\n" for name in names]
+        lines += [f"      - {name}\n" for name in names]
     return "".join(lines)

@@ -73,7 +73,9 @@ def wrong_sets(
             return
         found = []
         for i, (file, part) in enumerate(zip(one.files, entry.parts, strict=True)):
-            key = unit_key(stage="check", items=file.key, files=[some.sha256 for some in part.files])
+            numbers = [part.n_items, part.n_tokens]
+            digests = [some.sha256 for some in part.files]
+            key = unit_key(stage="check", items=file.key, files=digests, numbers=numbers)
             do = partial(_check, one.format, dataset / one.folder, one.stem(i), arrangement.shape, file.items, part)
             if all((dataset / some.name).exists() for some in part.files):  # what is missing is told elsewhere
                 found.append((Work(f"check {file.name}", key, do), part))
@@ -81,10 +83,11 @@ def wrong_sets(
             lacking.append(one)
         work += found
     temporary = arrangement.prepare(lacking)
-    for made, (_, part) in zip(finish([one for one, _ in work]), work, strict=True):
+    done = finish([one for one, _ in work])
+    remove(temporary)
+    for made, (_, part) in zip(done, work, strict=True):
         if reason := read(made.folder / _REASON_FILE).decode():
             yield Wrong(part.files[0].name, reason)
-    remove(temporary)
     for one, entry in zip(expected, manifest.sets, strict=True):
         yield from _wrong_shared(one, entry, dataset, arrangement.shape)
     yield from _wrong_blends(manifest, dataset)

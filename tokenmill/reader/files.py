@@ -141,7 +141,7 @@ def _shape(manifest: Manifest) -> Shape:
         manifest.tokenizer_digest,
         manifest.begin_of_document_id,
         manifest.end_of_document_id,
-        manifest.source is not None and manifest.source.id_column is not None,
+        manifest.has_ids,
     )
     pack = manifest.files.pack if manifest.files else None
     if pack is None or pack.output == "index":

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -180,9 +181,10 @@ def _write_sizes(
     for left in folder.iterdir() if folder.is_dir() else ():
         if left.name not in map(str, encoders):
             remove_tree(left)
+    again = replace(runner, anew=False)  # what is to be made anew was made so, beside the first dataset
     for size, encoder in encoders.items():
         below = folder / str(size)
-        done = _encode_units(source, params, encoder, [], drops, runner, run_units)
+        done = _encode_units(source, params, encoder, [], drops, again, run_units)
         folders = Folders(
             *(below / Path(name).name for name in (TOKENS_DIRECTORY, QUARANTINE_DIRECTORY, TABLES_DIRECTORY))
         )

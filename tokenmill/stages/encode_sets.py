@@ -26,8 +26,12 @@ _STEM = "items"  # of a part's files in the unit store
 
 def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) -> None:
     """Raises ParamsError for a format that cannot hold the documents, or what is packed from them."""
+    has_index = params.pack is not None and params.pack.output == "index"
     for name in formats:
-        if reason := SET_FORMATS[name].refusal(shape, params.file_bytes):
+        reason = SET_FORMATS[name].refusal(shape, params.file_bytes)
+        if has_index and SET_FORMATS[name].one_file:
+            reason = "it has one file, and the index of encode.pack.output names parts; take another format"
+        if reason:
             raise ParamsError(f"encode.formats: {name}: {reason}")
 
 
@@ -52,7 +56,7 @@ def write_sets(
     arrangement = Arrangement(files, formats, documents, finish, runner.memory.workers, {"code": code_digest("encode")})
     sets = arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
-        say(f"encode: no document is in {name or 'the dataset'}, so it has no files")
+        say(f"encode: there is nothing for {name or 'the file sets'}, so it has no files")
     lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
     temporary = arrangement.prepare(lacking)
     work = [

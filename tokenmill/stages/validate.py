@@ -191,6 +191,8 @@ def _check_sizes(runner: UnitRunner, sample_documents: int) -> None:
 
         dataset = below / Path(TOKENS_DIRECTORY).name
         found = verify(dataset, None, runner.root, sample_documents, _SEED, runner.memory.workers)
+        for reason in found.not_checked:
+            raise ValidationError(f"{dataset.relative_to(runner.root)}: cannot be checked: {reason}")
         for finding in found.findings:
             raise ValidationError(f"{dataset.relative_to(runner.root)}/{finding.file}: {finding.what}")
 
