@@ -72,7 +72,7 @@ def test_an_encoding_that_fails_at_its_end_leaves_dataset_and_quarantine(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tokenmill.stages.encode.write_manifest", fail)
+        patch.setattr("tokenmill.stages.encode_dataset.write_manifest", fail)
         assert cli(project, "build").returncode == 2
     after = project.outputs()
     kept = [name for name in before if name.startswith(("data/tokens", "data/quarantine"))]
