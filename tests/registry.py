@@ -84,4 +84,6 @@ def cli(project: Project, *arguments: str) -> Said:
 
 def build(project: Project, *arguments: str) -> Said:
     """Runs `tokenmill build` so, and expects it to end well."""
-    return project.build(*arguments)
+    done = project.cli("build", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done
