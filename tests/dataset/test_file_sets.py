@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import tokenmill
 from tests.conftest import Project, make_project
 from tests.registry import build, cli
 from tokenmill.dataset.formats.interface import Shape
@@ -17,6 +18,7 @@ from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.manifest import FileSet, Manifest, read_manifest
 from tokenmill.dataset.order import Order, order_key
 from tokenmill.dataset.tokens import id_type
+from tokenmill.errors import ParamsError
 
 DOCUMENTS = {
     "a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(40)],
@@ -106,6 +108,8 @@ def test_splits_follow_from_the_text_alone(project: Project) -> None:
     for id, split in before.items():
         by_text.setdefault(texts[id], set()).add(split)
     assert all(len(splits) == 1 for splits in by_text.values())
+    done = cli(project, "locate", "--id", "b.jsonl-3")
+    assert done.returncode == 0 and "b.jsonl" in done.stdout, done.stderr
     of_id = dict(documents(project))
     for split in SPLITS:
         expected = [of_id[row["id"]] for row in index(project) if row["split"] == split]
@@ -153,6 +157,8 @@ def test_a_shuffled_set_is_in_the_order_of_its_key_whatever_the_workers_and_file
             assert ids(project, "megatron", split, epoch) == expected
             orders.append(expected)
         assert orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1])
+    with pytest.raises(ParamsError, match=r"tokenmill.open\(…, epoch=1\)"):
+        tokenmill.open(project.root / "data/tokens", split="train").shard(0, 1).set_epoch(1)
     before = project.outputs()
     shutil.rmtree(project.root / ".tokenmill/units")
     project.set(run__workers=1, run__engine="threads")

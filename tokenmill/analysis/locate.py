@@ -197,6 +197,7 @@ def _row_in_file(index: pq.ParquetFile, group: int, rows: pa.Table, i: int) -> i
 
 def _document(rows: pa.Table, i: int, row_in_file: int) -> Document:
     [found] = rows.slice(i, 1).to_pylist()
+    found = {name: value for name, value in found.items() if name not in ("group", "split")}
     return Document(**found | {"row_in_file": row_in_file, "sha256": found["sha256"].hex()})
 
 

@@ -317,6 +317,10 @@ class Encode(_Section):
             raise ValueError(
                 f"found shares that add up to {sum(splits.values()):g}; allowed: shares that add up to 1, or {{}}"
             )
+        if {"val", "validation"} <= splits.keys():
+            raise ValueError(
+                "found both val and validation; allowed: one of them, since nanoGPT's file of either is val.bin"
+            )
         if len(splits) > _SPLITS_MAX:
             raise ValueError(f"found {len(splits)} splits; allowed: {_SPLITS_MAX} or less")
         return splits

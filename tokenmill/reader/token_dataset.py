@@ -142,7 +142,13 @@ class TokenDataset:
         return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch)
 
     def at_epoch(self, epoch: int) -> "TokenDataset":
-        """The same items in the order of another epoch, where they are shuffled."""
+        """The same items in the order of another epoch, where they are shuffled. Raises ParamsError if each epoch has files of its
+        own, which `open` takes by `epoch`."""
+        files = self._files.manifest.files
+        if epoch != self.epoch and self._seed is None and files and files.shuffle and files.shuffle.epochs > 1:
+            raise ParamsError(
+                f"epoch {epoch}: each epoch of this dataset has files of its own. Open them: tokenmill.open(…, epoch={epoch})."
+            )
         return TokenDataset(self._files, self._view, self._kind, self._length, self._seed, epoch)
 
     def shard(self, rank: int, world: int, *, drop_last: bool = False) -> RankIterator:
