@@ -69,12 +69,20 @@ def main() -> None:
     if asked.timed:
         timed(asked.timed)
         return
-    section = record.begin("file_sets", ("pyarrow", "numpy"), asked)
-    measures = {"encode": encode, "write": write, "arrange": arrange, "others": others}
-    for name in asked.only:
-        with tempfile.TemporaryDirectory(prefix="bench-sets-", dir=asked.directory) as folder:
-            section["cells"] += measures[name](Path(folder), asked)
-        record.keep(section, asked.record)  # what is measured stays measured
+    measures = {"encode": encode, "write": write, "arrange": arrange}
+    with tempfile.TemporaryDirectory(prefix="bench-sets-", dir=asked.directory) as name:
+        folder = Path(name)
+        if own := [part for part in asked.only if part in measures]:
+            section = record.begin("file_sets", ("pyarrow", "numpy"), asked)
+            for part in own:
+                (folder / part).mkdir()
+                section["cells"] += measures[part](folder / part, asked)
+            record.keep(section, asked.record)
+        if "others" in asked.only:
+            section = record.begin("file_sets_others", ("pyarrow", "numpy"), asked)
+            (folder / "others").mkdir()
+            section["cells"] += others(folder / "others", section["versions"], asked)
+            record.keep(section, asked.record)
 
 
 def encode(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -259,8 +267,9 @@ def arrange(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
     return cells
 
 
-def others(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """The whole way from JSON lines to each format, by tokenmill and by the format's own library with an encoder."""
+def others(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """The whole way from JSON lines to each format, by tokenmill and by the format's own library with an encoder. Adds
+    their versions to `versions`."""
     python = asked.interop / "bin/python"
     if not python.is_file():
         print(f"\n{asked.interop} is not there, so other tools are left out; `make test-interop` makes it")
@@ -291,11 +300,12 @@ def others(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
                 runs.pop(name, None)
             else:
                 runs.setdefault(name, []).append((result["seconds"], result["cpu_s"]))
+                versions |= result["versions"]
     print(f"\nfrom {n_bytes / 1e6:,.0f} MB of JSON lines to a format, two processes or workers; the same ids")
     cells: list[dict[str, Any]] = []
     for name, measured in sorted(runs.items()):
         ours = runs[f"{name.partition(', ')[0]}, tokenmill"]
-        ratios = [statistics.median(a[k] / b[k] for a, b in zip(measured, ours, strict=True)) for k in (0, 1)]
+        ratios = [statistics.median(a[k] for a in measured) / statistics.median(b[k] for b in ours) for k in (0, 1)]
         _print(name, measured, f"{ratios[0]:.2f} × tokenmill; {ratios[1]:.2f} of processor time")
         cells.append({"name": "whole way", "way": name, "text_bytes": n_bytes, "answer": "same"} | _runs(measured))
     for name, why in failed.items():

@@ -3,7 +3,7 @@
 FOLDER holds shards/*.jsonl, tokenizer.json, end.json (the token that ends every document, and its id) and out, which is empty.
 Every PATH is a folder of further packages: the environment that has the tools of the formats need not have every encoder. Two
 processes share the shards, as each tool does it by itself or in its examples. Prints one line of JSON: the seconds without the
-imports, the processor time of all processes, and a digest of the ids of all documents, in whatever order.
+imports, the processor time of all processes, a digest of the ids of all documents, in whatever order, and the tools' versions.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ def main() -> None:
     make(folder)
     seconds, cpu_s = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
     answer = digest(read(folder / "out"), end_of(folder)[1])
-    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "answer": answer}))
+    versions = {package: version(package) for package in (PACKAGES[tool.partition(", ")[0]], tool.partition(", ")[2])}
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "answer": answer, "versions": versions}))
 
 
 def digest(arrays: Iterable[Any], end_id: int) -> list[int]:
@@ -189,6 +191,15 @@ WAYS: dict[str, Ways] = {
     "litdata, gigatoken": (_litdata, litdata_chunks),
 }
 """Each format by its own library with an encoder; and how to read the ids of documents again."""
+
+
+PACKAGES = {
+    "megatron": "megatron-core",
+    "datatrove": "datatrove",
+    "mds": "mosaicml-streaming",
+    "litdata": "litdata",
+}
+"""The package of each format."""
 
 
 def _imports(tool: str) -> None:
