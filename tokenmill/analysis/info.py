@@ -1,10 +1,11 @@
 """What a token dataset is, as its manifest says."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from tokenmill.analysis.beside import check_is_dataset
-from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.manifest import ChatEntry, read_manifest
 from tokenmill.quantities import size
 from tokenmill.report.file_sets import packing_of, sets_of
 
@@ -50,10 +51,23 @@ def info(dataset: Path) -> dict[str, Any]:
         ],
         "tokenizer_digest": manifest.tokenizer_digest,
         "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
+        "chat": None if manifest.chat is None else _chat(manifest.chat, manifest.n_tokens),
         "sets": sets_of(manifest),
         "packing": packing_of(manifest),
         "tables": [table.name for table in manifest.tables],
         "made_by": manifest.engine,
+    }
+
+
+def _chat(chat: ChatEntry, n_tokens: int) -> dict[str, Any]:
+    """How conversations became tokens: the template's name and digest, its variables, and the share of trained tokens."""
+    return {
+        "template": chat.template_name,
+        "template_sha256": hashlib.sha256(chat.template.encode()).hexdigest(),
+        "mask": chat.mask,
+        "variables": chat.variables,
+        "tokens_trained": chat.n_trained,
+        "trained_share": round(chat.n_trained / max(n_tokens, 1), 4),
     }
 
 
@@ -81,6 +95,7 @@ def as_text(found: dict[str, Any]) -> str:
         "ids": f"{found['id_type']}, up to {found['id_max']:,}",
         "each document": f"{_framing(found)}; special tokens in text: {_policy(found)}",
         "tokenizer": f"{found['tokenizer_digest'][:16]}…{version}",
+        **({} if found["chat"] is None else {"conversations": _of_chat(found["chat"])}),
         "tables": ", ".join(found["tables"]) or "none",
         "made by": f"{found['made_by']}, format {found['format_version']}",
     }
@@ -99,6 +114,11 @@ def _of_source(one: dict[str, Any]) -> str:
     weight = one["weight"]
     asked = f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
     return f"{one['documents']:,} documents, {one['tokens']:,} tokens; {asked}"
+
+
+def _of_chat(chat: dict[str, Any]) -> str:
+    trained = f"{chat['tokens_trained']:,} tokens trained ({chat['trained_share']:.1%}), mask {chat['mask']}"
+    return f"template {chat['template']} ({chat['template_sha256'][:16]}…), {trained}"
 
 
 def _policy(found: dict[str, Any]) -> str:

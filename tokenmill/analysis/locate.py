@@ -27,7 +27,8 @@ _DIGITS = range(8, 65)  # hexadecimal digits of a sha256 that are enough
 @dataclass(frozen=True)
 class Document:
     """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`:
-    the position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: of its text in UTF-8."""
+    the position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: of its text in UTF-8. In a dataset of conversations, `sha256` is that of the messages, and `n_messages` and `n_trained` say how
+    many messages and trained tokens there are."""
 
     id: str | int
     shard: str
@@ -38,16 +39,19 @@ class Document:
     n_tokens: int
     n_bytes: int
     sha256: str
+    n_messages: int | None = None
+    n_trained: int | None = None
 
 
 @dataclass(frozen=True)
 class Token:
     """A token in its document. `position`: in the whole dataset; `position_in_document`: from 0, as `begins` and `ends` say of the
     first and the last one. `bytes`: in hex. `before`, `text`, `after`: up to 20 tokens of the document before it, itself,
-    and up to 20 behind it, decoded."""
+    and up to 20 behind it, decoded. `trained`: whether the loss counts it; None in a dataset of documents."""
 
     position: int
     position_in_document: int
+    trained: bool | None
     begins: bool
     ends: bool
     id: int
@@ -197,12 +201,12 @@ def _row_in_file(index: pq.ParquetFile, group: int, rows: pa.Table, i: int) -> i
 
 def _document(rows: pa.Table, i: int, row_in_file: int) -> Document:
     [found] = rows.slice(i, 1).to_pylist()
-    found = {name: value for name, value in found.items() if name not in ("group", "split")}
+    found = {name: value for name, value in found.items() if name not in ("group", "split", "trained_end")}
     return Document(**found | {"row_in_file": row_in_file, "sha256": found["sha256"].hex()})
 
 
 def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenizer) -> Token:
-    ids = _ids_of(dataset / document.file, document.row_in_file)
+    ids, mask = _ids_of(dataset / document.file, document.row_in_file)
     at = position - document.first_token
     if len(ids) != document.n_tokens or at >= len(ids):
         raise ValidationError(
@@ -222,6 +226,7 @@ def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenize
     return Token(
         position=position,
         position_in_document=at,
+        trained=None if mask is None else bool(mask[at]),
         begins=at == 0,
         ends=at == len(ids) - 1,
         id=ids[at],
@@ -232,16 +237,17 @@ def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenize
     )
 
 
-def _ids_of(path: Path, row: int) -> list[int]:
-    """The ids in a row of a file of the dataset; none if there is no such row."""
+def _ids_of(path: Path, row: int) -> tuple[list[int], list[int] | None]:
+    """The ids in a row of a file of the dataset, and the loss mask where it has one; no ids if there is no such row."""
     with _reading(path), pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
             if row < n_rows:
-                ids: list[int] = file.read_row_group(group, columns=["input_ids"])["input_ids"][row].as_py()
-                return ids
+                has_mask = "loss_mask" in file.schema_arrow.names
+                table = file.read_row_group(group, columns=["input_ids", *["loss_mask"] * has_mask])
+                return table["input_ids"][row].as_py(), table["loss_mask"][row].as_py() if has_mask else None
             row -= n_rows
-    return []
+    return [], None
 
 
 @contextmanager
@@ -296,6 +302,7 @@ def _lines_of_token(token: Token, document: Document) -> Iterator[str]:
         "before": repr(token.before),
         "token": repr(token.text),
         "after": repr(token.after),
+        **({} if token.trained is None else {"trained": "yes" if token.trained else "no"}),
     }
     for name, words in lines.items():
         yield f"  {name:<9} {words}"

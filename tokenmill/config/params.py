@@ -282,6 +282,16 @@ class Pack(_Section):
         return _special_or_null(value, info) if isinstance(value, str) else value
 
 
+class Chat(_Section):
+    """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
+    comes with, the name of one of tokenmill's, or a file."""
+
+    template: str = Field(min_length=1)
+    mask: Literal["assistant", "all", "last"] = "assistant"
+    variables: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str | bool | int | float | None] = {}
+    cut_max: Annotated[int | float, BeforeValidator(_share_or_number)] = 0.01
+
+
 class Encode(_Section):
     """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
 
@@ -295,6 +305,7 @@ class Encode(_Section):
     begin_of_document: str | None
     end_of_document: str | None
     special_tokens_in_text: SpecialTokensInText
+    chat: Chat | None = None
 
     def set_formats(self, sources: Iterable[DocumentSource]) -> list[FormatName]:
         """The formats that have file sets. Parquet has none as long as the documents' own files are what a set would be; with
@@ -341,6 +352,22 @@ class Encode(_Section):
     @classmethod
     def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
         return _special_or_null(token, info)
+
+    @field_validator("chat")
+    @classmethod
+    def _template_says_all(cls, chat: Chat | None, info: ValidationInfo) -> Chat | None:
+        around = [key for key in ("begin_of_document", "end_of_document") if info.data.get(key) is not None]
+        if chat is not None and around:
+            raise ValueError(
+                f"found beside {around[0]}: {info.data[around[0]]!r}; allowed: with {' and '.join(around)}: null, since the "
+                "template says what begins and ends a conversation"
+            )
+        if chat is not None and info.data.get("special_tokens_in_text", "as_text") != "as_text":
+            raise ValueError(
+                f"found beside special_tokens_in_text: {info.data['special_tokens_in_text']}; allowed: with as_text, since "
+                "messages never become special tokens"
+            )
+        return chat
 
 
 class Validate(_Section):

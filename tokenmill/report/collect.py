@@ -19,6 +19,7 @@ from tokenmill.dataset.manifest import Manifest
 from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import bigram
+from tokenmill.report.conversations import conversations_of
 from tokenmill.report.file_sets import packing_of, sets_of
 from tokenmill.report.groups import Measured, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
@@ -72,6 +73,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
     counts = None if tables is None else _of_text(tables, tokenizer)
     vocabulary = health_of(tokenizer, counts)
     special_texts = _special_texts(sample, tokenizer)
+    conversations = conversations_of(manifest, root / TOKENS_DIRECTORY, root / TABLES_DIRECTORY, tokenizer)
     measures = {
         "documents": manifest.n_documents,
         "documents_bad": manifest.n_bad,
@@ -84,6 +86,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
         **_of_counts(counts),
         **_of_vocabulary(vocabulary),
         "special_texts": sum(n for of in special_texts.values() for n in of.values()),
+        **({} if conversations is None else {"trained_share": conversations["trained_share"]}),
     }
     found: dict[str, Any] = _rounded(
         {
@@ -113,6 +116,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
             "special_texts": special_texts,
             "sets": sets_of(manifest),
             "packing": packing_of(manifest),
+            "conversations": conversations,
             "quarantine": _quarantined(root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),
             "panel": panel_of(tokenizer, references),
         }

@@ -39,9 +39,11 @@ code,.t{font-family:ui-monospace,monospace;font-size:.85rem}code{overflow-wrap:a
 -webkit-box-decoration-break:clone;box-decoration-break:clone}.t:nth-of-type(even){background:var(--chip-other)}
 .line{line-height:1.9}.whole,.whole .t{white-space:pre}td:first-child{min-width:9rem}
 .t i{color:var(--muted);font-style:normal}.no{color:var(--bad);font-weight:600}
+.say{white-space:pre-wrap;overflow-wrap:anywhere}.on{background:var(--chip);box-shadow:inset 0 -.12em var(--series-1)}
+.chat{max-width:none;border-left:3px solid var(--grid);padding-left:.75rem;font-size:.9rem}
 details{margin:.25rem 0 .75rem}summary{cursor:pointer}
 @media print{body{margin:0;max-width:none;font-size:12px}svg,tr,.figures{break-inside:avoid}h2,h3{break-after:avoid}
-.t,.t:nth-of-type(even){-webkit-print-color-adjust:exact;print-color-adjust:exact}}
+.on,.t,.t:nth-of-type(even){-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 """
 )
 

@@ -19,7 +19,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     `summaries`: what each stage of the last build did. `planned`: rows that compare it with its plan (name, low, point, high,
     found, words). Without a report, or with one of an earlier tokenmill, nothing is written.
     """
-    from tokenmill.report import file_sets, sections, vocabulary  # with numpy, which `is_current` does without
+    from tokenmill.report import conversations, file_sets, sections, vocabulary  # with numpy, which `is_current` does without
     from tokenmill.report.html import PAGE, escaped
 
     report = _read(root / REPORT_FILE)
@@ -35,6 +35,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
             sections.quality(report),
             vocabulary.vocabulary(report),
             vocabulary.panel(report),
+            conversations.section(report),
             sections.documents(report),
             file_sets.section(report),
             sections.build(report, summaries, planned),

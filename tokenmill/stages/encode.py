@@ -8,7 +8,11 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tokenmill.artifacts.golden import checked_tokenizer
+from tokenmill.chat.errors import ChatError
 from tokenmill.config.params import Encode, FormatName, Source, TokenizerSource
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.drop import DropList, drop_list
@@ -32,9 +36,7 @@ from tokenmill.dataset.file_sets import documents_shape, shape_of
 from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.parquet import write_tokens
 from tokenmill.dataset.groups import GroupKeys
-from tokenmill.dataset.manifest import (
-    Manifest,
-)
+from tokenmill.dataset.manifest import ChatEntry, Manifest
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
@@ -53,6 +55,7 @@ from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.encode_dataset import Encoder, Folders, files_of, special_id, write_dataset
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.storage.atomic import remove_tree, write_directory
@@ -79,13 +82,15 @@ def encode(
     drops = unit_drops(source, runner, run_units)
     cache_mb = runner.cache_mb_max // (1 + len(params.vocab_sizes))
     tokenizer, _ = checked_tokenizer(root / TOKENIZER_DIRECTORY, cache_mb)
-    main = _encoder(tokenizer, params, units, drops)
+    entry = None if params.chat is None else chat_entry(root, params.chat)
+    main = _encoder(tokenizer, params, entry, units, drops)
     others = {
-        size: _encoder(_of_size(root, size, cache_mb), params, units, drops) for size in sorted(params.vocab_sizes)
+        size: _encoder(_of_size(root, size, cache_mb), params, entry, units, drops)
+        for size in sorted(params.vocab_sizes)
     }
     formats = params.set_formats(runner.sources().values())
     for one in (main, *others.values()):
-        shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, runner.has_ids)
+        shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, runner.has_ids, entry is not None)
         refuse_formats(formats, params, shape_of(files_of(params, one.tokenizer), shape))
     _refuse_clashes(units, formats)
     if not runner.anew and not others:
@@ -122,9 +127,16 @@ def _of_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
     return Tokenizer.load(folder, cache_mb_max=cache_mb)
 
 
-def _encoder(tokenizer: Tokenizer, params: Encode, units: Sequence[Unit], drops: Mapping[str, DropList]) -> Encoder:
+def _encoder(
+    tokenizer: Tokenizer,
+    params: Encode,
+    entry: ChatEntry | None,
+    units: Sequence[Unit],
+    drops: Mapping[str, DropList],
+) -> Encoder:
     framing = framing_of(tokenizer, params)
-    return Encoder(tokenizer, *framing, encode_keys(units, params, tokenizer, framing, drops))
+    keys = encode_keys(units, params, tokenizer, framing, entry, drops)
+    return Encoder(tokenizer, *framing, keys, entry, None if entry is None else chat_encoder(tokenizer, entry))
 
 
 def _encode_units(
@@ -243,26 +255,39 @@ class _Output:
         self, unit: Unit, encoder: Encoder, folder: Path, group_keys: GroupKeys | None, stack: ExitStack
     ) -> None:
         self.encoder, self.folder = encoder, folder
-        has_names = unit.source.id_column is not None
-        self.n_tokens = 0
+        has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
+        self.n_tokens = self.n_trained = self.text_bytes = 0
         self._special = unit.source.special_tokens_in_text
-        self._shape = schema(id_type(encoder.tokenizer.id_max), has_names)
+        self._shape = schema(id_type(encoder.tokenizer.id_max), has_names, has_mask)
         self._counts = TokenCounts(encoder.tokenizer.id_max)
         self._write = stack.enter_context(write_tokens(folder / TOKENS_FILE, self._shape))
-        self._add = stack.enter_context(unit_index(folder / UNIT_INDEX_FILE, has_names, group_keys))
+        self._add = stack.enter_context(unit_index(folder / UNIT_INDEX_FILE, has_names, group_keys, has_mask))
 
     def add(self, piece: int, batch: Batch) -> int:
-        """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError."""
-        input_ids = self.encoder.tokenizer.encode_batch(
-            batch.texts, threads=1, begin_id=self.encoder.begin_id, end_id=self.encoder.end_id, special=self._special
-        )
+        """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError, ChatError."""
+        batch, input_ids, loss_mask = self._encoded(batch)
         self._counts.add(input_ids.values)
-        made = rows(batch, input_ids, self._shape)
+        made = rows(batch, input_ids, self._shape, loss_mask)
         self._write(made)
         self._add(piece, batch, made)
         n_tokens = len(input_ids.values)
         self.n_tokens += n_tokens
+        self.text_bytes += batch.text_bytes
+        if loss_mask is not None:
+            self.n_trained += pc.sum(loss_mask.values).as_py() or 0
         return n_tokens
+
+    def _encoded(self, batch: Batch) -> tuple[Batch, pa.LargeListArray, pa.LargeListArray | None]:
+        """The batch with the texts that were encoded, their ids, and the loss masks of conversations."""
+        encoder = self.encoder
+        if encoder.chat is None:
+            ids = encoder.tokenizer.encode_batch(
+                batch.texts, threads=1, begin_id=encoder.begin_id, end_id=encoder.end_id, special=self._special
+            )
+            return batch, ids, None
+        assert batch.messages is not None
+        found = encoder.chat.encode_batch(batch.messages)
+        return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
 
     def finish(self, documents: Documents) -> None:
         """Writes what is known at the end."""
@@ -290,7 +315,6 @@ def encode_unit(
         one for one in encoders[1:] if runner.anew or runner.store.find(one.keys[unit.name], EncodeFacts) is None
     ]
     piece_documents = [0] * len(unit.pieces)
-    text_bytes = 0
     documents = Documents(unit, source, runner.memory.limits, advance, drops[unit.name].find)
     with ExitStack() as kept:
         folders = [directory, *(kept.enter_context(runner.store.new(one.keys[unit.name])) for one in further)]
@@ -305,8 +329,10 @@ def encode_unit(
                 except SpecialTokenError as error:
                     name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
                     raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
+                except ChatError as error:
+                    name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
+                    raise error.at(f"{name}, row {row}") from None
                 piece_documents[piece] += len(batch.texts)
-                text_bytes += batch.text_bytes
                 advance(0, n_tokens[0])
         facts = []
         for output in outputs:
@@ -319,7 +345,8 @@ def encode_unit(
                     reasons=reasons_of(documents.dropped),
                     left=left_out(documents.left),
                     n_tokens=output.n_tokens,
-                    text_bytes=text_bytes,
+                    text_bytes=output.text_bytes,
+                    n_trained=output.n_trained,
                 )
             )
         for one in unit.pieces:  # a changed shard would store bytes that do not belong to the keys
@@ -346,6 +373,7 @@ def encode_keys(
     params: Encode,
     tokenizer: Tokenizer,
     framing: tuple[int | None, int | None],
+    entry: ChatEntry | None,
     drops: Mapping[str, DropList],
 ) -> dict[str, str]:
     """The key of each unit in the unit store, by the unit's name. `drops`: what to leave out, by that name."""
@@ -355,6 +383,7 @@ def encode_keys(
         "engine": tokenizer.engine,
         "framing": framing,
         "group": params.split_group,
+        **({} if entry is None else {"chat": entry.as_key()}),
     }
     return {
         unit.name: unit_key(

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
 from tokenmill.config.sources import DocumentSource
@@ -17,6 +18,7 @@ from tokenmill.corpus.units import Unit, source_name
 from tokenmill.dataset.file_sets import documents_shape
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import (
+    ChatEntry,
     Files,
     InputShard,
     Manifest,
@@ -35,6 +37,7 @@ from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import ParamsError
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.stages.encode_chat import check_cut, check_trained
 from tokenmill.stages.encode_sets import write_blends, write_sets
 from tokenmill.storage.atomic import sha256_file, write_directory
 from tokenmill.storage.links import link
@@ -43,12 +46,15 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 class Encoder(NamedTuple):
-    """A tokenizer that documents are encoded with. `begin_id`, `end_id`: around each document. `keys`: of the units, by name."""
+    """A tokenizer that documents are encoded with. `begin_id`, `end_id`: around each document. `keys`: of the units, by name.
+    `entry`, `chat`: of conversations, the template and what encodes with it."""
 
     tokenizer: Tokenizer
     begin_id: int | None
     end_id: int | None
     keys: Mapping[str, str]
+    entry: ChatEntry | None = None
+    chat: ChatEncoder | None = None
 
 
 class Folders(NamedTuple):
@@ -72,7 +78,8 @@ def write_dataset(
     """Writes the dataset of these units with its file sets, its tables and its quarantine, and gives its manifest."""
     corpus, tokenizer, keys = runner.corpus, encoder.tokenizer, encoder.keys
     units = corpus.units
-    documents = documents_shape(tokenizer, encoder.begin_id, encoder.end_id, runner.has_ids)
+    entry = encoder.entry
+    documents = documents_shape(tokenizer, encoder.begin_id, encoder.end_id, runner.has_ids, entry is not None)
     files = files_of(params, tokenizer)
     formats = params.set_formats(runner.sources().values())
     shards = [output_shard(unit, keys[unit.name], one) for unit, one in zip(units, done, strict=True)]
@@ -105,7 +112,12 @@ def write_dataset(
         if formats:
             files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
         made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
+        if entry is not None:
+            entry = entry.model_copy(update={"n_trained": sum(one.facts.n_trained for one in done)})
+            check_trained(entry, sum(shard.n_tokens for shard in shards))
         sets, packed = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
+        if params.chat is not None and params.pack is not None:
+            check_cut(params.chat, encoded, packed, params.pack.length)
         bad_documents = quarantine / QUARANTINE_FILE
         write_quarantine(bad_documents, zip(units, folders, strict=True))
         write_dropped(
@@ -121,6 +133,7 @@ def write_dataset(
             begin_of_document_id=encoder.begin_id,
             end_of_document_id=encoder.end_id,
             special_tokens_in_text=params.special_tokens_in_text,
+            chat=entry,
             n_documents=n_documents,
             n_tokens=sum(shard.n_tokens for shard in shards),
             text_bytes=sum(shard.text_bytes for shard in shards),

@@ -1,5 +1,7 @@
 """Imports a tokenizer that was made elsewhere, and checks that it is the pinned one."""
 
+import hashlib
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
+from tokenmill.tokenizer.chat_files import chat_template_of, copy_chat_files, special_names
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
 
@@ -123,6 +126,8 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
     original = Tokenizer.load(source, asked.pattern, asked.special_tokens)
     with write_directory(directory) as partial:
         original.save(partial)
+        if source.is_dir():
+            copy_chat_files(source, partial)
         tokenizer = Tokenizer.load(partial)
         golden = make_golden(partial, tokenizer, {})
         if different := first_difference(original.encode, golden.vectors):
@@ -144,7 +149,11 @@ def _files_sha256(source: Path) -> str:
     """The sha256 over the files that an import of this file or directory copies."""
     if _is_ours(source):
         return sha256_directory(source)
-    return sha256_file(source / "tokenizer.json" if source.is_dir() else source)
+    if not source.is_dir():
+        return sha256_file(source)
+    sha256 = sha256_file(source / "tokenizer.json")
+    chat = [chat_template_of(source), special_names(source)]
+    return hashlib.sha256(json.dumps([sha256, *chat]).encode()).hexdigest() if any(chat) else sha256
 
 
 def _copy(source: Path, directory: Path) -> None:

@@ -1,0 +1,133 @@
+"""Conversations in the report: how much of them is trained, how long they are, and some of them with their trained tokens marked."""
+
+import random
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tokenmill.dataset.manifest import ChatEntry, Manifest
+from tokenmill.dataset.tables import DOCUMENTS_FILE
+from tokenmill.report.html import escaped, look, number, percent, table
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+SEED = 0
+N_SAMPLES = 10
+
+_SHOWN_TOKENS_MAX = 1000  # of a sample
+
+
+def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: Tokenizer) -> dict[str, Any] | None:
+    """What the report says of a dataset of conversations; None for one of documents.
+
+    `samples`: up to N_SAMPLES conversations drawn with SEED, each as runs of text with 1 where the tokens are trained. They come
+    from the ids and masks in the dataset's files, and not from the template.
+    """
+    chat = manifest.chat
+    if chat is None:
+        return None
+    index = pq.read_table(tables / DOCUMENTS_FILE, columns=["n_tokens", "n_trained", "n_messages"])
+    n_messages = index["n_messages"].to_numpy()
+    return {
+        "template": chat.template_name,
+        "mask": chat.mask,
+        "tokens_trained": chat.n_trained,
+        "trained_share": chat.n_trained / max(manifest.n_tokens, 1),
+        "without_trained": int((index["n_trained"].to_numpy() == 0).sum()),
+        "cut": {split: of["n_cut_answers"] for split, of in manifest.packed.items() if "n_cut_answers" in of},
+        "messages": [
+            {"messages": int(n), "conversations": int(times)}
+            for n, times in zip(*np.unique(n_messages, return_counts=True), strict=True)
+        ],
+        "samples": _samples(manifest, tokens, tokenizer),
+    }
+
+
+def _samples(manifest: Manifest, tokens: Path, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Conversations drawn from all files of the dataset, in their order."""
+    n = manifest.n_documents
+    drawn = sorted(random.Random(SEED).sample(range(n), min(N_SAMPLES, n)))
+    found, first = [], 0
+    for shard in manifest.shards:
+        rows = [row - first for row in drawn if first <= row < first + shard.n_documents]
+        first += shard.n_documents
+        if rows:
+            found += _of_file(tokens / shard.name, shard.name, rows, tokenizer)
+    return found
+
+
+def _of_file(path: Path, name: str, rows: list[int], tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    found, first = [], 0
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            n_rows = file.metadata.row_group(group).num_rows
+            if chosen := [row - first for row in rows if first <= row < first + n_rows]:
+                table = file.read_row_group(group, columns=["id", "input_ids", "loss_mask"])
+                for i in chosen:
+                    ids, mask = table["input_ids"][i].as_py(), table["loss_mask"][i].as_py()
+                    found.append(
+                        {
+                            "id": table["id"][i].as_py(),
+                            "file": name,
+                            "row": first + i,
+                            "tokens": len(ids),
+                            "trained": sum(mask),
+                            "runs": _runs(ids[:_SHOWN_TOKENS_MAX], mask, tokenizer),
+                        }
+                    )
+            first += n_rows
+    return found
+
+
+def _runs(ids: list[int], mask: list[int], tokenizer: Tokenizer) -> list[list[Any]]:
+    """The text of the tokens in runs that are trained (1) or not (0)."""
+    pairs = groupby(zip(ids, mask, strict=False), key=lambda one: one[1])
+    return [
+        [tokenizer.decode_bytes([id for id, _ in run]).decode(errors="replace"), is_trained]
+        for is_trained, run in pairs
+    ]
+
+
+def section(report: Mapping[str, Any]) -> str:
+    """Conversations, as HTML; nothing for a dataset of documents."""
+    found = report.get("conversations")
+    if not found:
+        return ""
+    rows = [
+        ("template", escaped(found["template"])),
+        ("mask", escaped(found["mask"])),
+        ("trained tokens", f"{number(found['tokens_trained'])}, {percent(found['trained_share'])} of all"),
+        ("conversations without a trained token", number(found["without_trained"])),
+        *((f"cut in {split}" if split else "cut", number(n)) for split, n in found["cut"].items()),
+    ]
+    lengths = [(number(one["messages"]), number(one["conversations"])) for one in found["messages"]]
+    parts = [
+        "<h2>Conversations</h2>",
+        look(
+            "Only trained tokens count in the loss. A share near 0 or near 100 % is a wrong mask; conversations without a trained "
+            "token teach nothing. A conversation is cut where trained tokens are left out of all sequences."
+        ),
+        table(("", ""), rows, left=2),
+        table(("messages", "conversations"), lengths, left=0),
+        f"<h3>{len(found['samples'])} conversations</h3>",
+        look(
+            "As a model sees them: what is <span class='say on'>marked</span> is trained. Look for an answer that is not marked to its "
+            "end, an end-of-turn token that is not marked, and text of the template that is."
+        ),
+    ]
+    for one in found["samples"]:
+        runs = "".join(
+            f'<bdi class="{"say on" if is_trained else "say"}">{escaped(text)}</bdi>' for text, is_trained in one["runs"]
+        )
+        left_out = max(one["tokens"] - _SHOWN_TOKENS_MAX, 0)
+        more = f" <i>… and {number(left_out)} more tokens</i>" if left_out else ""
+        place = f"{escaped(one['id'])}: {escaped(one['file'])}, row {number(one['row'])}"
+        parts.append(
+            f"<details open><summary>{place}: {number(one['trained'])} of {number(one['tokens'])} tokens trained</summary>"
+            f'<p class="chat">{runs}{more}</p></details>'
+        )
+    return "".join(parts)

@@ -1,0 +1,115 @@
+"""encode, for conversations: the chat template that params.yaml asks for, and the limits that its loss masks must keep."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.templates import NAMED, template_text
+from tokenmill.config.params import Chat
+from tokenmill.dataset.document_index import read_unit_index
+from tokenmill.dataset.items import EncodedUnit
+from tokenmill.dataset.manifest import ChatEntry
+from tokenmill.errors import CorpusError, ParamsError, did_you_mean
+from tokenmill.layout import TOKENIZER_DIRECTORY
+from tokenmill.storage.atomic import read
+from tokenmill.tokenizer.chat_files import CHAT_TEMPLATE_FILE, CONFIG_FILE, chat_template_of, special_names
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_OF_TOKENIZER = "tokenizer"
+_N_SHOWN = 3
+
+
+def chat_entry(root: Path, params: Chat) -> ChatEntry:
+    """The chat template with its variables, as the manifest states it. Variables are those of params.yaml and the names that the
+    tokenizer's config gives to its special tokens, like bos_token. Raises ParamsError if there is no such template."""
+    names = special_names(root / TOKENIZER_DIRECTORY)
+    return ChatEntry(
+        template=_template(root, params.template),
+        template_name=params.template,
+        mask=params.mask,
+        variables={**names, **params.variables},
+        n_trained=0,
+    )
+
+
+def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
+    """The encoder of conversations for a tokenizer. Raises ChatError."""
+    return ChatEncoder(tokenizer, entry.template, entry.mask, entry.variables, f"encode.chat.template: {entry.template_name}")
+
+
+def _template(root: Path, name: str) -> str:
+    if name == _OF_TOKENIZER:
+        found = chat_template_of(root / TOKENIZER_DIRECTORY)
+        if found is None:
+            raise ParamsError(
+                f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has neither {CHAT_TEMPLATE_FILE} "
+                f"nor a chat_template in {CONFIG_FILE}. Name one of {', '.join(NAMED)}, or a file."
+            )
+        return found
+    if name in NAMED:
+        return template_text(name)
+    path = root / name
+    if not path.is_file():
+        raise ParamsError(
+            f"encode.chat.template: found {name!r}; allowed: {_OF_TOKENIZER}, {', '.join(NAMED)}, or a file relative to "
+            f"params.yaml.{did_you_mean(name, (_OF_TOKENIZER, *NAMED))}"
+        )
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"encode.chat.template: {name}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+
+
+def check_trained(entry: ChatEntry, n_tokens: int) -> None:
+    """Raises CorpusError if no token of the dataset is trained, or all are although the mask should leave some out."""
+    if entry.mask == "all" or not n_tokens:
+        return
+    if entry.n_trained == 0:
+        raise CorpusError(
+            f"encode.chat: of {n_tokens:,} tokens, none is trained with mask: {entry.mask}. Expected conversations with messages "
+            "of the assistant. See that source.template or the roles of the messages name the assistant."
+        )
+    if entry.n_trained == n_tokens:
+        raise CorpusError(
+            f"encode.chat: all {n_tokens:,} tokens are trained with mask: {entry.mask}, although messages of others should not be. "
+            "Mend the template's {% generation %}, which seems to enclose everything, or set mask: all."
+        )
+
+
+def check_cut(params: Chat, units: Sequence[EncodedUnit], packed: Mapping[str, Mapping[str, int]], length: int) -> None:
+    """Raises CorpusError if packing cut trained tokens away from more conversations than `encode.chat.cut_max` allows.
+
+    `packed`: the numbers of the packing, by split. `length`: of a sequence."""
+    n_cut = sum(of_split.get("n_cut_answers", 0) for of_split in packed.values())
+    n_documents = sum(_n_documents(unit) for unit in units) if n_cut else 0
+    allowed: Any = params.cut_max if isinstance(params.cut_max, int) else params.cut_max * n_documents
+    if n_cut <= allowed:
+        return
+    most = params.cut_max if isinstance(params.cut_max, int) else f"{params.cut_max * 100:g} %"
+    shown = "\n".join(f"  {where}" for where in _first_cut(units, length))
+    raise CorpusError(
+        f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than {length:,} "
+        f"tokens; encode.chat.cut_max allows {most}. The first:\n{shown}\n"
+        "Raise encode.pack.length, set encode.pack.long: split, or raise encode.chat.cut_max.",
+        code="TM212",
+    )
+
+
+def _n_documents(unit: EncodedUnit) -> int:
+    return len(read_unit_index(unit.index, ["row"]))
+
+
+def _first_cut(units: Sequence[EncodedUnit], length: int) -> list[str]:
+    """Where the first conversations are whose trained tokens end behind `length` tokens."""
+    found: list[str] = []
+    for unit in units:
+        index = read_unit_index(unit.index, ["piece", "row", "n_tokens", "trained_end"])
+        for i in np.flatnonzero(index["trained_end"].to_numpy() > length):
+            row = index.slice(int(i), 1).to_pylist()[0]
+            found.append(f"{unit.shards[row['piece']]}, row {row['row']}: {row['n_tokens']:,} tokens")
+            if len(found) == _N_SHOWN:
+                return found
+    return found
