@@ -16,6 +16,7 @@ from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
 from tokenmill.analysis.input_checks import check_inputs
 from tokenmill.artifacts.golden import sample_engines
+from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Source, load_params
 from tokenmill.console import Progress, progress
 from tokenmill.corpus.drop import DropList, DroppedDocument, drop_list
@@ -126,6 +127,9 @@ class _Verification:
         self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
         self._dataset, self._source, self._threads = verdict.dataset, source, threads
         may_sample = source is not None or not tokenizer.prepares_text
+        chat = None
+        if manifest.chat is not None:
+            chat = ChatEncoder(tokenizer, *manifest.chat.encoding, MANIFEST_FILE)
         self._allows = {name: policy == "allow" for name, policy in manifest.policies().items()}
         self._judges = {
             special_in_text: Judge(
@@ -134,7 +138,8 @@ class _Verification:
                 end_id=manifest.end_of_document_id,
                 special_in_text=special_in_text,
                 has_source=source is not None,
-                engines=sample_engines(directory, tokenizer, special_in_text) if may_sample else {},
+                engines=sample_engines(directory, tokenizer, special_in_text or chat is not None) if may_sample else {},
+                chat=chat,
             )
             for special_in_text in sorted(set(self._allows.values()) or {False})
         }
@@ -279,7 +284,7 @@ class _Verification:
             )
             return
         begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
-        shape = documents_shape(self._tokenizer, begin_id, end_id, manifest.has_ids)
+        shape = documents_shape(self._tokenizer, begin_id, end_id, manifest.has_ids, manifest.chat is not None)
         units = [
             EncodedUnit(
                 entry.name,
@@ -321,7 +326,10 @@ class _Verification:
         if self._source:
             starts = {entry.name: [(rows.name, rows.first_row) for rows in entry.rows] for entry in manifest.shards}
             write_dropped(made / DROPPED_FILE, ((starts[part.file], part.folder) for part in parts))
-        without = set() if self._source else {"row"} | ({"sha256"} if self._tokenizer.prepares_text else set())
+        without: set[str] = set()
+        if not self._source:
+            has_digests = manifest.chat is not None or not self._tokenizer.prepares_text
+            without = {"row"} | (set() if has_digests else {"sha256"}) | ({"n_messages"} if manifest.chat else set())
         for name, wrong in wrong_tables(made, found, without):
             self._find(f"{place}/{name}", [wrong])
 

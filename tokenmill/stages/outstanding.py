@@ -21,6 +21,7 @@ from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_drops import known_drops
 from tokenmill.stages.count import count_keys, groups_of, weights_of
 from tokenmill.stages.encode import encode_keys, framing_of
+from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -189,7 +190,8 @@ def _encoded(
     """The keys of the units that are encoded already, by their names, and their sums."""
     units = [unit for unit in corpus.units if _is_read(unit)]
     drops = known_drops(root, params, units, store)
-    keys = encode_keys(units, params.encode, tokenizer, framing_of(tokenizer, params.encode), drops)
+    entry = None if params.encode.chat is None else chat_entry(root, params.encode.chat)
+    keys = encode_keys(units, params.encode, tokenizer, framing_of(tokenizer, params.encode), entry, drops)
     done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
     facts = [one.facts for one in done.values()]
     return {name: keys[name] for name in done}, Encoded(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tokenmill.artifacts.golden import checked_tokenizer, sample_engines
+from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
 from tokenmill.corpus.drop import DropList
@@ -89,6 +90,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     entries = {shard.name: shard for shard in manifest.shards}
     for unit in corpus.units:
         _check_rows(unit, entries.get(unit.output))
+    chat = None if manifest.chat is None else ChatEncoder(tokenizer, *manifest.chat.encoding, _MANIFEST)
     policies = manifest.policies()
     allows = {unit.name: policies[unit.pieces[0].shard.name] == "allow" for unit in corpus.units}
     made = {
@@ -98,14 +100,15 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
             end_id=manifest.end_of_document_id,
             special_in_text=special_in_text,
             has_source=True,
-            engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text),
+            engines=sample_engines(runner.root / TOKENIZER_DIRECTORY, tokenizer, special_in_text or chat is not None),
+            chat=chat,
         )
         for special_in_text in sorted(set(allows.values()))
     }
     judges = {name: made[special_in_text] for name, special_in_text in allows.items()}
     drops = unit_drops(source, runner, run_units)
     splits, group_column = ({}, None) if manifest.files is None else (manifest.files.splits, manifest.files.split_group)
-    keys = _keys(corpus.units, source, judges, params.sample_documents, entries, drops, group_column)
+    keys = _keys(corpus.units, source, judges, manifest, params.sample_documents, entries, drops, group_column)
     with progress("validate", corpus.n_bytes, "bytes") as now:
         do = partial(
             validate_unit,
@@ -136,9 +139,10 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     _check_sets(manifest, directory, corpus.units, done, tokenizer, runner, run_units)
     _check_sizes(runner, params.sample_documents)
     decodes = tokenizer.engine == "core"
+    again = chat is not None or not decodes
     facts = {
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,
-        "documents_equal_when_encoded_again": 0 if decodes else manifest.n_documents,
+        "documents_equal_when_encoded_again": manifest.n_documents if again else 0,
         **_compared(judges, corpus.units, [one.facts for one in done]),
         "sample_per_64_mb": params.sample_documents,
         "sample_seed": _SEED,
@@ -225,7 +229,7 @@ def _check_sets(
         for unit, one in zip(units, done, strict=True)
     ]
     begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
-    shape = documents_shape(tokenizer, begin_id, end_id, runner.has_ids)
+    shape = documents_shape(tokenizer, begin_id, end_id, runner.has_ids, manifest.chat is not None)
     workers, code = runner.memory.workers, code_digest("validate")
     for name, wrong in wrong_sets(
         manifest, directory, encoded, shape, finish, is_done, runner.store.remove, workers, code
@@ -237,6 +241,7 @@ def _keys(
     units: Sequence[Unit],
     source: Source,
     judges: Mapping[str, Judge],
+    manifest: Manifest,
     sample_documents: int,
     entries: dict[str, OutputShard],
     drops: Mapping[str, DropList],
@@ -255,6 +260,7 @@ def _keys(
         "sample": [sample_documents, _SEED],
         "group": group_column,
         "on_bad": [source.on_bad_document, source.on_bad_shard],
+        **({} if manifest.chat is None else {"chat": manifest.chat.as_key()}),
     }
     return {
         unit.name: unit_key(
