@@ -213,6 +213,8 @@ class Build:
             refuse_unseen(self.root, self.params.source.drop, self.shards, stage, name)
         if name == "encode" and self.params.encode.vocab_sizes:
             refuse_untracked(self.root, stage)
+        if name == "encode" and self.params.encode.chat is not None:
+            refuse_unseen_template(self.root, self.params.encode.chat.template, stage)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")
@@ -459,9 +461,23 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: dvc_stage.Stage, name: str
             f"source.drop: {drop}: expected a .csv or .parquet file; found none. Put it there, or set it to null.",
             code="TM211",
         )
+    _refuse_unseen_file(path, "source.drop", drop, stage, name, DOCUMENT_STAGES)
+
+
+def refuse_unseen_template(root: Path, template: str, stage: dvc_stage.Stage) -> None:
+    """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
+    path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
+    if path.is_file():  # else it is the name of a template, or stage encode says that there is none
+        _refuse_unseen_file(path, "encode.chat.template", template, stage, "encode", ["encode"])
+
+
+def _refuse_unseen_file(
+    path: Path, key: str, found: str, stage: dvc_stage.Stage, name: str, stages: Sequence[str]
+) -> None:
+    """Raises ParamsError if a file that a parameter names is not in the deps of a stage. `stages`: those that need it there."""
     if stage.sight_of(path) != "seen":
         raise ParamsError(
-            f"dvc.yaml: stage {name}: source.drop is {drop}, but it is not in the stage's deps, so DVC would not see it change. "
-            f"Put {drop} into the deps of {', '.join(DOCUMENT_STAGES)}.",
+            f"dvc.yaml: stage {name}: {key} is {found}, but it is not in the stage's deps, so DVC would not see it change. "
+            f"Put {found} into the deps of {', '.join(stages)}.",
             code="TM107",
         )
