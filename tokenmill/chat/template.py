@@ -51,6 +51,7 @@ class ChatTemplate:
             ) from None
         except RecursionError:
             raise TemplateError(f"{place}: the chat template is nested too deeply. Simplify it.") from None
+        self._template.globals = dict(environment.globals)  # jinja2's ChainMap of them is copied for each rendering, slowly
         names = jinja2.meta.find_undeclared_variables(tree)
         self.has_generation = _BEGIN in names
         self.token_names = [name for name in _TOKEN_NAMES if name in names]

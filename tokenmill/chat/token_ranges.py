@@ -68,17 +68,20 @@ class _Prepared:
         model = tokenizer.model
         assert model is not None
         self._tokenizer, self._special = tokenizer, special
-        self._never = not tokenizer.prepares_text
-        self._not_if_ascii = not model.add_prefix_space and not any(one.has_flags for one in model.added)
+        self._takes_space = any(one.has_flags for one in model.added)
+        self._not_if_ascii = not model.add_prefix_space and not self._takes_space
+        self._never = self._not_if_ascii and not model.nfc
 
     def bytes_of(self, text: str, start: int, end: int) -> tuple[int, int]:
         """The first byte of characters, and the one behind their last. Where normalizing joins them with characters beside them,
-        these belong to them."""
-        if text.isascii() and (self._never or self._not_if_ascii):
+        or an added token takes white space of them, these belong to them."""
+        if text.isascii() and self._not_if_ascii:
             return start, end
         if self._never or (whole := self._prepared(text)) == text.encode():
             first = len(text[:start].encode())
             return first, first + len(text[start:end].encode())
+        while self._takes_space and start and self._prepared(text[:start]) == self._prepared(text[: start + 1]):
+            start -= 1
         while not whole.startswith(before := self._prepared(text[:start])):
             start -= 1
         while not whole.startswith(through := self._prepared(text[:end])):
