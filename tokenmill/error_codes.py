@@ -196,6 +196,20 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "Delete the file that the message names and run `tokenmill build`, which counts again. For memory, raise "
             "run.memory_mb_max or give run.spill_directory a disk with room.",
         ),
+        "TM304": ErrorCode(
+            "a chat template is refused",
+            "The template that writes conversations is no valid Jinja, writes a token like bos_token whose text is not known, or "
+            "gives a name to a token that the tokenizer lacks.",
+            "Correct the template at the line that the message names, or give what it lacks in encode.chat.variables of "
+            "params.yaml.",
+        ),
+        "TM305": ErrorCode(
+            "a conversation does not fit its chat template",
+            "The template refuses the conversation, or it cannot be told which tokens of it are to be learned: without "
+            "`{% generation %}` in the template, the conversation up to each answer has to be written as the whole one begins.",
+            "Mend the conversation at the message that is named. Otherwise put `{% generation %}` and `{% endgeneration %}` around "
+            "what an assistant writes in the template, or take one of the named templates, which have them.",
+        ),
         "TM401": ErrorCode(
             "git or DVC cannot do what is needed",
             "A command of git or a call of DVC failed, or the repository is in a state that does not allow the step. The "

@@ -10,6 +10,8 @@
     ├── PatternError             a split pattern that does not compile, or gives up on a text
     ├── TokenizerError           a tokenizer file, a vocabulary, an id
     ├── CountsError              a table of counts, or the memory that counting may hold
+    ├── TemplateError            a chat template that does not compile, or that needs what its variables lack
+    ├── ChatError                a conversation that its chat template does not render, or that cannot be masked
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
     ├── BusyError                another process builds the project
     ├── ValidationError          a dataset that is not what it says
@@ -124,6 +126,23 @@ class CountsError(TokenmillError):
     """A table of counts is wrong, or counting would exceed its memory."""
 
     code = "TM303"
+
+
+class TemplateError(TokenmillError):
+    """A chat template cannot be used."""
+
+    code = "TM304"
+
+
+class ChatError(TokenmillError):
+    """A conversation cannot be rendered, encoded or masked. `index`: which conversation of the batch; the message names the message
+    of it, if one is at fault, but not the conversation."""
+
+    code = "TM305"
+
+    def __init__(self, index: int, message: str) -> None:
+        self.index: int = index
+        super().__init__(message)
 
 
 class VersionsError(TokenmillError):

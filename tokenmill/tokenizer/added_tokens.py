@@ -54,6 +54,18 @@ class Finder:
         """The parts of the text in order: text between added tokens, and the ids of the tokens found."""
         parts: list[str | int] = []
         end = 0
+        for start, stop, one in self.spans(text):
+            if end < start:
+                parts.append(text[end:start])
+            parts.append(one.id)
+            end = stop
+        if end < len(text):
+            parts.append(text[end:])
+        return parts
+
+    def spans(self, text: str) -> Iterator[tuple[int, int, AddedToken]]:
+        """The tokens found, in order, each with the characters that it takes: from the first up to, not including, the second."""
+        end = 0
         for match in self._search.finditer(text):
             one = self._tokens[match[0]]
             start, stop = match.span()
@@ -65,13 +77,8 @@ class Finder:
                 stop = after.end()
             if stop <= start:  # the previous token's rstrip took all of it
                 continue
-            if end < start:
-                parts.append(text[end:start])
-            parts.append(one.id)
+            yield start, stop, one
             end = stop
-        if end < len(text):
-            parts.append(text[end:])
-        return parts
 
 
 def _touches_a_word(text: str, start: int, stop: int) -> bool:

@@ -21,9 +21,10 @@ from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.ids import Ids, plain_ids, plain_lists, refusal
-from tokenmill.tokenizer.model import Model, digest_of
+from tokenmill.tokenizer.model import AddedToken, Model, digest_of
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
     from tokenmill.arrow_texts import Texts
@@ -342,6 +343,37 @@ class Tokenizer:
 
         engine = self._engine_for(special)
         return engine.prepared(text) if isinstance(engine, PreparedCore) else text.encode()
+
+    def character_spans(self, text: str, special: SpecialTokensInText = "as_text") -> list[tuple[int, int]]:
+        """For each id of a text, the characters that it covers, as the tokenizers library says; with the engine tokenizers."""
+        from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
+
+        engine = self._engine_for(special)
+        assert isinstance(engine, TokenizersEngine)
+        return engine.spans(text)
+
+    @cached_property
+    def added_tokens(self) -> tuple[AddedToken, ...]:
+        """The tokens that are given by their texts, special ones and others."""
+        if self._model is not None:
+            return self._model.added
+        flags = ("special", "single_word", "lstrip", "rstrip", "normalized")
+        return tuple(
+            AddedToken(one["id"], one["content"], in_vocab=True, **{flag: one[flag] for flag in flags})
+            for one in self._document["added_tokens"]
+        )
+
+    @cached_property
+    def token_lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The number of bytes of each token, by id; 0 for an id without a token."""
+        import numpy as np
+
+        lengths = np.zeros(self.id_max + 1, np.int64)
+        n_tokens = len(self._tokens)
+        lengths[np.fromiter(self._tokens, np.int64, n_tokens)] = np.fromiter(
+            map(len, self._tokens.values()), np.int64, n_tokens
+        )
+        return lengths
 
     def decode(self, ids: Ids) -> str:
         """The text of ids, special tokens included. Invalid UTF-8 becomes U+FFFD. Raises what `decode_bytes` raises."""

@@ -78,6 +78,12 @@ class TokenizersEngine:
             )
         return ids
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """For each id of the text, the characters that it covers: from the first up to, not including, the second."""
+        with as_tokenizer_error("the text"):
+            found: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return found
+
     def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
         """A large_list<uint32> array. The calling thread does all the work, whatever `threads` is."""
         begin, end = ([] if one is None else [one] for one in (begin_id, end_id))

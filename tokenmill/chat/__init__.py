@@ -1,0 +1,1 @@
+"""Conversations: rendered by a chat template, encoded, and masked."""

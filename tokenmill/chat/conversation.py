@@ -1,0 +1,70 @@
+"""Reads a conversation from its canonical JSON."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tokenmill.errors import ChatError
+
+_THINKING = ("reasoning_content", "thinking", "reasoning")
+"""The keys that thinking is given under. The first one is the key that templates read; gpt-oss's reads the second."""
+
+
+class Conversation(msgspec.Struct):
+    """Messages, and the tools that the template shows."""
+
+    messages: list[dict[str, Any]]
+    tools: list[Any] | None = None
+
+
+_decoder = msgspec.json.Decoder(Conversation)
+
+
+def read_conversation(text: str, index: int) -> Conversation:
+    """The conversation. Thinking is under the keys that templates read, whatever it is called, as transformers has it.
+
+    Raises ChatError, with the index, for what is no conversation."""
+    try:
+        conversation = _decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise ChatError(index, f"expected the JSON of a conversation, with messages; found {text!r:.60}: {error}.") from None
+    if '"thinking"' in text or '"reasoning' in text:
+        conversation.messages = [_with_thinking(message) for message in conversation.messages]
+    return conversation
+
+
+def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
+    thinking = next((message[key] for key in _THINKING if message.get(key) is not None), None)
+    return message if thinking is None else {"thinking": thinking, **message, "reasoning_content": thinking}
+
+
+def chosen(messages: Sequence[dict[str, Any]], mask: str, index: int) -> tuple[list[int], list[int]]:
+    """The messages of the assistant, and those of them that a mask needs, by number from 0: for `assistant` and `last` the ones to
+    learn, for `all` the ones to leave out. A message of weight 0 is not learned. Raises ChatError for another weight than 0 or 1."""
+    assistants, withheld = [], []
+    for i, message in enumerate(messages):
+        if message.get("role") == "assistant":
+            assistants.append(i)
+        weight = message.get("weight", 1)
+        if weight == 1:
+            continue
+        if weight != 0:
+            raise ChatError(index, f"{named(messages, i)}: weight {weight!r:.40}; expected 0 or 1.")
+        if message.get("role") == "assistant":
+            withheld.append(i)
+        elif mask == "all":
+            raise ChatError(
+                index,
+                f"{named(messages, i)}: weight 0; with mask: all, only a message of the assistant can be left out of what is "
+                "learned. Remove the weight, or set mask: assistant.",
+            )
+    if mask == "all":
+        return assistants, withheld
+    learned: Iterable[int] = assistants if mask == "assistant" else assistants[-1:]
+    return assistants, [i for i in learned if i not in withheld]
+
+
+def named(messages: Sequence[dict[str, Any]], i: int) -> str:
+    """A message in words: its number from 0, and its role."""
+    return f"message {i} ({messages[i].get('role', 'without a role')!s:.40})"

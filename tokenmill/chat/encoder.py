@@ -1,0 +1,143 @@
+"""Conversations to token ids with loss masks."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.chat.rendering import Mask, Part, Renderer, Rendering
+from tokenmill.chat.segments import Encoded, SegmentEncoder
+from tokenmill.chat.template import ChatTemplate
+from tokenmill.chat.token_ranges import Flags, between
+from tokenmill.errors import ChatError, TemplateError
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+
+class EncodedChat(NamedTuple):
+    """Encoded conversations.
+
+    `input_ids`: large_list<uint32>, one list a conversation. `loss_mask`: large_list<int8> of the same lengths, 1 where a token is
+    to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for a
+    tokenizer that normalizes. `n_messages`: int32.
+    """
+
+    input_ids: pa.LargeListArray
+    loss_mask: pa.LargeListArray
+    texts: pa.LargeStringArray
+    n_messages: pa.Int32Array
+
+
+class Rendered(NamedTuple):
+    """One rendered conversation. `learned`: the characters to be learned, as pairs of the first and the one behind the last."""
+
+    text: str
+    learned: list[tuple[int, int]]
+
+
+class ChatEncoder:
+    """Encodes conversations by a chat template. Threads may share one.
+
+    What the template itself writes of special tokens becomes their ids; the same text in a message, or in any other string of the
+    conversation, stays text.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: str, mask: Mask, variables: Mapping[str, object], place: str
+    ) -> None:
+        """`template`: its text. `mask`: the assistant's messages, all tokens, or the last of the assistant's messages. `variables`:
+        what the template is given beside the conversation, with the texts of tokens: bos_token, eos_token, pad_token, unk_token.
+        `place`: where the template is from, for messages.
+
+        Raises TemplateError for a template that does not compile, uses the text of such a token that the variables lack or the
+        tokenizer does not have as one, or cannot be used with this tokenizer.
+        """
+        compiled = ChatTemplate(template, variables, place)
+        for name in compiled.token_names:
+            if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
+                raise TemplateError(
+                    f"{place}: {name} is {variables[name]!r:.60}, which is no token of the tokenizer; its special tokens: "
+                    f"{', '.join(list(tokenizer.special_tokens)[:10]) or 'none'}. Give the right text in the template's variables."
+                )
+        self._mask = mask
+        self._by_prefixes = not compiled.has_generation
+        self._renderer = Renderer(compiled, template, variables, tokenizer.special_tokens, mask)
+        self._encoder = SegmentEncoder(tokenizer, place)
+
+    def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
+        """The conversations, each given as its canonical JSON, encoded by the calling thread.
+
+        Raises ChatError, with the number of the conversation, for one that the template refuses, that is no such JSON, that has a
+        character without a token, or whose mask cannot be told.
+        """
+        renderings = self._renderer.batch(conversations)
+        if self._by_prefixes:
+            encoded = self._encoder.encode([one._replace(parts=[]) for one in renderings])
+            flags = self._flags_by_prefixes(renderings, encoded)
+        else:
+            encoded = self._encoder.encode(renderings)
+            flags = encoded.flags
+        if self._mask == "all":
+            flags = 1 - flags
+        offsets = pa.array(encoded.offsets, pa.int64())
+        return EncodedChat(
+            pa.LargeListArray.from_arrays(offsets, pa.array(encoded.ids, pa.uint32())),
+            pa.LargeListArray.from_arrays(offsets, pa.array(flags, pa.int8())),
+            pa.array([one.text for one in renderings], pa.large_string()),
+            pa.array([one.n_messages for one in renderings], pa.int32()),
+        )
+
+    def render(self, conversation: str) -> Rendered:
+        """One conversation, given as its canonical JSON, as text. Raises ChatError, with the number 0."""
+        (one,) = self._renderer.batch(pa.array([conversation], pa.large_string()))
+        parts = [(part.start, part.end) for part in one.parts]
+        if self._mask == "all":
+            bounds = [0, *(at for part in parts for at in part), len(one.text)]
+            parts = [(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=True) if start < end]
+        return Rendered(one.text, parts)
+
+    def _flags_by_prefixes(self, renderings: list[Rendering], encoded: Encoded) -> Flags:
+        """1 for the ids between those of the conversation before a message and those of the conversation with it, else 0.
+
+        Raises ChatError if the ids of either are not what the ids of the whole conversation begin with."""
+        cuts = sorted(
+            {
+                (i, at)
+                for i, one in enumerate(renderings)
+                for part in one.parts
+                for at in (part.start, part.end)
+                if 0 < at < len(one.text)
+            }
+        )
+        begins = self._encoder.encode([_begin(renderings[i], at) for i, at in cuts], [i for i, _ in cuts])
+        n_ids = {(i, at): begins.offsets[j + 1] - begins.offsets[j] for j, (i, at) in enumerate(cuts)}
+        for j, (i, at) in enumerate(cuts):
+            ids = begins.ids[begins.offsets[j] : begins.offsets[j + 1]]
+            whole = encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]]
+            if not np.array_equal(ids, whole[: len(ids)]):
+                raise _no_boundary(renderings[i], at, i)
+        firsts: list[Any] = []
+        stops: list[Any] = []
+        for i, one in enumerate(renderings):
+            start = encoded.offsets[i]
+            known = {0: 0, len(one.text): encoded.offsets[i + 1] - start}
+            for part in one.parts:
+                for found, at in ((firsts, part.start), (stops, part.end)):
+                    found.append(start + (known[at] if at in known else n_ids[i, at]))
+        return between(firsts, stops, len(encoded.ids))
+
+
+def _begin(rendering: Rendering, n_characters: int) -> Rendering:
+    guarded = rendering.guarded
+    return Rendering(rendering.text[:n_characters], None if guarded is None else guarded[:n_characters], [], 0)
+
+
+def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:
+    part: Part = next(part for part in rendering.parts if at in (part.start, part.end))
+    which = "begins" if at == part.start else "ends"
+    return ChatError(
+        index,
+        f"message {part.message} (assistant): it {which} inside a token, at character {at:,} of the rendered text "
+        f"({rendering.text[max(0, at - 15) : at]!r}, then {rendering.text[at : at + 15]!r}), so which tokens are learned is not "
+        "known. Put {% generation %} and {% endgeneration %} around what an assistant writes in the template.",
+    )

@@ -1,0 +1,21 @@
+"""The chat templates that come with tokenmill, by name."""
+
+from pathlib import Path
+
+from tokenmill.errors import TemplateError, did_you_mean
+
+NAMED = ("chatml", "llama3", "qwen3", "mistral", "gemma", "deepseek")
+"""The names. Each template marks what an assistant generates with `{% generation %}`."""
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+def template_text(name: str) -> str:
+    """The text of a template. Raises TemplateError for a name that none has.
+
+    >>> "<|im_start|>" in template_text("chatml")
+    True
+    """
+    if name not in NAMED:
+        raise TemplateError(f"no chat template is called {name!r}; known: {', '.join(NAMED)}.{did_you_mean(name, NAMED)}")
+    return (_FOLDER / f"{name}.jinja").read_text(encoding="utf-8")

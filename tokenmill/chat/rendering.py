@@ -1,0 +1,149 @@
+"""Renders conversations for an encoder: the text, and the parts of it that the mask is about."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import jinja2
+import pyarrow as pa
+
+from tokenmill.chat.conversation import Conversation, chosen, named, read_conversation
+from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
+from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
+from tokenmill.errors import ChatError
+
+Mask = Literal["assistant", "all", "last"]
+
+
+class Part(NamedTuple):
+    """Characters of a rendered text that an assistant's message is, from `start` up to `end`. `message`: its number, or -1 where
+    it need not be known."""
+
+    message: int
+    start: int
+    end: int
+
+
+class Rendering(NamedTuple):
+    """A rendered conversation. `guarded`: the text with stand-ins, None where it needs none. `parts`: what is to be learned, or
+    with `mask: all` what is not."""
+
+    text: str
+    guarded: str | None
+    parts: list[Part]
+    n_messages: int
+
+
+class Renderer:
+    """Renders conversations by one template for one mask."""
+
+    def __init__(
+        self, template: ChatTemplate, source: str, variables: Mapping[str, Any], special: Mapping[str, int], mask: Mask
+    ) -> None:
+        self._template, self._mask = template, mask
+        self._guard = Guard(special, template.words, source + strings_of(variables))
+
+    def batch(self, conversations: pa.LargeStringArray) -> list[Rendering]:
+        """The rendered conversations. Raises ChatError."""
+        suspects = set(self._guard.suspects(conversations))
+        return [self._one(text, i, i in suspects) for i, text in enumerate(conversations.to_pylist())]
+
+    def _one(self, text: str, index: int, suspect: bool) -> Rendering:
+        conversation = read_conversation(text, index)
+        marks = self._guard.marks_for(text) if suspect else self._guard.marks
+        plain = self._rendered(conversation, marks, index)
+        guarded = self._guard.guarded(conversation, text) if suspect else None
+        if guarded is not None:
+            with_stand_ins = self._rendered(guarded.conversation, marks, index)
+            if (with_stand_ins.text.translate(guarded.back), with_stand_ins.generated) != plain:
+                raise _depends(guarded, index)
+            shown, rendered = guarded.conversation, with_stand_ins
+        else:
+            shown, rendered = conversation, plain
+        assistants, needed = chosen(conversation.messages, self._mask, index)
+        if self._template.has_generation:
+            parts = self._generated(conversation, rendered, assistants, needed, index)
+        else:
+            parts = [self._between_prefixes(shown, rendered.text, i, index) for i in needed]
+        return Rendering(
+            plain.text,
+            None if guarded is None else rendered.text,
+            [part for part in parts if part.start < part.end],
+            len(conversation.messages),
+        )
+
+    def _rendered(self, conversation: Conversation, marks: tuple[str, str], index: int) -> Regions:
+        try:
+            return regions(self._template.marked(conversation.messages, conversation.tools, marks), marks)
+        except RENDER_ERRORS as error:
+            raise ChatError(index, f"the chat template refuses it: {_said(error)}") from None
+
+    def _generated(
+        self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
+    ) -> list[Part]:
+        """The regions that the template marks, of the messages that are needed."""
+        if self._mask == "assistant" and needed == assistants:
+            return [Part(-1, start, end) for start, end in rendered.generated]
+        if not needed:
+            return []
+        if len(rendered.generated) != len(assistants):
+            raise ChatError(
+                index,
+                f"the chat template marks {len(rendered.generated)} generated regions for {len(assistants)} messages of the "
+                f"assistant, so which is {named(conversation.messages, needed[0])} is not known. Put one {{% generation %}} around "
+                "each message of the assistant, or use mask: assistant without weights.",
+            )
+        regions_of = dict(zip(assistants, rendered.generated, strict=True))
+        return [Part(i, *regions_of[i]) for i in needed]
+
+    def _between_prefixes(self, conversation: Conversation, whole: str, i: int, index: int) -> Part:
+        """Message `i`: what the conversation up to it has more than the conversation before it, with the prompt for an answer."""
+        end = len(whole)
+        if i + 1 < len(conversation.messages):
+            through = self._begin(conversation, i + 1, False, index, i)
+            if not whole.startswith(through):
+                raise _no_prefix(conversation, whole, through, f"up to {named(conversation.messages, i)}", index)
+            end = len(through)
+        before = self._begin(conversation, i, True, index, i)
+        if not whole.startswith(before):
+            before = self._begin(conversation, i, False, index, i)
+        if not whole.startswith(before):
+            raise _no_prefix(conversation, whole, before, f"before {named(conversation.messages, i)}", index)
+        return Part(i, len(before), end)
+
+    def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:
+        """The first messages rendered on their own."""
+        try:
+            return self._template.marked(conversation.messages[:n_messages], conversation.tools, ("", ""), prompt)
+        except RENDER_ERRORS as error:
+            raise ChatError(
+                index,
+                f"{named(conversation.messages, i)}: the chat template has no {{% generation %}}, and refuses the "
+                f"{n_messages} messages up to there on their own, so what of them is learned is not known: {_said(error)}",
+            ) from None
+
+
+def _said(error: BaseException) -> str:
+    words = str(error).rstrip(".") or type(error).__name__
+    if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
+        words += " (a template may not ask the clock; give the date in the template's variables)"
+    return f"{words:.300}."
+
+
+def _depends(guarded: Guarded, index: int) -> ChatError:
+    place = "tools" if guarded.first is None else named(guarded.conversation.messages, guarded.first)
+    found = ", ".join(sorted(guarded.back.values()))
+    return ChatError(
+        index,
+        f"{place}: a string has the text of a special token, or begins or ends with a part of one ({found}), and the chat template "
+        "writes something else because of it. Remove that text, or take a template that does not look into messages.",
+    )
+
+
+def _no_prefix(conversation: Conversation, whole: str, found: str, which: str, index: int) -> ChatError:
+    at = next((i for i, (one, other) in enumerate(zip(whole, found, strict=False)) if one != other), len(whole))
+    return ChatError(
+        index,
+        f"the chat template has no {{% generation %}}, and writes the conversation {which} differently on its own than in the "
+        f"whole: at character {at:,}, {found[at : at + 30]!r} instead of {whole[at : at + 30]!r}. Put {{% generation %}} and "
+        "{% endgeneration %} around what an assistant writes in the template.",
+    )

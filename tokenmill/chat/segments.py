@@ -1,0 +1,175 @@
+"""Encodes rendered conversations: the special tokens of the template as ids, the same texts in messages as text."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.chat.rendering import Rendering
+from tokenmill.chat.token_ranges import Flags, Range, covered
+from tokenmill.errors import ChatError, PatternError, TemplateError, TokenizerError
+from tokenmill.tokenizer.added_tokens import Finder
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+
+class Segment(NamedTuple):
+    """A part of a rendered text, from `start` up to `end`: a special token, or text between two with `id` None."""
+
+    start: int
+    end: int
+    id: int | None
+
+
+class Encoded(NamedTuple):
+    """Ids of conversations, one after another, with a flag for each of whether it belongs to the rendering's parts. The ids of
+    conversation i are those from `offsets[i]` up to `offsets[i + 1]`."""
+
+    ids: np.ndarray[Any, np.dtype[np.uint32]]
+    flags: Flags
+    offsets: np.ndarray[Any, np.dtype[np.int64]]
+
+
+class SegmentEncoder:
+    """Encodes renderings with one tokenizer.
+
+    A text without stand-ins is encoded whole, with special tokens allowed: all that are in it are the template's. Any other is cut
+    at the special tokens that are found in the text with stand-ins, and what is between them is encoded as text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, place: str) -> None:
+        """Raises TemplateError, whose message begins with `place`, for a tokenizer whose special tokens cannot be told from text."""
+        self._tokenizer = tokenizer
+        added = tokenizer.added_tokens
+        is_normalized = _normalizes(tokenizer)
+        for one in added:
+            if one.special and (one.single_word or (one.normalized and is_normalized)):
+                flag = "single_word" if one.single_word else "normalized"
+                raise TemplateError(
+                    f"{place}: the tokenizer's special token {one.text!r:.60} has the flag {flag}, so text beside it or that only "
+                    "looks like it decides where it is found. A template needs special tokens without it: set it to false in "
+                    "tokenizer.json."
+                )
+        early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
+        self._early, self._late = (Finder(some, ()) if some else None for some in (early, late))
+
+    def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> Encoded:
+        """The ids and flags. `owners`: the number of the conversation that each rendering is of, for messages. Raises ChatError."""
+        owners = range(len(renderings)) if owners is None else owners
+        whole = [one for one in renderings if one.guarded is None]
+        whole_owners = [owner for owner, one in zip(owners, renderings, strict=True) if one.guarded is None]
+        ranges = [Range(i, start, end) for i, one in enumerate(whole) for _, start, end in one.parts]
+        ids, flags, offsets = self._run([one.text for one in whole], ranges, whole_owners, "allow")
+        if len(whole) == len(renderings):
+            return Encoded(ids, flags, offsets)
+        at_whole = iter(range(len(whole)))
+        at_cut = self._cut(
+            [(one, owner) for one, owner in zip(renderings, owners, strict=True) if one.guarded is not None]
+        )
+        found: list[tuple[Any, Any]] = []
+        for one in renderings:
+            if one.guarded is None:
+                i = next(at_whole)
+                found.append((ids[offsets[i] : offsets[i + 1]], flags[offsets[i] : offsets[i + 1]]))
+            else:
+                found.append(next(at_cut))
+        lengths = [len(one) for one, _ in found]
+        return Encoded(
+            np.concatenate([one for one, _ in found]),
+            np.concatenate([one for _, one in found]),
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        )
+
+    def _cut(self, renderings: Sequence[tuple[Rendering, int]]) -> Iterator[tuple[Any, Any]]:
+        """The ids and flags of each rendering that has stand-ins."""
+        texts: list[str] = []
+        ranges: list[Range] = []
+        text_owners: list[int] = []
+        cuts = [self._segments(one.guarded or "") for one, _ in renderings]
+        for (one, owner), segments in zip(renderings, cuts, strict=True):
+            for segment in segments:
+                if segment.id is None:
+                    for _, start, end in one.parts:
+                        start, end = max(start, segment.start), min(end, segment.end)
+                        if start < end:
+                            ranges.append(Range(len(texts), start - segment.start, end - segment.start))
+                    texts.append(one.text[segment.start : segment.end])
+                    text_owners.append(owner)
+            if self._tokenizer.engine == "tokenizers":
+                self._check_independent(one, segments, owner)
+        ids, flags, offsets = self._run(texts, ranges, text_owners, "as_text")
+        at = 0
+        for (one, _), segments in zip(renderings, cuts, strict=True):
+            some_ids, some_flags = [np.empty(0, np.uint32)], [np.empty(0, np.int8)]
+            for segment in segments:
+                if segment.id is None:
+                    some_ids.append(ids[offsets[at] : offsets[at + 1]])
+                    some_flags.append(flags[offsets[at] : offsets[at + 1]])
+                    at += 1
+                else:
+                    inside = any(start < segment.end and end > segment.start for _, start, end in one.parts)
+                    some_ids.append(np.array([segment.id], np.uint32))
+                    some_flags.append(np.array([inside], np.int8))
+            yield np.concatenate(some_ids), np.concatenate(some_flags)
+
+    def _run(self, texts: list[str], ranges: list[Range], owners: Sequence[int], special: Any) -> tuple[Any, Any, Any]:
+        array = pa.array(texts, pa.large_string())
+        try:
+            lists = self._tokenizer.encode_batch(array, threads=1, special=special)
+        except (TokenizerError, PatternError):
+            for text, owner in zip(texts, owners, strict=True):
+                try:
+                    self._tokenizer.encode(text, special=special)
+                except (TokenizerError, PatternError) as error:
+                    raise ChatError(owner, f"it cannot be encoded: {error}") from None
+            raise
+        return (
+            lists.values.to_numpy(),
+            covered(self._tokenizer, texts, lists, ranges, special),
+            lists.offsets.to_numpy(),
+        )
+
+    def _segments(self, guarded: str) -> list[Segment]:
+        """The text with stand-ins cut at its special tokens, as the tokenizer would find them: first those that are searched for
+        before normalizing, then the others in what is between."""
+        found = list(self._early.spans(guarded)) if self._early else []
+        if self._late:
+            gaps, end = [], 0
+            for start, stop, _ in [*found, (len(guarded), len(guarded), None)]:
+                gaps.append((end, start))
+                end = stop
+            for begin, stop in gaps:
+                found += [(begin + a, begin + b, one) for a, b, one in self._late.spans(guarded[begin:stop])]
+            found.sort(key=lambda span: span[0])
+        segments, end = [], 0
+        for start, stop, one in [*found, (len(guarded), len(guarded), None)]:
+            if one is not None and not one.special:
+                continue
+            if end < start:
+                segments.append(Segment(end, start, None))
+            if one is not None:
+                segments.append(Segment(start, stop, one.id))
+            end = stop
+        return segments
+
+    def _check_independent(self, rendering: Rendering, segments: list[Segment], owner: int) -> None:
+        """Raises ChatError if the tokenizers library encodes text between special tokens otherwise than alone, which is seen on the
+        same text with letters for the stand-ins."""
+        text = "".join(
+            "x" if one != other else one for one, other in zip(rendering.text, rendering.guarded or "", strict=True)
+        )
+        apart: list[int] = []
+        for one in segments:
+            alone = [one.id] if one.id is not None else self._tokenizer.encode(text[one.start : one.end])
+            apart += alone
+        if apart != self._tokenizer.encode(text, special="allow"):
+            raise ChatError(
+                owner,
+                "a message has the text of a special token, or a part of one at its begin or end, and this tokenizer encodes text "
+                "behind a special token differently than alone, so that text cannot be kept text. Remove it from the message.",
+            )
+
+
+def _normalizes(tokenizer: Tokenizer) -> bool:
+    model = tokenizer.model
+    return model.nfc if model is not None else tokenizer.document.get("normalizer") is not None

@@ -1,0 +1,144 @@
+"""Guards messages: the text of a special token in one stays text, whatever the template writes beside it.
+
+One character of each such text is replaced by another, its stand-in, before the template is rendered: a character that occurs
+neither in the conversation nor in the template. What is found in the rendered text as a special token was then written by the
+template. A stand-in is one character for one, so all positions stay what they are.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.chat.conversation import Conversation
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_PART_CHARACTERS_MAX = 4  # of a part of a token's text in the first, quick search, which may find too much
+_SPACE = r"(?:\\[bfnrt]|\\u00[01].|[\s\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}])*"
+"""White space in JSON, in the syntax of RE2."""
+
+
+class Guarded(NamedTuple):
+    """A conversation with stand-ins. `back` translates them to the characters they stand for. `first`: the first message that has
+    one, or None for a tool."""
+
+    conversation: Conversation
+    back: dict[int, str]
+    first: int | None
+
+
+class Guard:
+    """Finds and guards the texts of special tokens, and parts of them at the ends of a message's strings that a template or another
+    message could complete. `words`: the words by which the template itself knows keys and values; `beside`: text that the
+    template can write."""
+
+    def __init__(self, special: Iterable[str], words: Iterable[str], beside: str) -> None:
+        texts = sorted(special, key=len, reverse=True)
+        self._words = frozenset(words)
+        self._beside = beside
+        self._whole = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
+        self._begins = frozenset(text[:n] for text in texts for n in range(1, len(text)))
+        self._ends = frozenset(text[n:] for text in texts for n in range(1, len(text)))
+        self._part_max = max(map(len, texts), default=1) - 1
+        self.marks: tuple[str, str] = self._two(beside)
+        self._pattern = _search(texts, self._begins, self._ends, self.marks)
+
+    def suspects(self, conversations: pa.LargeStringArray) -> list[int]:
+        """Which conversations, as canonical JSON, may need guarding or other marks. All others surely do not."""
+        try:
+            return pc.indices_nonzero(pc.match_substring_regex(conversations, self._pattern)).to_pylist()  # type: ignore[no-any-return]
+        except pa.ArrowInvalid:  # more special tokens than RE2 can search for at once
+            return list(range(len(conversations)))
+
+    def marks_for(self, text: str) -> tuple[str, str]:
+        """Two characters that occur neither in a conversation, given as JSON, nor in the template."""
+        return self._two(self._beside + text)
+
+    def guarded(self, conversation: Conversation, text: str) -> Guarded | None:
+        """The conversation, of canonical JSON `text`, with stand-ins; None if it needs none."""
+        unused = _unused(self._beside + text)
+        for _ in range(2):
+            next(unused)  # these are the marks
+        stand_ins: dict[str, str] = {}
+        first: list[int | None] = []
+
+        def replace(string: str, at: int) -> str:
+            character = string[at]
+            if character not in stand_ins:
+                stand_ins[character] = next(unused)
+            return f"{string[:at]}{stand_ins[character]}{string[at + 1 :]}"
+
+        def guard(value: Any, place: int | None, is_role: bool = False) -> Any:
+            if isinstance(value, str):
+                changed = value if is_role and value in _ROLES else self._guarded_text(value, replace)
+                if changed != value:
+                    first.append(place)
+                return changed
+            if isinstance(value, list):
+                return [guard(one, place) for one in value]
+            if isinstance(value, dict):
+                return {
+                    key if key in self._words else guard(key, place): guard(one, place, key == "role")
+                    for key, one in value.items()
+                }
+            return value
+
+        messages = [guard(message, i) for i, message in enumerate(conversation.messages)]
+        tools = guard(conversation.tools, None)
+        if not stand_ins:
+            return None
+        back = {ord(stand_in): character for character, stand_in in stand_ins.items()}
+        return Guarded(Conversation(messages, tools), back, first[0])
+
+    def _guarded_text(self, text: str, replace: Any) -> str:
+        while found := self._whole.search(text):  # overlapping ones need several rounds
+            done, pieces = 0, []
+            for found in self._whole.finditer(text):
+                at = len(found[0]) - len(found[0].lstrip() or found[0])
+                pieces += [text[done : found.start()], replace(found[0], at)]
+                done = found.end()
+            text = "".join([*pieces, text[done:]])
+        if text in self._words and text.isidentifier():
+            return text
+        for stripped in (text, text.lstrip()):
+            if any(stripped[:n] in self._ends for n in range(1, min(self._part_max, len(stripped)) + 1)):
+                text = replace(text, len(text) - len(stripped))
+        for stripped in (text, text.rstrip()):
+            n_characters = len(stripped)
+            if any(stripped[-n:] in self._begins for n in range(1, min(self._part_max, n_characters) + 1)):
+                text = replace(text, n_characters - 1)
+        return text
+
+    def _two(self, text: str) -> tuple[str, str]:
+        unused = _unused(text)
+        return next(unused), next(unused)
+
+
+def _unused(text: str) -> Iterator[str]:
+    """Characters that do not occur in the text: noncharacters of Unicode first, then those for private use."""
+    used = frozenset(text)
+    for codes in (range(0xFDD0, 0xFDF0), range(0xF0000, 0x10FFFE)):
+        yield from (one for one in map(chr, codes) if one not in used)
+
+
+def _search(texts: list[str], begins: Iterable[str], ends: Iterable[str], marks: tuple[str, str]) -> str:
+    """A pattern for RE2 that finds, in JSON, whatever may need guarding, and now and then what does not."""
+    found = [*map(_escaped, texts), *marks]
+    n = _PART_CHARACTERS_MAX
+    if tails := sorted({one[-n:] for one in begins}):
+        found.append(f'(?:{"|".join(map(_escaped, tails))}){_SPACE}"')
+    if heads := sorted({one[:n] for one in ends}):
+        found.append(f'"{_SPACE}(?:{"|".join(map(_escaped, heads))})')
+    return "|".join(found)
+
+
+def _escaped(text: str) -> str:
+    return re.escape(msgspec.json.encode(text).decode()[1:-1])
+
+
+def strings_of(variables: Mapping[str, object]) -> str:
+    """Every string in the variables of a template, joined."""
+    return msgspec.json.encode(variables).decode()

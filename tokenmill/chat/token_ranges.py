@@ -1,0 +1,110 @@
+"""Which tokens of a text cover some of its characters."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
+
+
+class Range(NamedTuple):
+    """Characters of a text, from `start` up to, not including, `end`, which is after `start`. `text`: which text."""
+
+    text: int
+    start: int
+    end: int
+
+
+def covered(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    ids: pa.LargeListArray,
+    ranges: Sequence[Range],
+    special: SpecialTokensInText,
+) -> Flags:
+    """For each id of all texts, in order, 1 if its token is between the one with the first character of a range and the one with
+    its last, these two included, else 0. `ids`: those of the texts, encoded with this `special`."""
+    n_ids = int(ids.offsets[-1].as_py())
+    if not ranges:
+        return np.zeros(n_ids, np.int8)
+    found = _by_characters if tokenizer.engine == "tokenizers" else _by_bytes
+    firsts, stops = found(tokenizer, texts, ids, ranges, special)
+    return between(firsts, stops, n_ids)
+
+
+def between(firsts: Any, stops: Any, n_ids: int) -> Flags:
+    """1 from each of the first ids up to, not including, the stop beside it, else 0.
+
+    >>> between([1, 4], [3, 5], 6)
+    array([0, 1, 1, 0, 1, 0], dtype=int8)
+    """
+    changes = np.zeros(n_ids + 1, np.int64)
+    np.add.at(changes, np.asarray(firsts, np.int64), 1)
+    np.add.at(changes, np.asarray(stops, np.int64), -1)
+    return (changes[:-1].cumsum() > 0).astype(np.int8)
+
+
+def _by_bytes(
+    tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[Range], special: SpecialTokensInText
+) -> tuple[Any, Any]:
+    """The tokens of the core add up to the prepared text, so a token begins where the lengths of those before it end."""
+    starts = np.concatenate([[0], tokenizer.token_lengths[ids.values.to_numpy()].cumsum()])
+    begins = starts[ids.offsets.to_numpy()]  # of the texts, as if they were one
+    prepared = _Prepared(tokenizer, special)
+    wanted = np.array([(one.text, *prepared.bytes_of(texts[one.text], one.start, one.end)) for one in ranges])
+    first_bytes, end_bytes = (begins[wanted[:, 0]] + wanted[:, i] for i in (1, 2))
+    return starts.searchsorted(first_bytes, "right") - 1, starts.searchsorted(end_bytes, "left")
+
+
+class _Prepared:
+    """Characters of texts as bytes of the texts that the core encodes: normalized, or with a space in front."""
+
+    def __init__(self, tokenizer: Tokenizer, special: SpecialTokensInText) -> None:
+        model = tokenizer.model
+        assert model is not None
+        self._tokenizer, self._special = tokenizer, special
+        self._takes_space = any(one.has_flags for one in model.added)
+        self._not_if_ascii = not model.add_prefix_space and not self._takes_space
+        self._never = self._not_if_ascii and not model.nfc
+
+    def bytes_of(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """The first byte of characters, and the one behind their last. Where normalizing joins them with characters beside them,
+        or an added token takes white space of them, these belong to them."""
+        if text.isascii() and self._not_if_ascii:
+            return start, end
+        if self._never or (whole := self._prepared(text)) == text.encode():
+            first = len(text[:start].encode())
+            return first, first + len(text[start:end].encode())
+        while self._takes_space and start and self._prepared(text[:start]) == self._prepared(text[: start + 1]):
+            start -= 1
+        while not whole.startswith(before := self._prepared(text[:start])):
+            start -= 1
+        while not whole.startswith(through := self._prepared(text[:end])):
+            end += 1
+        return len(before), len(through)
+
+    def _prepared(self, text: str) -> bytes:
+        return self._tokenizer.prepared(text, self._special)
+
+
+def _by_characters(
+    tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[Range], special: SpecialTokensInText
+) -> tuple[Any, Any]:
+    """The tokens that the tokenizers library says have a character of the range."""
+    begins = ids.offsets.to_numpy()
+    firsts, stops = [], []
+    known: dict[int, Any] = {}
+    for one in ranges:
+        if one.text not in known:
+            known = {one.text: np.array(tokenizer.character_spans(texts[one.text], special)).reshape(-1, 2)}
+        spans = known[one.text]
+        (overlapping,) = np.nonzero((spans[:, 0] < one.end) & (spans[:, 1] > one.start))
+        if len(overlapping):
+            firsts.append(begins[one.text] + overlapping[0])
+            stops.append(begins[one.text] + overlapping[-1] + 1)
+    return firsts, stops
