@@ -28,7 +28,7 @@ LINE = (
 
 
 def columns(found: Any) -> Any:
-    texts, ids, n_line_ends = found
+    texts, ids, n_line_ends = found[:3]
     for array in (texts, ids) if ids is not None else (texts,):
         array.validate(full=True)
     return texts.to_pylist(), ids and ids.to_pylist(), n_line_ends

@@ -16,8 +16,9 @@ from pydantic import (
     field_validator,
 )
 
+from tokenmill.config.conversation_template import Template
 from tokenmill.config.gates import parse_gate
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import Conversations, DocumentSource
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
@@ -57,6 +58,15 @@ class _Section(BaseModel):
 Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
 
 
+def _instead_of_messages(template: Template | None, info: ValidationInfo) -> Template | None:
+    if template is not None and (column := info.data.get("messages_column")) is not None:
+        raise ValueError(f"found beside messages_column {column!r}; allowed: one of them")
+    return template
+
+
+SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_messages)]
+
+
 class Source(_Section):
     """Which documents are read, how they are cut into work units, and what happens to bad ones. `glob` matches the shards."""
 
@@ -64,6 +74,9 @@ class Source(_Section):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
+    messages_column: str | None = Field(default=None, min_length=1)  # a params.yaml of old lacks this key and the next two
+    tools_column: str | None = Field(default=None, min_length=1)
+    template: SourceTemplate = None
     unit_bytes_min: int = Field(ge=0)
     unit_bytes_max: int = Field(ge=1)
     on_bad_document: Literal["fail", "quarantine"]
@@ -77,6 +90,18 @@ class Source(_Section):
         if unit_bytes_max < (smallest := info.data.get("unit_bytes_min", 0)):
             raise ValueError(f"found {unit_bytes_max}; allowed: unit_bytes_min ({smallest}) or more")
         return unit_bytes_max
+
+    @field_validator("tools_column")
+    @classmethod
+    def _only_with_messages(cls, tools_column: str | None, info: ValidationInfo) -> str | None:
+        if tools_column is not None and info.data.get("messages_column", "") is None:
+            raise ValueError(f"found {tools_column!r} without messages_column; allowed: with messages_column, or null")
+        return tools_column
+
+    @property
+    def conversations(self) -> Conversations | None:
+        """How rows become conversations; None if documents are texts."""
+        return _conversations(self.messages_column, self.tools_column, self.template)
 
 
 _NOT_IN_DVC = ("size", "nfiles")  # DVC leaves keys with these names out of its run cache's keys (treeverse/dvc#10296)
@@ -99,6 +124,9 @@ class NamedSource(_Section):
     text_column: str | None = Field(default=None, min_length=1)
     id_column: str | None = Field(default=None, min_length=1)
     text_separator: str | None = Field(default=None, min_length=1)
+    messages_column: str | None = Field(default=None, min_length=1)
+    tools_column: str | None = Field(default=None, min_length=1)
+    template: SourceTemplate = None
     special_tokens_in_text: SpecialTokensInText | None = None
     epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     tokens: int | None = Field(default=None, gt=0)
@@ -426,7 +454,11 @@ class Params(_Section):
         source = self.source
         if not self.sources:
             globs, columns = tuple(source.glob), (source.text_column, source.id_column, source.text_separator)
-            return [DocumentSource(None, globs, *columns, special, epochs=1.0, tokens=None)]
+            return [
+                DocumentSource(
+                    None, globs, *columns, special, epochs=1.0, tokens=None, conversations=source.conversations
+                )
+            ]
         return [
             DocumentSource(
                 name,
@@ -437,6 +469,7 @@ class Params(_Section):
                 one.special_tokens_in_text or special,
                 one.epochs or (1.0 if one.tokens is None else None),
                 one.tokens,
+                _conversations_of(one, source),
             )
             for name, one in self.sources.items()
         ]
@@ -463,8 +496,40 @@ class Params(_Section):
         return sources
 
 
+    @field_validator("sources")
+    @classmethod
+    def _tools_only_with_messages(cls, sources: dict[str, NamedSource], info: ValidationInfo) -> dict[str, NamedSource]:
+        source: Any = info.data.get("source")
+        for name, one in sources.items() if source is not None else ():
+            found = _conversations_of(one, source)
+            if one.tools_column is not None and (found is None or found.column is None):
+                raise ValueError(
+                    f"found tools_column {one.tools_column!r} for {name} without messages_column; allowed: with messages_column, "
+                    "or null"
+                )
+        return sources
+
+
 def _id_column(one: NamedSource, source: Source) -> str | None:
     return one.id_column if "id_column" in one.model_fields_set else source.id_column
+
+
+def _conversations_of(one: NamedSource, source: Source) -> Conversations | None:
+    """How rows of a named source become conversations: as it says itself, or else as `source` does."""
+    if one.template is not None:
+        return _conversations(None, None, one.template)
+    if one.messages_column is None and source.messages_column is None:
+        return source.conversations
+    return _conversations(
+        one.messages_column or source.messages_column, one.tools_column or source.tools_column, template=None
+    )
+
+
+def _conversations(column: str | None, tools_column: str | None, template: Template | None) -> Conversations | None:
+    if column is None and template is None:
+        return None
+    parts = None if template is None else tuple((role, tuple(parts)) for role, parts in template.items())
+    return Conversations(column, tools_column, parts)
 
 
 def load_params(path: Path) -> Params:

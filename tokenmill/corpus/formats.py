@@ -1,4 +1,4 @@
-"""Reads the columns of texts and ids from a file of each format.
+"""Reads texts, or conversations, and ids from a file of each format.
 
 Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (jsonlines.org). A .txt file is plain text.
 """
@@ -9,11 +9,15 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
-from tokenmill.corpus.jsonl import line_reader
+from tokenmill.config.sources import Conversations
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError
+from tokenmill.corpus.conversation_tables import conversations_of
+from tokenmill.corpus.conversations import Maker, maker_of
+from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
-from tokenmill.corpus.page_sizes import rows_within
+from tokenmill.corpus.page_sizes import is_of, rows_within
 from tokenmill.corpus.shards import Shard, ShardRange
+from tokenmill.corpus.table_columns import check_columns
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
 _TABLE_BYTES = 4 << 20  # the text that one read of a Parquet file should give
@@ -27,12 +31,14 @@ class Columns(NamedTuple):
 
     `texts`: an array of any string or binary type. `ids`: of any string, binary or integer type; None: no ids are read.
     `position`: how many bytes of the file or range have been read. `bad`: the bad documents, with rows from 0 in `texts`.
+    `messages`: the canonical JSON of each conversation, large_string; None: documents are texts.
     """
 
     texts: pa.Array
     ids: pa.Array | None
     position: int
     bad: Sequence[BadDocument] = ()
+    messages: pa.LargeStringArray | None = None
 
 
 def read_columns(
@@ -40,84 +46,100 @@ def read_columns(
     text_column: str,
     id_column: str | None,
     separator: str | None,
+    conversations: Conversations | None,
     part: ShardRange | None,
     has_bad: bool = False,
     limits: Limits = UNBOUNDED,
 ) -> Iterator[Columns]:
     """The shard's documents in consecutive blocks. Texts of tables and .txt are not checked: they may be null or invalid UTF-8.
 
-    `part`: read only this range; positions then count from its start. `has_bad`: a bad line of a .jsonl file becomes null and
-    an entry of `bad`, instead of an error.
+    `conversations`: how rows become conversations; None: documents are the texts of `text_column`. `part`: read only this range;
+    positions then count from its start. `has_bad`: a bad line of a .jsonl file becomes null and an entry of `bad`, instead of an
+    error. A bad conversation of a table always does.
 
     Raises CorpusError for a missing or wrong column, a bad line, and a document or block that is larger than `limits`. Raises
     OSError or pa.ArrowException for a damaged file.
     """
-    if shard.name.endswith(".parquet"):
-        return _read_parquet(shard, text_column, id_column, part, limits)
-    assert part is None or shard.name.endswith(".jsonl")
-    if shard.name.endswith(".arrow"):
-        return _read_arrow(shard, text_column, id_column, limits)
+    if shard.name.endswith((".jsonl", *_COMPRESSION)):
+        bad: list[BadDocument] = []
+        on_bad = bad.append if has_bad else None
+        if conversations is None:
+            read = line_reader(shard, text_column, id_column, on_bad)
+        else:
+            read = conversation_reader(shard, maker_of(conversations), id_column, on_bad)
+        return _read_jsonl(shard, read, bad, part, limits)
     if shard.name.endswith(".txt"):
+        if conversations is not None:
+            raise _no_columns(shard, conversations)
         return _read_txt(shard, id_column is not None, separator, limits)
-    return _read_jsonl(shard, text_column, id_column, part, has_bad, limits)
+    wanted = _Wanted(text_column, id_column, None if conversations is None else maker_of(conversations))
+    if shard.name.endswith(".parquet"):
+        return _read_parquet(shard, wanted, part, limits)
+    return _read_arrow(shard, wanted, limits)
 
 
-def _read_parquet(
-    shard: Shard, text_column: str, id_column: str | None, part: ShardRange | None, limits: Limits
-) -> Iterator[Columns]:
+class _Wanted(NamedTuple):
+    """What is read of a table. `maker`: makes conversations of its rows; None: documents are the texts of `text_column`."""
+
+    text_column: str
+    id_column: str | None
+    maker: Maker | None
+
+
+def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
+    setting = f"{shard.section}.{'template' if conversations.column is None else 'messages_column'}"
+    return ColumnError(
+        f"{shard.name}: a .txt file has no columns to make conversations of.",
+        f"Narrow {shard.section}.glob to files with columns, or set {setting} in params.yaml to null.",
+        setting,
+    )
+
+
+def _read_parquet(shard: Shard, wanted: _Wanted, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
     with pq.ParquetFile(shard.path, pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
-        names = _check_columns(shard, file.schema_arrow, text_column, id_column)
+        names = _names(shard, file.schema_arrow, wanted)
         groups = range(part.start, part.stop) if part else range(file.num_row_groups)
         n_bytes = part.n_bytes if part else shard.n_bytes
         n_rows, read_rows = sum(file.metadata.row_group(i).num_rows for i in groups), 0
-        n_at_once = _rows_at_once(file.metadata, text_column)
+        n_at_once = _rows_at_once(file.metadata, [wanted.text_column] if wanted.maker is None else wanted.maker.columns)
         if limits.block_bytes_max:
             n_at_once = rows_within(shard, file.metadata, groups, names, limits, n_at_once)
         for batch in file.iter_batches(n_at_once, row_groups=list(groups), columns=names, use_threads=False):
             read_rows += len(batch)
-            yield _columns(batch, text_column, id_column, n_bytes * read_rows // max(n_rows, 1))
+            yield from _columns(batch, wanted, n_bytes * read_rows // max(n_rows, 1))
 
 
-def _rows_at_once(metadata: pq.FileMetaData, text_column: str) -> int:
-    """The number of rows with about _TABLE_BYTES of text in the row group whose texts are longest."""
+def _rows_at_once(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
+    """The number of rows with about _TABLE_BYTES of these columns in the row group whose texts are longest."""
     row_bytes = 1
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
-        n_bytes = [
-            group.column(j).total_uncompressed_size
-            for j in range(group.num_columns)
-            if group.column(j).path_in_schema == text_column
-        ]
-        row_bytes = max(row_bytes, *(n // max(group.num_rows, 1) for n in n_bytes))
+        columns = (group.column(j) for j in range(group.num_columns))
+        n_bytes = sum(one.total_uncompressed_size for one in columns if is_of(one.path_in_schema, names))
+        row_bytes = max(row_bytes, n_bytes // max(group.num_rows, 1))
     return min(max(_TABLE_BYTES // row_bytes, 1), _TABLE_ROWS_MAX)
 
 
-def _read_arrow(shard: Shard, text_column: str, id_column: str | None, limits: Limits) -> Iterator[Columns]:
+def _read_arrow(shard: Shard, wanted: _Wanted, limits: Limits) -> Iterator[Columns]:
     with BoundedFile(shard, limits) as file:  # not memory-mapped: if a mapped file is truncated, the process is killed
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         open_reader = pa.ipc.open_file if is_file else pa.ipc.open_stream
         schema = open_reader(file).schema
-        names = _check_columns(shard, schema, text_column, id_column)
+        names = _names(shard, schema, wanted)
         file.seek(0)
         fields = [schema.get_field_index(name) for name in names]
         reader = open_reader(file, options=pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False))
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
         for batch in batches:
-            yield _columns(batch, text_column, id_column, file.tell())
+            yield from _columns(batch, wanted, file.tell())
             file.begin_batch()
 
 
 def _read_jsonl(
-    shard: Shard,
-    text_column: str,
-    id_column: str | None,
-    part: ShardRange | None,
-    has_bad: bool,
-    limits: Limits,
+    shard: Shard, read: LineReader, bad: list[BadDocument], part: ShardRange | None, limits: Limits
 ) -> Iterator[Columns]:
-    bad: list[BadDocument] = []
-    read = line_reader(shard, text_column, id_column, bad.append if has_bad else None)
+    """`read` adds bad lines to `bad`."""
     compression = next((name for suffix, name in _COMPRESSION.items() if shard.name.endswith(suffix)), None)
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with pa.OSFile(str(shard.path)) as file:
@@ -126,9 +148,9 @@ def _read_jsonl(
         blocks = _blocks(stream, part.n_bytes if part else None)
         blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}")
         for lines in blocks:
-            texts, ids, n_lines = read(lines.removeprefix(_BOM) if first_line == 1 else lines, first_line)
-            first_line += n_lines
-            yield Columns(texts, ids, file.tell() - start, [*bad])
+            found = read(lines.removeprefix(_BOM) if first_line == 1 else lines, first_line)
+            first_line += found.n_line_ends
+            yield Columns(found.texts, found.ids, file.tell() - start, [*bad], found.messages)
             bad.clear()
 
 
@@ -210,41 +232,23 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str
         yield [rest]
 
 
-def _columns(batch: pa.RecordBatch, text_column: str, id_column: str | None, position: int) -> Columns:
-    return Columns(batch.column(text_column), None if id_column is None else batch.column(id_column), position)
+def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
+    """The names of the columns to read. Raises ColumnError."""
+    maker = wanted.maker
+    params = [(wanted.text_column, "text_column")] if maker is None else list(zip(maker.columns, maker.params, strict=True))
+    if wanted.id_column is not None:
+        params.append((wanted.id_column, "id_column"))
+    check_columns(shard, schema, params)
+    return list(dict.fromkeys(name for name, _ in params))
 
 
-def _check_columns(shard: Shard, schema: pa.Schema, text_column: str, id_column: str | None) -> list[str]:
-    """The names of the columns to read. Raises ColumnError for a column that is missing, duplicated, or of a wrong type."""
-    names = [text_column] if id_column is None else [text_column, id_column]
-    try:
-        _ = schema.names
-    except UnicodeDecodeError:
-        raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
-    for name, param in zip(names, ("text_column", "id_column"), strict=False):
-        setting = f"{shard.section}.{param}"
-        if schema.names.count(name) != 1:
-            problem = "is missing" if name not in schema.names else "is there more than once"
-            raise ColumnError(
-                f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(schema.names) or '(none)'}.",
-                f"Set {setting} in params.yaml, {whom(setting)}, to one of them{' or to null' if param == 'id_column' else ''}.",
-                setting,
-            )
-        found = schema.field(name).type
-        is_id = param == "id_column"
-        if not (_is_text(found) or (is_id and pa.types.is_integer(found))):
-            raise ColumnError(
-                f"{shard.name}: column {name!r}: expected {'strings or integers' if is_id else 'strings'}; found {found}.",
-                f"Set {setting} in params.yaml to another of {', '.join(schema.names)}, or convert the column.",
-                setting,
-            )
-    return names
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    is_views = types.is_string_view(kind) or types.is_binary_view(kind)
-    if types.is_dictionary(kind):
-        kind = kind.value_type  # is_views stays false here: pyarrow 26 cannot cast dictionaries of views
-    is_plain = types.is_string(kind) or types.is_binary(kind)
-    return bool(is_views or is_plain or types.is_large_string(kind) or types.is_large_binary(kind))
+def _columns(batch: pa.RecordBatch, wanted: _Wanted, position: int) -> Iterator[Columns]:
+    ids = None if wanted.id_column is None else batch.column(wanted.id_column)
+    if wanted.maker is None:
+        yield Columns(batch.column(wanted.text_column), ids, position)
+        return
+    columns = [batch.column(name) for name in wanted.maker.columns]
+    for start in range(0, len(batch), _TABLE_ROWS_MAX):  # values in Python are larger than in Arrow
+        made = conversations_of([one.slice(start, _TABLE_ROWS_MAX) for one in columns], wanted.maker)
+        some_ids = None if ids is None else ids.slice(start, _TABLE_ROWS_MAX)
+        yield Columns(made.texts, some_ids, position, made.bad, made.messages)

@@ -1,48 +1,49 @@
-"""Reads text and id from lines of JSON."""
+"""Reads texts, or conversations, and ids from lines of JSON."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
+from tokenmill.corpus.conversations import ConversationError, Maker
+from tokenmill.corpus.line_faults import Fault, Key, OnBadLine, explain, give_up, id_key
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
-LineReader = Callable[[bytes, int], tuple[pa.Array, pa.Array | None, int]]
+
+class Lines(NamedTuple):
+    """The documents of some lines: texts, ids and canonical JSON of conversations as large_string, null for bad lines, and the
+    number of line ends. `ids` are None without an id column, `messages` where documents are texts."""
+
+    texts: pa.LargeStringArray
+    ids: pa.LargeStringArray | None
+    n_line_ends: int
+    messages: pa.LargeStringArray | None = None
 
 
-_KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
+LineReader = Callable[[bytes, int], Lines]
+"""Takes whole lines and the number of the first one, from 1."""
 
 
 def line_reader(
-    shard: Shard, text_column: str, id_column: str | None, on_bad_line: Callable[[BadDocument], None] | None = None
+    shard: Shard, text_column: str, id_column: str | None, on_bad_line: OnBadLine | None = None
 ) -> LineReader:
-    """A function that reads lines. It takes whole lines and the number of the first one, from 1. It gives their texts and ids as
-    large_string (ids are None without `id_column`), and the number of line ends.
+    """A function that reads the texts and ids of lines.
 
     A blank line holds no document. Other keys are skipped. Of a duplicate key, the last one counts. A bad line is one that is
     not a JSON object with a text (and an id: string or integer). For it, `on_bad_line` is called with its row counted from
     the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
-    fields: list[tuple[str, Any]] = [("text", str)] if id_column is None else [("text", str), ("id", str | int)]
-    names = {"text": text_column} if id_column is None else {"text": text_column, "id": id_column}
-    try:
-        decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False)).decode
-    except ValueError as error:
-        section = shard.section
-        raise CorpusError(
-            f"{section}.text_column, {section}.id_column: {error}. Rename the key in the files."
-        ) from None
+    keys = [Key(text_column, "text_column", "a string", (str,)), *_id_keys(id_column)]
+    decode = _decoder(shard, keys, [str, str | int])
 
-    def read(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
+    def read(lines: bytes, first_line: int) -> Lines:
         found = _core.json_lines(lines, text_column, id_column)
-        return one_by_one(lines, first_line) if found is None else found
+        return one_by_one(lines, first_line) if found is None else Lines(*found)
 
-    def one_by_one(lines: bytes, first_line: int) -> tuple[pa.Array, pa.Array | None, int]:
+    def one_by_one(lines: bytes, first_line: int) -> Lines:
         texts: list[str | None] = []
         ids: list[str | None] = []
         parts = lines.split(b"\n")
@@ -50,95 +51,102 @@ def line_reader(
             if not line or line.isspace():
                 continue
             try:
-                document: Any = decode(line)
+                values: Any = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                fault = _explain(line, error, text_column, id_column, shard.section)
-                if on_bad_line is None:
-                    words = f"{shard.name}, line {number}: {fault.words}"
-                    if fault.setting:
-                        raise ColumnError(words, fault.advice, fault.setting) from None
-                    raise CorpusError(f"{words} {fault.advice}", code="TM201") from None
-                on_bad_line(BadDocument(len(texts), number, fault.words, line, setting=fault.setting))
+                give_up(shard, len(texts), number, line, explain(line, error, keys, shard.section), on_bad_line)
                 texts.append(None)
-                if id_column is not None:
-                    ids.append(None)
-                continue
-            texts.append(document.text)
-            if id_column is not None:
-                ids.append(str(document.id))
-        kind = pa.large_string()
-        return pa.array(texts, kind), None if id_column is None else pa.array(ids, kind), len(parts) - 1
+                ids.append(None)
+            else:
+                texts.append(values.v0)
+                ids.append(None if id_column is None else str(values.v1))
+        return Lines(_strings(texts), None if id_column is None else _strings(ids), len(parts) - 1)
 
     return read
 
 
-class _Fault(NamedTuple):
-    """What is wrong with a line. `setting`: as of a BadDocument."""
+def conversation_reader(
+    shard: Shard, maker: Maker, id_column: str | None, on_bad_line: OnBadLine | None = None
+) -> LineReader:
+    """A function that reads the conversations and ids of lines, in the same way. A line of which `maker` makes no conversation is
+    bad, too. A line may lack the key of the tools."""
+    keys = list(map(_key, maker.columns, maker.params))
+    kinds: list[Any] = [_TYPES[param] for param in maker.params]
+    n_values, id_at = len(keys), -1
+    if id_column in maker.columns:  # a column of the template, which cannot be null then
+        id_at = maker.columns.index(id_column)
+        kinds[id_at] = str
+        keys[id_at] = keys[id_at]._replace(kinds=(str,))
+    else:
+        keys += _id_keys(id_column)
+        kinds.append(str | int)
+    decode = _decoder(shard, keys, kinds)
+    as_tuple, make = msgspec.structs.astuple, maker.make
 
-    words: str
-    advice: str = "Correct the line, or delete it."
-    setting: str | None = None
+    def read(lines: bytes, first_line: int) -> Lines:
+        texts: list[str | None] = []
+        ids: list[str | None] = []
+        messages: list[bytes | None] = []
+        parts = lines.split(b"\n")
+        for number, line in enumerate(parts, first_line):
+            if not line or line.isspace():
+                continue
+            try:
+                values = as_tuple(decode(line))
+                made = make(values[:n_values])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConversationError) as error:
+                is_made = isinstance(error, ConversationError)
+                fault = Fault(f"{error}.") if is_made else explain(line, error, keys, shard.section)
+                give_up(shard, len(texts), number, line, fault, on_bad_line)
+                texts.append(None)
+                ids.append(None)
+                messages.append(None)
+            else:
+                texts.append(made.text)
+                ids.append(None if id_column is None else str(values[id_at]))
+                messages.append(made.json)
+        found_ids = None if id_column is None else _strings(ids)
+        return Lines(_strings(texts), found_ids, len(parts) - 1, _strings(messages))
+
+    return read
 
 
-def _explain(line: bytes, error: Exception, text_column: str, id_column: str | None, section: str) -> _Fault:
-    if isinstance(error, RecursionError):
-        return _Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
+_TYPES = {
+    "messages_column": list[Any] | str,
+    "tools_column": list[Any] | str | None,
+    "template": str | None,
+}
+
+
+def _key(name: str, param: str) -> Key:
+    match param:
+        case "messages_column":
+            return Key(name, param, "an array of messages, or its JSON text", (list, str))
+        case "tools_column":
+            kinds = (list, str, type(None))
+            return Key(name, param, "an array of tools, its JSON text, or null", kinds, is_optional=True)
+        case _:
+            return Key(name, param, "a string or null", (str, type(None)), "so that it names keys that they have")
+
+
+def _id_keys(id_column: str | None) -> list[Key]:
+    return [] if id_column is None else [id_key(id_column)]
+
+
+def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callable[[bytes], Any]:
+    """Decodes a line into a struct whose fields v0, v1 and so on are the values of the keys."""
+    fields = [
+        (f"v{i}", kind, None) if key.is_optional else (f"v{i}", kind)
+        for i, (key, kind) in enumerate(zip(keys, kinds, strict=False))
+    ]
+    names = {f"v{i}": key.name for i, key in enumerate(keys)}
     try:
-        line.decode()
-    except UnicodeDecodeError as bad:
-        return _Fault(
-            f"expected UTF-8; found {line[bad.start]:#04x} at byte {bad.start} of the line.",
-            "Convert the file to UTF-8, or delete the line.",
-        )
-    if isinstance(error, msgspec.ValidationError):
-        return _wrong_value(line, error, text_column, id_column, section)
-    if _has_lone_surrogate(line):
-        return _Fault(
-            "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8.",
-            "Replace it, for instance by \\ufffd, or delete the line.",
-        )
-    return _Fault(f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line.")
+        return msgspec.json.Decoder(
+            msgspec.defstruct("Document", fields, rename=names, gc=False, kw_only=True)
+        ).decode
+    except ValueError as error:
+        params = ", ".join(dict.fromkeys(f"{shard.section}.{key.param}" for key in keys))
+        raise CorpusError(f"{params}: {error}. Rename the key in the files.") from None
 
 
-def _wrong_value(line: bytes, error: Exception, text_column: str, id_column: str | None, section: str) -> _Fault:
-    try:
-        found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        return _Fault(f"{error}.")
-    if not isinstance(found, dict):
-        return _Fault(f"expected an object; found {_kind(found)}.")
-    for name, param, expected in (
-        (text_column, "text_column", "a string"),
-        (id_column, "id_column", "a string or an integer"),
-    ):
-        if name is None:
-            continue
-        setting = f"{section}.{param}"
-        if name not in found:
-            or_null = " or to null" if param == "id_column" else ""
-            return _Fault(
-                f"the key {name!r} is missing; found the keys {', '.join(found) or '(none)'}.",
-                f"Set {setting} in params.yaml, {whom(setting)}, to one of them{or_null}, or correct the line.",
-                setting,
-            )
-        value = found[name]
-        is_fine = isinstance(value, str) or (param == "id_column" and type(value) is int)
-        if not is_fine:
-            shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
-            words = f"key {name!r}: expected {expected}; found {_kind(value)}{shown}."
-            return _Fault(words, setting=None if value is None else setting)
-    return _Fault(f"{error}.")
-
-
-def _kind(value: object) -> str:
-    return "null" if value is None else _KINDS[type(value)]
-
-
-def _has_lone_surrogate(line: bytes) -> bool:
-    try:
-        json.dumps(json.loads(line), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, RecursionError):
-        pass
-    return False
+def _strings(values: Sequence[str | bytes | None]) -> pa.LargeStringArray:
+    return pa.array(values, pa.large_string())

@@ -31,31 +31,46 @@ def rows_within(
     """The number of rows of a .parquet file, up to `n_rows`, that can be read at once: for any such run of rows, the pages with
     some of them have at most `limits.block_bytes_max` bytes. Raises CorpusError if a single page has more.
 
-    The sizes come from the pages' own headers (github.com/apache/parquet-format, PageHeader), because averages mislead.
+    The sizes come from the pages' own headers (github.com/apache/parquet-format, PageHeader), because averages mislead. Where a
+    page of lists does not say how many rows it has, one is assumed, so that fewer rows are read at once than could be.
     """
     assert limits.block_bytes_max is not None
     first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
     with open(shard.path, "rb", opener=open_regular) as file:
         for i in groups:
             group = metadata.row_group(i)
-            for column in (group.column(j) for j in range(group.num_columns)):
-                if column.path_in_schema not in names:
+            chunks: list[list[_Page]] = []
+            for j in range(group.num_columns):
+                column = group.column(j)
+                if not is_of(column.path_in_schema, names):
                     continue
-                pages = list(_pages(file, column))
+                is_list = metadata.schema.column(j).max_repetition_level > 0
+                pages = list(_pages(file, column, is_list))
                 row = first_row
-                for page in pages:
-                    where = (
-                        f"{shard.name}, row group {i}: the page of column {column.path_in_schema!r} from row {row} on"
-                    )
+                for k, page in enumerate(pages):
+                    which = f"page {k} of column {column.path_in_schema!r}"
+                    if not is_list:
+                        which = f"the page of column {column.path_in_schema!r} from row {row} on"
+                    where = f"{shard.name}, row group {i}: {which}"
                     limits.check_block(page.n_bytes, where, "write the file with smaller pages or documents")
                     row += page.n_rows
                     if page.is_dictionary:
-                        n_rows = max(1, min(n_rows, limits.block_bytes_max // max(page.n_bytes, 1)))
-                plain = [page for page in pages if not page.is_dictionary]
-                while n_rows > 1 and _most_bytes(plain, n_rows) > limits.block_bytes_max:
-                    n_rows = (n_rows + 1) // 2
+                        n_values = -(-column.num_values // max(group.num_rows, 1))  # of a row, on average
+                        n_rows = max(1, min(n_rows, limits.block_bytes_max // max(page.n_bytes * n_values, 1)))
+                chunks.append([page for page in pages if not page.is_dictionary])
+            while n_rows > 1 and sum(_most_bytes(pages, n_rows) for pages in chunks) > limits.block_bytes_max:
+                n_rows = (n_rows + 1) // 2
             first_row += group.num_rows
     return n_rows
+
+
+def is_of(path: str, names: Sequence[str]) -> bool:
+    """Whether a column chunk's path is that of one of these columns, or of a field inside one.
+
+    >>> is_of("messages.list.element.role", ["messages"]), is_of("text", ["texts"])
+    (True, False)
+    """
+    return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
 def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
@@ -73,8 +88,8 @@ def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
     return most
 
 
-def _pages(file: IO[bytes], column: Any) -> Iterator[_Page]:
-    """The pages of a column chunk. A malformed header ends them, because reading the file will report what is wrong."""
+def _pages(file: IO[bytes], column: Any, is_list: bool) -> Iterator[_Page]:
+    """The pages of a column chunk. Of lists (`is_list`), a page of the first kind tells its values but not its rows. A malformed header ends them, because reading the file will report what is wrong."""
     start = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         start = min(start, column.dictionary_page_offset)
@@ -87,6 +102,8 @@ def _pages(file: IO[bytes], column: Any) -> Iterator[_Page]:
         n_bytes, n_compressed = fields.get(2), fields.get(3)
         kinds = [fields[id] for id in (5, 7, 8) if isinstance(fields.get(id), dict)]
         n_rows = kinds[0].get(1, 0) if kinds else 0
+        if is_list:
+            n_rows = fields[8].get(3, 1) if isinstance(fields.get(8), dict) else 1
         if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or n_compressed < 0:
             return
         yield _Page(max(n_bytes, n_compressed), 0 if 7 in fields else n_rows, 7 in fields)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
@@ -35,7 +36,8 @@ class Batch:
     `first_row`: the row of the first document in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one
     per document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a
     progress bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None:
-    no bad document was left out, so rows are consecutive.
+    no bad document was left out, so rows are consecutive. `messages`: the canonical JSON of each conversation, as of texts; None:
+    documents are texts. The text of a conversation is the contents of its messages, joined by line ends.
     """
 
     first_row: int
@@ -43,6 +45,12 @@ class Batch:
     ids: pa.LargeStringArray | None
     file_bytes: int = 0
     positions: pa.Int64Array | None = None
+    messages: pa.LargeStringArray | None = None
+
+    @property
+    def digested(self) -> pa.LargeStringArray:
+        """What the sha256 of each document is taken of: the canonical JSON of conversations, or else the texts."""
+        return self.texts if self.messages is None else self.messages
 
     @property
     def text_bytes(self) -> int:
@@ -54,11 +62,13 @@ class Batch:
         """The documents from `start` on, without a copy; its `file_bytes` is 0."""
         ids = None if self.ids is None else self.ids.slice(start, n_documents)
         texts = self.texts.slice(start, n_documents)
+        messages = None if self.messages is None else self.messages.slice(start, n_documents)
         if self.positions is None:
-            return Batch(self.first_row + start, texts, ids)
+            return Batch(self.first_row + start, texts, ids, messages=messages)
         positions = self.positions.slice(start, n_documents)
         behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
-        return Batch(positions[0].as_py() if len(positions) else behind, texts, ids, positions=positions)
+        first_row = positions[0].as_py() if len(positions) else behind
+        return Batch(first_row, texts, ids, positions=positions, messages=messages)
 
     def rows(self) -> pa.Int64Array:
         """Each document's row in the shard, from 0."""
@@ -72,6 +82,7 @@ def read_batches(
     text_column: str,
     id_column: str | None,
     separator: str | None,
+    conversations: Conversations | None = None,
     batch_bytes: int = BATCH_BYTES,
     part: ShardRange | None = None,
     on_bad: OnBad | None = None,
@@ -80,10 +91,11 @@ def read_batches(
 ) -> Iterator[Batch]:
     """The shard's documents in order, in batches of at most `batch_bytes` of text. A larger document is a batch of its own.
 
-    `part`: read only this range; rows still count from the start of the shard. `on_bad`: called with each bad document (null,
-    not UTF-8, not JSON), which is then left out. Without it, a bad document is an error. `drop`: called with the row, texts and
-    ids of consecutive documents; gives the texts with a null for each document to leave out. The batches are then those of a
-    shard without these documents.
+    `conversations`: how rows become conversations, which are measured and limited by their canonical JSON; None: documents are the
+    texts of `text_column`. `part`: read only this range; rows still count from the start of the shard. `on_bad`: called with each
+    bad document (null, not UTF-8, not JSON, no conversation), which is then left out. Without it, a bad document is an error.
+    `drop`: called with the row, texts (or canonical JSON) and ids of consecutive documents; gives the texts with a null for each
+    document to leave out. The batches are then those of a shard without these documents.
 
     The file's suffix decides its format. `separator` splits a .txt file into documents; None: the file is one document. An
     empty file has no documents. A .txt file has no ids, so with `id_column` the id is the row in decimal. Integer ids become
@@ -93,10 +105,13 @@ def read_batches(
     DamagedError, a CorpusError, for a damaged or truncated file.
     """
     assert batch_bytes > 0 and separator != ""
-    if text_column == id_column:
+    param, column = "text_column", text_column
+    if conversations is not None:
+        param, column = "messages_column", conversations.column or ""
+    if column == id_column:
         section = shard.section
         raise CorpusError(
-            f"{section}.text_column and {section}.id_column: both are {text_column!r}. Set id_column to null (ids are then rows), "
+            f"{section}.{param} and {section}.id_column: both are {column!r}. Set id_column to null (ids are then rows), "
             "or to the column that holds the ids."
         )
     try:
@@ -104,7 +119,9 @@ def read_batches(
         with open(shard.path, "rb", opener=open_regular) as file:
             held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
-            columns = read_columns(held, text_column, id_column, separator, part, on_bad is not None, limits)
+            columns = read_columns(
+                held, text_column, id_column, separator, conversations, part, on_bad is not None, limits
+            )
             numbered = _numbered(shard, text_column, id_column, columns, first_row, on_bad, drop)
             yield from _in_batches(numbered, batch_bytes, n_bytes, limits, shard.name)
     except OSError as error:
@@ -121,12 +138,25 @@ def read_batches(
 
 
 class _Strings(NamedTuple):
-    """Consecutive documents as large_string. `row`: the first one's row in the shard. `position`: as in Columns."""
+    """Consecutive documents as large_string. `row`: the first one's row in the shard. `position`: as in Columns. `messages`: null
+    where the texts are null; None if documents are texts."""
 
     row: int
     texts: pa.LargeStringArray
     ids: pa.LargeStringArray | None
     position: int
+    messages: pa.LargeStringArray | None
+
+    @property
+    def digested(self) -> pa.LargeStringArray:
+        """As of Batch."""
+        return self.texts if self.messages is None else self.messages
+
+    def slice(self, start: int, n_documents: int) -> "_Strings":
+        """Some of them, without a copy."""
+        some = (None if one is None else one.slice(start, n_documents) for one in (self.texts, self.ids, self.messages))
+        texts, ids, messages = some
+        return _Strings(self.row + start, texts, ids, self.position, messages)
 
 
 def _numbered(
@@ -140,16 +170,23 @@ def _numbered(
 ) -> Iterator[_Strings]:
     """The checked columns with their rows. Rows are counted only here. `row`: the row of the first document."""
     for one in columns:
-        if on_bad:
-            if not shard.name.endswith(LINES):
-                one = _with_nulls_for_bad(shard, text_column, id_column, one)
-            for bad in one.bad:
-                on_bad(bad.moved(row, 0))
+        if on_bad and not shard.name.endswith(LINES):
+            one = _with_nulls_for_bad(shard, text_column, id_column, one)
+        for bad in one.bad:
+            if on_bad is None:
+                words = f"{shard.name}, row {row + (bad.row or 0)}: {bad.reason}"
+                raise CorpusError(f"{words} Correct the row, or delete it.", code="TM201")
+            on_bad(bad.moved(row, 0))
         texts = _strings(shard, text_column, one.texts, row, has_nulls=on_bad is not None)
-        ids = one.ids
+        ids, messages = one.ids, one.messages
         if id_column is not None:
             ids = _strings(shard, id_column, ids, row, has_nulls=on_bad is not None)
-        yield _Strings(row, texts if drop is None else drop(row, texts, ids), ids, one.position)
+        if drop is not None and messages is not None:
+            messages = drop(row, messages, ids)
+            texts = pc.if_else(messages.is_valid(), texts, None)
+        elif drop is not None:
+            texts = drop(row, texts, ids)
+        yield _Strings(row, texts, ids, one.position, messages)
         row += len(texts)
 
 
@@ -189,19 +226,21 @@ def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) ->
 
 def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:
     """The columns of a table or a .txt file, with null for each bad document."""
-    texts, ids, position, _ = columns
-    bad = dict(_bad_values(shard, text_column, texts))
+    texts, ids, position, known, messages = columns
+    bad = dict(_bad_values(shard, text_column, texts)) if messages is None else {one.row: one.reason for one in known}
     if id_column is not None:
         bad = dict(_bad_values(shard, id_column, ids)) | bad
-    if not bad:
+    if len(bad) == len(known):
         return columns
-    raw = texts.cast(pa.large_binary())
+    raw = (texts if messages is None else messages).cast(pa.large_binary())
     is_good = pa.array([i not in bad for i in range(len(texts))])
+    raws = {one.row: one.raw for one in known}
     return Columns(
-        pc.if_else(is_good, raw, None),
+        pc.if_else(is_good, texts if messages is not None else raw, None),
         None if ids is None else pc.if_else(is_good, _as_bytes(ids), None),
         position,
-        [BadDocument(i, None, bad[i], raw[i].as_py()) for i in sorted(bad)],
+        [BadDocument(i, None, bad[i], raws.get(i) or raw[i].as_py()) for i in sorted(bad)],
+        None if messages is None else pc.if_else(is_good, messages, None),
     )
 
 
@@ -240,21 +279,20 @@ def _in_batches(
     """Cuts and joins columns so that batches depend only on the documents, not on the file's blocks."""
     held: list[_Strings] = []
     held_rows = held_bytes = position_before = 0
-    for row, texts, ids, position in columns:
-        offsets = _offsets(texts)
+    for one in columns:
+        offsets = _offsets(one.digested)
         start = 0
-        while start < len(texts):
+        while start < len(one.texts):
             bytes_end = bisect_right(offsets, offsets[start] + batch_bytes - held_bytes) - 1
             end = min(bytes_end, start + _BATCH_ROWS_MAX - held_rows)
             if end <= start and held:
-                yield _join(held, position - position_before)
-                held, held_rows, held_bytes, position_before = [], 0, 0, position
+                yield _join(held, one.position - position_before)
+                held, held_rows, held_bytes, position_before = [], 0, 0, one.position
                 continue
             if end <= start:
-                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {row + start}")
+                limits.check_document(offsets[start + 1] - offsets[start], f"{name}, row {one.row + start}")
                 end = start + 1
-            some_ids = None if ids is None else ids.slice(start, end - start)
-            held.append(_Strings(row + start, texts.slice(start, end - start), some_ids, position))
+            held.append(one.slice(start, end - start))
             held_rows, held_bytes = held_rows + end - start, held_bytes + offsets[end] - offsets[start]
             start = end
     if held:
@@ -264,13 +302,18 @@ def _in_batches(
 def _join(held: Sequence[_Strings], file_bytes: int) -> Batch:
     first_row = held[0].row
     texts = pa.concat_arrays([one.texts for one in held])
-    some_ids = [one.ids for one in held if one.ids is not None]
-    ids = pa.concat_arrays(some_ids) if some_ids else None
+    ids, messages = _joined([one.ids for one in held]), _joined([one.messages for one in held])
     if not texts.null_count:
-        return Batch(first_row, texts, ids, file_bytes)
+        return Batch(first_row, texts, ids, file_bytes, messages=messages)
     is_there = texts.is_valid()
     rows = pa.array(range(first_row, first_row + len(texts)), pa.int64()).filter(is_there)
-    return Batch(first_row, texts.filter(is_there), ids and ids.filter(is_there), file_bytes, rows)
+    ids, messages = ids and ids.filter(is_there), messages and messages.filter(is_there)
+    return Batch(first_row, texts.filter(is_there), ids, file_bytes, rows, messages)
+
+
+def _joined(some: Sequence[pa.LargeStringArray | None]) -> pa.LargeStringArray | None:
+    found = [one for one in some if one is not None]
+    return pa.concat_arrays(found) if found else None
 
 
 def _offsets(texts: pa.LargeStringArray) -> Sequence[int]:

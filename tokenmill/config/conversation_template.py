@@ -1,0 +1,68 @@
+"""source.template: which message of each role is made of a row's columns."""
+
+import re
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+ROLES = ("system", "developer", "user", "assistant")  # in the order of the messages
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+
+
+class Part(NamedTuple):
+    """A part: `texts[0]`, the value of `columns[0]`, `texts[1]`, and so on; it ends with a text."""
+
+    texts: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def parse_part(part: str) -> Part:
+    """The texts and columns of a part. Raises ValueError for a brace that neither holds a column nor is doubled.
+
+    >>> parse_part("Input:{input}!")
+    Part(texts=('Input:', '!'), columns=('input',))
+    >>> parse_part("{{a}}").texts
+    ('{a}',)
+    """
+    texts, columns, start = [""], [], 0
+    for found in _PIECE.finditer(part):
+        texts[-1] += part[start : found.start()]
+        start = found.end()
+        if found[1] is not None:
+            columns.append(found[1])
+            texts.append("")
+        elif len(found[0]) == 2:
+            texts[-1] += found[0][0]
+        else:
+            raise ValueError(
+                f"found {part!r:.80} with a single {found[0]} at character {found.start()}; allowed: a column in braces, like "
+                "{input}, and {{ or }} for a brace itself"
+            )
+    texts[-1] += part[start:]
+    return Part(tuple(texts), tuple(columns))
+
+
+def _as_parts(value: object) -> object:
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list) or not parts or not all(isinstance(one, str) and one for one in parts):
+        raise ValueError(f"found {'null' if value is None else f'{value!r:.80}'}; allowed: a text, or a list of texts")
+    for one in parts:
+        parse_part(one)
+    return parts
+
+
+def _with_columns_in_order(template: dict[str, list[str]]) -> dict[str, list[str]]:
+    roles = list(template)
+    if roles != sorted(roles, key=ROLES.index):  # DVC compares sections without the order of their keys
+        raise ValueError(f"found the roles {', '.join(roles)}; allowed: the order {', '.join(ROLES)}")
+    if not any(parse_part(part).columns for parts in template.values() for part in parts):
+        raise ValueError("found no column; allowed: parts with columns in braces, like {instruction}")
+    return template
+
+
+Template = Annotated[
+    dict[Literal["system", "developer", "user", "assistant"], Annotated[list[str], BeforeValidator(_as_parts)]],
+    Field(min_length=1),
+    AfterValidator(_with_columns_in_order),
+]
+"""The parts of each role's message. A part is a text with columns in braces."""

@@ -1,0 +1,224 @@
+"""Makes a conversation of the values of a row: messages of either shape, or a template over several columns.
+
+The shapes are that of OpenAI (role, content) and that of ShareGPT (from, value).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tokenmill.config.conversation_template import parse_part
+from tokenmill.config.sources import Conversations
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLE_OF_SHAREGPT = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "function_call": "assistant",
+    "observation": "tool",
+    "tool": "tool",
+}
+_KINDS = {str: "a text", bool: "a bool", int: "an int", float: "a float", list: "a list", dict: "an object"}
+
+_encode = msgspec.json.Encoder().encode  # not ASCII-escaped, without white space, keys in their order
+
+
+class Conversation(NamedTuple):
+    """`json`: its canonical JSON, {"messages":[...],"tools":[...]} in UTF-8, without `tools` where there are none. `text`: the
+    contents of its messages, joined by line ends."""
+
+    json: bytes
+    text: str
+
+
+class ConversationError(ValueError):
+    """The values of a row make no conversation. The message says why, and which message is to blame."""
+
+
+class Maker(NamedTuple):
+    """Makes conversations of rows. `columns`: the columns or keys whose values it takes, in order. `params`: for each of them the
+    key of params.yaml that names it. `make`: gives the conversation of such values, or raises ConversationError."""
+
+    columns: tuple[str, ...]
+    params: tuple[str, ...]
+    make: Callable[[Sequence[Any]], Conversation]
+
+
+def maker_of(conversations: Conversations) -> Maker:
+    """What makes the conversations of a source.
+
+    The values are those of JSON. With a template each is a text or None.
+    """
+    if conversations.template is not None:
+        columns, make = _by_template(conversations.template)
+        return Maker(columns, ("template",) * len(columns), make)
+    assert conversations.column is not None
+    if conversations.tools_column is None:
+        return Maker((conversations.column,), ("messages_column",), lambda values: of_messages(values[0], None))
+    return Maker(
+        (conversations.column, conversations.tools_column),
+        ("messages_column", "tools_column"),
+        lambda values: of_messages(values[0], values[1]),
+    )
+
+
+def of_messages(messages: Any, tools: Any) -> Conversation:
+    """The conversation of some messages and tools, each a list or the JSON text of a list; None: no tools.
+
+    Raises ConversationError.
+
+    >>> of_messages([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], None).json
+    b'{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}]}'
+    """
+    try:
+        found = _list(messages, "messages")
+        if not found:
+            raise ConversationError("expected messages; found an empty list")
+        texts: list[str] = []
+        whole: dict[str, Any] = {"messages": [_message(i, one, texts) for i, one in enumerate(found)]}
+        if tools is not None and (some := _list(tools, "tools")):
+            for i, tool in enumerate(some):
+                if not isinstance(tool, dict):
+                    raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
+            whole["tools"] = _without_nulls(some, "tools")
+        return Conversation(_encode(whole), "\n".join(texts))
+    except RecursionError:
+        raise ConversationError("the messages or tools are nested too deep to be read") from None
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if isinstance(value, str | bytes):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConversationError(f"{what}: expected the JSON text of a list; found a text that is no JSON: {error}") from None
+    if not isinstance(value, list):
+        raise ConversationError(f"{what}: expected a list, or its JSON text; found {_kind(value)}")
+    return value
+
+
+def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
+    """A message in canonical form. Its content goes to `texts`."""
+    if isinstance(found, dict) and len(found) == 2:  # most messages have a role and a text alone
+        role, content = found.get("role"), found.get("content")
+        if isinstance(content, str) and isinstance(role, str) and role in ROLES:
+            texts.append(content)
+            return {"role": role, "content": content}
+    if not isinstance(found, dict):
+        raise ConversationError(f"message {i}: expected an object; found {_kind(found)}")
+    message = _without_nulls(found, f"message {i}")
+    if "role" not in message and "from" in message:
+        message = _of_sharegpt(i, message)
+    if "role" not in message:
+        keys = ", ".join(message) or "(none)"
+        raise ConversationError(
+            f"message {i}: expected the keys role and content, or from and value; found the keys {keys}"
+        )
+    role, calls = message.pop("role"), message.get("tool_calls")
+    if not isinstance(role, str) or role not in ROLES:
+        raise ConversationError(f"message {i}: role: expected one of {', '.join(ROLES)}; found {_shown(role)}")
+    if calls is not None and not (isinstance(calls, list) and all(isinstance(one, dict) for one in calls)):
+        raise ConversationError(f"message {i}: tool_calls: expected a list of objects; found {_kind(calls)}")
+    if "content" in message:
+        content = _content(i, message.pop("content"))
+        texts.append(content)
+        message = {"role": role, "content": content, **message}
+    elif calls:
+        message = {"role": role, **message}
+    else:
+        raise ConversationError(f"message {i}: content: expected a text, or tool_calls beside it; found none")
+    if (reasoning := message.get("reasoning_content")) is not None:
+        if not isinstance(reasoning, str):
+            raise ConversationError(
+                f"message {i}: reasoning_content: expected a text; found {_kind(reasoning)}"
+            )
+        texts.append(reasoning)
+    return message
+
+
+def _of_sharegpt(i: int, message: dict[str, Any]) -> dict[str, Any]:
+    speaker = message.pop("from")
+    role = _ROLE_OF_SHAREGPT.get(speaker) if isinstance(speaker, str) else None
+    if role is None:
+        raise ConversationError(
+            f"message {i}: from: expected one of {', '.join(_ROLE_OF_SHAREGPT)}; found {_shown(speaker)}"
+        )
+    if "content" in message:
+        raise ConversationError(f"message {i}: expected the key value beside from; found content")
+    content = message.pop("value", None)
+    if content is None and message.get("tool_calls"):
+        return {"role": role, **message}
+    if not isinstance(content, str):
+        raise ConversationError(f"message {i}: value: expected a text; found {_kind(content)}")
+    return {"role": role, "content": content, **message}
+
+
+def _content(i: int, content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise ConversationError(f"message {i}: content: expected a text, or a list of texts; found {_kind(content)}")
+    texts = []
+    for j, one in enumerate(content):
+        kind, text = (one.get("type"), one.get("text")) if isinstance(one, dict) else (None, None)
+        if kind != "text" or not isinstance(text, str):
+            found = f"the type {_shown(kind)}" if kind not in (None, "text") else _kind(one)
+            raise ConversationError(
+                f'message {i}: content {j}: expected {{"type": "text", "text": a text}}; found {found}'
+            )
+        texts.append(text)
+    return "".join(texts)
+
+
+def _without_nulls(value: Any, where: str) -> Any:
+    """The value without keys whose value is null, at any depth: the columns of a table have null for a key that a row lacks."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one, where) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_without_nulls(one, where) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConversationError(f"{where}: expected numbers that JSON has; found {value}")
+    return value
+
+
+def _by_template(
+    template: Sequence[tuple[str, Sequence[str]]],
+) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], Conversation]]:
+    """The columns of a template, and what makes a conversation of their values."""
+    parsed = [(role, [parse_part(part) for part in parts]) for role, parts in template]
+    columns = tuple(dict.fromkeys(name for _, parts in parsed for part in parts for name in part.columns))
+    compiled = [
+        (role, [(part.texts, [columns.index(name) for name in part.columns]) for part in parts])
+        for role, parts in parsed
+    ]
+
+    def make(values: Sequence[Any]) -> Conversation:
+        if not any(values):
+            raise ConversationError(f"expected a text in one of {', '.join(columns)}; found none")
+        messages, texts = [], []
+        for role, parts in compiled:
+            found = [
+                pieces[0] + "".join([(values[k] or "") + piece for k, piece in zip(at, pieces[1:], strict=True)])
+                for pieces, at in parts
+                if not at or any([values[k] for k in at])
+            ]
+            if found:
+                content = "\n\n".join(found)
+                messages.append({"role": role, "content": content})
+                texts.append(content)
+        return Conversation(_encode({"messages": messages}), "\n".join(texts))
+
+    return columns, make
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.60}" if isinstance(value, str) else _kind(value)

@@ -1,0 +1,114 @@
+"""Says what is wrong with a line of JSON that makes no document."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
+from tokenmill.corpus.shards import Shard
+from tokenmill.errors import CorpusError
+
+OnBadLine = Callable[[BadDocument], None]
+
+_KINDS = {str: "a string", bool: "a bool", int: "an int", float: "a float", list: "an array", dict: "an object"}
+
+
+class Key(NamedTuple):
+    """A key that is read of each line. `param`: the key of params.yaml that names it. `expected`: what its value must be, in words
+    and as types. `remedy`: what to set the parameter to. `is_optional`: whether a line may lack it."""
+
+    name: str
+    param: str
+    expected: str
+    kinds: tuple[type, ...]
+    remedy: str = "to one of them"
+    is_optional: bool = False
+
+
+class Fault(NamedTuple):
+    """What is wrong with a line. `setting`: as of a BadDocument."""
+
+    words: str
+    advice: str = "Correct the line, or delete it."
+    setting: str | None = None
+
+
+def id_key(name: str) -> Key:
+    """The key of ids."""
+    return Key(name, "id_column", "a string or an integer", (str, int), "to one of them or to null")
+
+
+def give_up(
+    shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None
+) -> None:
+    """Calls `on_bad_line` with a bad line; without it, raises CorpusError. `row`: counted from the first of the lines that are
+    read at once. `number`: of the line in the file, from 1."""
+    if on_bad_line is not None:
+        on_bad_line(BadDocument(row, number, fault.words, line, setting=fault.setting))
+        return
+    words = f"{shard.name}, line {number}: {fault.words}"
+    if fault.setting:
+        raise ColumnError(words, fault.advice, fault.setting)
+    raise CorpusError(f"{words} {fault.advice}", code="TM201")
+
+
+def explain(line: bytes, error: Exception, keys: Sequence[Key], section: str) -> Fault:
+    """Why msgspec could not read these keys of a line. `error`: what it raised. `section`: where params.yaml names the keys."""
+    if isinstance(error, RecursionError):
+        return Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
+    try:
+        line.decode()
+    except UnicodeDecodeError as bad:
+        return Fault(
+            f"expected UTF-8; found {line[bad.start]:#04x} at byte {bad.start} of the line.",
+            "Convert the file to UTF-8, or delete the line.",
+        )
+    if isinstance(error, msgspec.ValidationError):
+        return _wrong_value(line, error, keys, section)
+    if _has_lone_surrogate(line):
+        return Fault(
+            "a string holds half of a surrogate pair (\\ud800 to \\udfff), which is no character and has no UTF-8.",
+            "Replace it, for instance by \\ufffd, or delete the line.",
+        )
+    return Fault(f"invalid JSON, {len(line)} bytes: {error}. Expected one object a line.")
+
+
+def _wrong_value(line: bytes, error: Exception, keys: Sequence[Key], section: str) -> Fault:
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return Fault(f"{error}.")
+    if not isinstance(found, dict):
+        return Fault(f"expected an object; found {_kind(found)}.")
+    for key in keys:
+        setting = f"{section}.{key.param}"
+        if key.name not in found:
+            if key.is_optional:
+                continue
+            return Fault(
+                f"the key {key.name!r} is missing; found the keys {', '.join(found) or '(none)'}.",
+                f"Set {setting} in params.yaml, {whom(setting)}, {key.remedy}, or correct the line.",
+                setting,
+            )
+        value = found[key.name]
+        if type(value) not in key.kinds:
+            shown = "" if isinstance(value, list | dict | None) else f" ({value!r:.40})"
+            words = f"key {key.name!r}: expected {key.expected}; found {_kind(value)}{shown}."
+            return Fault(words, setting=None if value is None else setting)
+    return Fault(f"{error}.")
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else _KINDS[type(value)]
+
+
+def _has_lone_surrogate(line: bytes) -> bool:
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False

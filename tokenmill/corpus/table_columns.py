@@ -1,0 +1,108 @@
+"""Checks that a table has the columns that are read of it, of the types that they may have."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tokenmill.corpus.bad_documents import ColumnError, whom
+from tokenmill.corpus.shards import Shard
+
+
+class _Kind(NamedTuple):
+    """What a column that a key of params.yaml names must be, in words and as a test of its type; and what to set the key to."""
+
+    expected: str
+    is_right: Callable[[pa.DataType], bool]
+    remedy: str = "to one of them"
+
+
+def check_columns(shard: Shard, schema: pa.Schema, params: Iterable[tuple[str, str]]) -> None:
+    """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key of
+    params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
+    try:
+        names = schema.names
+    except UnicodeDecodeError:
+        raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
+    for name, param in params:
+        setting, kind = f"{shard.section}.{param}", _KINDS[param]
+        if names.count(name) != 1:
+            problem = "is missing" if name not in names else "is there more than once"
+            raise ColumnError(
+                f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(names) or '(none)'}.",
+                f"Set {setting} in params.yaml, {whom(setting)}, {kind.remedy}.",
+                setting,
+            )
+        if not kind.is_right(found := schema.field(name).type):
+            raise ColumnError(
+                f"{shard.name}: column {name!r}: expected {kind.expected}; found {found}.",
+                f"Set {setting} in params.yaml to another of {', '.join(names)}, or convert the column.",
+                setting,
+            )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether the values are texts: strings, bytes, or dictionaries of them."""
+    types = pa.types
+    is_views = types.is_string_view(kind) or types.is_binary_view(kind)
+    if types.is_dictionary(kind):
+        kind = kind.value_type  # is_views stays false here: pyarrow 26 cannot cast dictionaries of views
+    return bool(is_views or types.is_string(kind) or types.is_large_string(kind) or _is_bytes(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_json_list(kind: pa.DataType) -> bool:
+    """Whether the values are lists of objects that JSON can write: structs or maps, at any depth of lists, structs, maps, strings,
+    numbers and bools. A list of which all are empty has elements of the type null."""
+    element = _element(kind)
+    return element is not None and (_is_object(element) or pa.types.is_null(element))
+
+
+def _is_object(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_json(field.type) for field in kind)
+    return bool(pa.types.is_map(kind)) and _is_string(kind.key_type) and _is_json(kind.item_type)
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    types = pa.types
+    if (element := _element(kind)) is not None:
+        return _is_json(element)
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    is_plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)
+    return bool(is_plain) or _is_string(kind) or _is_object(kind)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _element(kind: pa.DataType) -> pa.DataType | None:
+    """The type of a list's elements; None for what is no list."""
+    types = pa.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    is_view = types.is_list_view(kind) or types.is_large_list_view(kind)
+    return kind.value_type if is_list or is_view else None
+
+
+_KINDS = {  # by the key of params.yaml
+    "text_column": _Kind("strings", _is_text),
+    "id_column": _Kind(
+        "strings or integers", lambda kind: _is_text(kind) or bool(pa.types.is_integer(kind)), "to one of them or to null"
+    ),
+    "messages_column": _Kind(
+        "lists of messages (structs), or their JSON texts", lambda kind: _is_text(kind) or _is_json_list(kind)
+    ),
+    "tools_column": _Kind(
+        "lists of tools (structs), or their JSON texts",
+        lambda kind: _is_text(kind) or _is_json_list(kind) or bool(pa.types.is_null(kind)),
+        "to one of them or to null",
+    ),
+    "template": _Kind(
+        "strings", lambda kind: _is_text(kind) or bool(pa.types.is_null(kind)), "so that it names columns that they have"
+    ),
+}
