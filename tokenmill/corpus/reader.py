@@ -35,7 +35,7 @@ class Batch:
     `first_row`: the row of the first document in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one
     per document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a
     progress bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None:
-    no bad document was left out, so rows are consecutive.
+    no bad document was left out, so rows are consecutive. `messages`: of conversations, the canonical JSON of each.
     """
 
     first_row: int
@@ -43,6 +43,12 @@ class Batch:
     ids: pa.LargeStringArray | None
     file_bytes: int = 0
     positions: pa.Int64Array | None = None
+    messages: pa.LargeStringArray | None = None
+
+    @property
+    def digested(self) -> pa.LargeStringArray:
+        """What the digest of each document is of: its messages if it is a conversation, else its text."""
+        return self.texts if self.messages is None else self.messages
 
     @property
     def text_bytes(self) -> int:
@@ -54,11 +60,13 @@ class Batch:
         """The documents from `start` on, without a copy; its `file_bytes` is 0."""
         ids = None if self.ids is None else self.ids.slice(start, n_documents)
         texts = self.texts.slice(start, n_documents)
+        messages = None if self.messages is None else self.messages.slice(start, n_documents)
         if self.positions is None:
-            return Batch(self.first_row + start, texts, ids)
+            return Batch(self.first_row + start, texts, ids, messages=messages)
         positions = self.positions.slice(start, n_documents)
         behind = self.positions[-1].as_py() + 1 if len(self.positions) else self.first_row
-        return Batch(positions[0].as_py() if len(positions) else behind, texts, ids, positions=positions)
+        first_row = positions[0].as_py() if len(positions) else behind
+        return Batch(first_row, texts, ids, positions=positions, messages=messages)
 
     def rows(self) -> pa.Int64Array:
         """Each document's row in the shard, from 0."""
