@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tokenmill.dataset.checks import aligned
+from tokenmill.dataset.spans import aligned
 from tokenmill.errors import ValidationError
 
 

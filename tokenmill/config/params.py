@@ -260,7 +260,18 @@ class Refresh(_Section):
     notify: str | None = Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")
 
 
-FormatName = Literal["parquet", "arrow", "megatron", "datatrove", "olmo", "mds", "nanogpt", "litdata"]
+FormatName = Literal[
+    "parquet",
+    "arrow",
+    "megatron",
+    "datatrove",
+    "olmo",
+    "mds",
+    "nanogpt",
+    "litdata",
+    "megatron_sft",
+    "megatron_sft_parquet",
+]
 SplitName = SourceName
 
 _SPLITS_MAX = 100

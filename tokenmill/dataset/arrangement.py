@@ -19,6 +19,7 @@ from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.items import (
     EncodedUnit,
     Part,
+    answers_of_part,
     index_of_part,
     items_of_part,
     pack_part,
@@ -224,6 +225,8 @@ class Arrangement:
         packing = pack_part(part, pack.length, pack.mode, pack.long)
         write_segments(packing.segments, folder / _SEGMENTS_FILE)
         numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
+        if self.shape.has_mask:
+            numbers |= answers_of_part(part, packing.segments)
         return SetFacts(packing.n_sequences, int(packing.segments.n_tokens.sum()), numbers)
 
     def _part_key(self, part: Part) -> str:

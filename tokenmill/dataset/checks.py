@@ -1,6 +1,6 @@
 """Checks that the rows of a token dataset match their documents."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill import _core
-from tokenmill.corpus.reader import Batch
+from tokenmill.dataset.chat_checks import ChatEncoder, check_conversations, check_mask
+from tokenmill.dataset.spans import Span, all_equal, same_ids
 from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -26,7 +27,8 @@ class Judge:
 
     `begin_id`, `end_id`: the ids that must begin and end every document. `special_in_text`: ids of special tokens may also occur
     inside documents. `has_source`: the documents come from the input files, not from the tokens. `engines`: other engines of
-    the same tokenizer, by name, with each of which a sample of documents is compared.
+    the same tokenizer, by name, with each of which a sample of documents is compared. `chat`: encodes conversations; None: the
+    documents are texts, or there are no messages to encode.
     """
 
     tokenizer: Tokenizer
@@ -35,6 +37,7 @@ class Judge:
     special_in_text: bool
     has_source: bool
     engines: Mapping[str, Callable[[str], list[int]]]
+    chat: ChatEncoder | None = None
 
     @property
     def begin(self) -> list[int]:
@@ -52,64 +55,30 @@ class Judge:
         return [] if self.end_id is None else [self.end_id]
 
 
-@dataclass(frozen=True)
-class Span:
-    """Rows of a dataset file, from row `at` on, and the documents of a shard that they must match."""
-
-    shard: str
-    at: int
-    piece: int
-    documents: Batch
-    tokens: pa.RecordBatch
-
-    def row(self, i: int) -> int:
-        """The row in the shard of the i-th document."""
-        found: int = self.documents.rows()[i].as_py()
-        return found
-
-
-def aligned(
-    documents: Iterable[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
-) -> Iterator[Span]:
-    """Pairs documents, which come with the index of their piece, with their rows, in order. `shards`: the shard of each piece.
-
-    Raises ValidationError if one side has more than the other.
-    """
-    held, at, shard, row = next(tokens, None), 0, shards[0], 0
-    for piece, batch in documents:
-        shard, row = shards[piece], batch.first_row
-        while len(batch.texts):
-            while held is not None and not held.num_rows:
-                held = next(tokens, None)
-            if held is None:
-                raise ValidationError(
-                    f"{shard}: row {row}: the document is not in the dataset, whose file for it holds {at}."
-                )
-            n_rows = min(len(batch.texts), held.num_rows)
-            yield Span(shard, at, piece, batch.slice(0, n_rows), held.slice(0, n_rows))
-            batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
-            row = batch.first_row
-    rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
-    if rest:
-        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
-
-
 def check_span(span: Span, judge: Judge) -> IdCounts:
     """Checks each row against its document: its name, length and bytes, that no id is out of range, that its first and last
     ids are those that begin and end a document, and that no other id is a special token.
 
     For a tokenizer that changes text before encoding it, the ids must decode to the changed text. With the engine tokenizers,
-    whose ids may not decode to the text, the text is encoded again instead. What comes back is how often each id occurs, by id.
-    Raises ValidationError with the first wrong row.
+    whose ids may not decode to the text, the text is encoded again instead. Conversations are encoded again with every engine, and
+    their masks are compared, too; special tokens may be anywhere in them, as templates write them. What comes back is how often
+    each id occurs, by id. Raises ValidationError with the first wrong row.
     """
     counts = check_ids(span, judge)
     names = span.documents.ids
     if names is None:
-        _all_equal(span, span.tokens["id"], span.documents.rows(), "id")
+        all_equal(span, span.tokens["id"], span.documents.rows(), "id")
     else:
-        _all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
+        all_equal(span, span.tokens["id"].cast(pa.large_string()), names, "id")
+    if span.is_chat:
+        check_mask(span)
+        if judge.has_source:
+            assert judge.chat is not None
+            span = check_conversations(span, judge.chat)
     if judge.has_source or not judge.tokenizer.prepares_text:
-        _all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
+        all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
+    if span.is_chat and judge.tokenizer.prepares_text:
+        return counts  # the ids were compared, and the template's text is prepared piece by piece
     if judge.tokenizer.engine == "core":
         _check_decoded(span, judge)
     elif judge.has_source:
@@ -121,7 +90,7 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
             special=judge.special,
         )
         for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
-            _same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
+            same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
     return counts
 
 
@@ -138,16 +107,19 @@ def n_sampled(sample_documents: int, text_bytes: int) -> int:
 
 def check_sample(span: Span, judge: Judge, rows: set[int]) -> int:
     """Compares the ids of the chosen rows of the file with those of each of the judge's engines, and gives the number of rows
-    compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them.
+    compared. Documents longer than 1 MiB are skipped, because tokenizers would need unbounded memory for them; and so are
+    conversations, because an engine cannot tell a special token of the template from the same text in a message.
 
     Raises ValidationError with the first row that differs.
     """
+    if span.is_chat:
+        return 0
     there = [row - span.at for row in rows if 0 <= row - span.at < span.tokens.num_rows]
     chosen = [i for i in there if span.tokens["n_bytes"][i].as_py() <= _COMPARED_BYTES_MAX]
     for i in sorted(chosen):
         text, found = span.documents.texts[i].as_py(), span.tokens["input_ids"][i].as_py()
         for name, encode in judge.engines.items():
-            _same_ids(span, i, found, [*judge.begin, *encode(text), *judge.end], f"those of {name}")
+            same_ids(span, i, found, [*judge.begin, *encode(text), *judge.end], f"those of {name}")
     return len(chosen)
 
 
@@ -169,7 +141,7 @@ def _check_decoded(span: Span, judge: Judge) -> None:
             for i, text in enumerate(texts)
         ]
         expected = _joined(around, pa.array(prepared, pa.large_binary()))
-    _all_equal(span, found, expected, "decoded bytes")
+    all_equal(span, found, expected, "decoded bytes")
 
 
 def _joined(around: list[bytes], texts: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -205,11 +177,11 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
         (judge.end_id, pc.subtract(ends, 1), "last id"),
     ):
         if id is not None:
-            _all_equal(span, values.take(at).cast(pa.int64()), pa.repeat(pa.scalar(id, pa.int64()), len(at)), what)
+            all_equal(span, values.take(at).cast(pa.int64()), pa.repeat(pa.scalar(id, pa.int64()), len(at)), what)
             places.append(at)
     found: IdCounts = counted.to_numpy()
     ids = sorted(tokenizer.special_tokens.values())
-    if not judge.special_in_text and found[ids].sum() != sum(map(len, places)):
+    if not (judge.special_in_text or span.is_chat) and found[ids].sum() != sum(map(len, places)):
         special = pc.is_in(values, pa.array(ids, values.type))
         allowed = {at for some in places for at in some.to_pylist()}
         at = next(k for k in pc.indices_nonzero(special).to_pylist() if k not in allowed)
@@ -224,16 +196,6 @@ def check_ids(span: Span, judge: Judge) -> IdCounts:
 def _around(judge: Judge) -> str:
     words = [(judge.begin_id, "beginning"), (judge.end_id, "end")]
     return " and ".join(f"the {word}-of-document id {id}" for id, word in words if id is not None)
-
-
-def _same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
-    if found != expected:
-        pairs = enumerate(zip(found, expected, strict=False))
-        at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(expected)))
-        raise ValidationError(
-            f"{span.shard}: row {span.row(i)}: ids differ from {of} from token {at} on: "
-            f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
-        )
 
 
 def _unknown_id(span: Span, input_ids: pa.ListArray, tokenizer: Tokenizer, error: TokenizerError) -> ValidationError:
@@ -251,15 +213,3 @@ def _row_of_value(lists: pa.ListArray, at: int) -> int:
     ends = pc.cumulative_sum(pc.list_value_length(lists).cast(pa.int64()))
     i: int = pc.index(pc.greater(ends, at), True).as_py()
     return i
-
-
-def _all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> None:
-    if found.equals(expected):
-        return
-    i = pc.index(pc.fill_null(pc.equal(found, expected), False), False).as_py()
-    one, other = found[i].as_py(), expected[i].as_py()
-    place = ""
-    if isinstance(one, bytes | str) and isinstance(other, bytes | str):
-        at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-        one, other, place = one[at : at + 20], other[at : at + 20], f" from {at} on"
-    raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}: found {one!r}, expected {other!r}.")

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,16 +27,26 @@ _OF_A_UNIT = [
     pa.field("n_bytes", pa.int64(), nullable=False),
     pa.field("sha256", pa.binary(32), nullable=False),
 ]
+_OF_CONVERSATIONS = [
+    pa.field("n_trained", pa.int64(), nullable=False),
+    pa.field("trained_end", pa.int64(), nullable=False),
+    pa.field("n_messages", pa.int32(), nullable=False),
+]
 
 _GROUP = pa.field("group", pa.uint64(), nullable=False)
 
 
-def index_schema(has_names: bool, has_group: bool = False, has_split: bool = False) -> pa.Schema:
+def index_schema(
+    has_names: bool, has_group: bool = False, has_split: bool = False, has_mask: bool = False
+) -> pa.Schema:
     """The columns of documents.parquet, a row for each document in the order of the dataset.
 
     `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the
     position in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole
-    dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8.
+    dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8; of a
+    conversation, `n_bytes` is of the text that the template made of it, and `sha256` of its messages. Only of conversations:
+    `n_trained`, the tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and
+    `n_messages`.
     `group`: only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
     """
     return pa.schema(
@@ -46,6 +57,7 @@ def index_schema(has_names: bool, has_group: bool = False, has_split: bool = Fal
             pa.field("file", pa.string(), nullable=False),
             pa.field("first_token", pa.int64(), nullable=False),
             *_OF_A_UNIT[2:],
+            *_OF_CONVERSATIONS * has_mask,
             *[_GROUP] * has_group,
             *[pa.field("split", pa.string(), nullable=False)] * has_split,
         ]
@@ -53,11 +65,14 @@ def index_schema(has_names: bool, has_group: bool = False, has_split: bool = Fal
 
 
 @contextmanager
-def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None) -> Iterator[Any]:
+def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None, has_mask: bool = False) -> Iterator[Any]:
     """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit.
 
-    `group_keys`: gives the groups of documents, for which the index then has a column."""
-    shape = pa.schema([_id(has_names), *_OF_A_UNIT, *[_GROUP] * (group_keys is not None)])
+    `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`: the documents are
+    conversations; where a batch has no messages, their number is 0."""
+    shape = pa.schema(
+        [_id(has_names), *_OF_A_UNIT, *_OF_CONVERSATIONS * has_mask, *[_GROUP] * (group_keys is not None)]
+    )
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape, options=options) as writer:
 
@@ -68,12 +83,44 @@ def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None) ->
                 batch.rows(),
                 pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
                 rows["n_bytes"],
-                text_digests(batch.texts),
+                *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
                 *([] if group_keys is None else [group_keys.of(piece, batch)]),
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
 
         yield add
+
+
+class _Conversation(msgspec.Struct):
+    """The canonical JSON of a conversation, as far as it is looked at here."""
+
+    messages: list[msgspec.Raw]
+
+
+_CONVERSATION = msgspec.json.Decoder(_Conversation)
+
+
+def _of_conversations(batch: Batch, rows: pa.RecordBatch) -> list[pa.Array]:
+    """The columns that the index has for conversations alone."""
+    n_messages = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+    if batch.messages is not None:
+        found = [len(_CONVERSATION.decode(one.as_py()).messages) for one in batch.messages]
+        n_messages = pa.array(found, pa.int32())
+    return [*trained(rows["loss_mask"]), n_messages]
+
+
+def trained(loss_mask: pa.ListArray) -> tuple[pa.Int64Array, pa.Int64Array]:
+    """For each list of a mask, how many tokens are to be learned, and the position behind the last of them, 0 without one.
+
+    >>> [one.to_pylist() for one in trained(pa.array([[0, 1, 0, 1, 0], [], [0]], pa.list_(pa.int8())))]
+    [[2, 0, 0], [4, 0, 0]]
+    """
+    offsets = loss_mask.offsets.to_numpy().astype(np.int64) - loss_mask.offsets[0].as_py()
+    places = np.flatnonzero(loss_mask.flatten().to_numpy())
+    before = np.searchsorted(places, offsets)  # the trained tokens before each list, and before the end
+    n_trained = np.diff(before)
+    ends = np.append(places + 1, 0)[before[1:] - 1] - offsets[:-1]
+    return pa.array(n_trained), pa.array(np.where(n_trained, ends, 0))
 
 
 def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -96,9 +143,11 @@ def split_keys(index: pa.RecordBatch | pa.Table) -> npt.NDArray[np.uint64]:
 
 
 @contextmanager
-def write_index(path: Path, has_names: bool, has_group: bool, splits: Mapping[str, float]) -> Iterator[Any]:
+def write_index(
+    path: Path, has_names: bool, has_group: bool, splits: Mapping[str, float], has_mask: bool = False
+) -> Iterator[Any]:
     """Yields a function that adds the index of a unit, given the names of its pieces' shards and of its file in the dataset."""
-    shape = index_schema(has_names, has_group, bool(splits))
+    shape = index_schema(has_names, has_group, bool(splits), has_mask)
     held: list[pa.Table] = []
     first_token = n_held = 0
     with (
@@ -141,7 +190,7 @@ def _in_dataset(
         "row": batch["row"],
         "file": pa.repeat(file, batch.num_rows),
         "first_token": pc.subtract(ends, batch["n_tokens"]),
-        **{name: batch[name] for name in batch.schema.names if name in ("n_tokens", "n_bytes", "sha256", "group")},
+        **{name: batch[name] for name in batch.schema.names if name in shape.names and name not in ("id", "row")},
     }
     if splits:
         columns["split"] = pa.array(list(splits), pa.string()).take(pa.array(split_of(split_keys(batch), splits)))
@@ -150,7 +199,9 @@ def _in_dataset(
 
 def unit_of_index(rows: pa.Table, path: Path, shards: list[str]) -> None:
     """Writes the index of a unit again from its rows in the dataset's index. `shards`: the names of its pieces' shards."""
-    shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT, *[_GROUP] * ("group" in rows.schema.names)])
+    names = rows.schema.names
+    more = [*_OF_CONVERSATIONS * ("n_trained" in names), *[_GROUP] * ("group" in names)]
+    shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT, *more])
     pieces = pc.index_in(rows["shard"], pa.array(shards)).cast(pa.int32())
     table = rows.append_column("piece", pieces).select(shape.names).cast(shape)
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape) as writer:

@@ -15,11 +15,12 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents, piece_bad
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
-from tokenmill.dataset.checks import Judge, aligned, check_sample, check_span
-from tokenmill.dataset.document_index import unit_index
+from tokenmill.dataset.checks import Judge, check_sample, check_span
+from tokenmill.dataset.document_index import trained, unit_index
 from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
+from tokenmill.dataset.spans import aligned
 from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, schema
@@ -28,7 +29,8 @@ from tokenmill.quantities import size
 
 
 class FileFacts(msgspec.Struct, frozen=True):
-    """The sums of a correct file. `n_sampled`: the number of documents compared with other engines."""
+    """The sums of a correct file. `n_sampled`: the number of documents compared with other engines. `n_trained`: of conversations,
+    the tokens that are to be learned."""
 
     n_documents: int
     n_tokens: int
@@ -36,6 +38,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     n_sampled: int
     piece_bad: list[int | None]
     piece_dropped: list[int]
+    n_trained: int | None = None
 
     @property
     def n_left_out(self) -> int:
@@ -60,14 +63,15 @@ def check_file(
     documents, made anew, go to `folder`.
 
     `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only
-    what the tokens say can be checked. `groups`: of the documents, for their index. Raises ValidationError for the first
+    what the tokens say can be checked: the digests of conversations are then those in the file, and the index says 0 for the
+    number of their messages. `groups`: of the documents, for their index. Raises ValidationError for the first
     thing that is wrong, and CorpusError.
     """
-    has_names = _check_schema(tokens, judge)
+    has_names, has_mask = _check_schema(entry, tokens, judge)
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
     counts = TokenCounts(judge.tokenizer.id_max)
-    n_documents = n_tokens = text_bytes = n_sampled = 0
-    with unit_index(folder / UNIT_INDEX_FILE, has_names, groups) as add_to_index:
+    n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
+    with unit_index(folder / UNIT_INDEX_FILE, has_names, groups, has_mask) as add_to_index:
         for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, sample)
@@ -77,6 +81,8 @@ def check_file(
             n_span_tokens = int(found.sum())
             n_tokens += n_span_tokens
             text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
+            if has_mask:
+                n_trained += pc.sum(trained(span.tokens["loss_mask"])[0]).as_py()
             advance(0, n_span_tokens)
     counts.write(folder / UNIT_COUNTS_FILE)
     known = [rows.n_bad for rows in entry.rows]
@@ -85,7 +91,8 @@ def check_file(
     if documents is not None:
         dropped = piece_dropped(len(entry.rows), documents.dropped)
         write_unit_dropped(documents.dropped, folder)
-    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped)
+    trained_or_none = n_trained if has_mask else None
+    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped, trained_or_none)
     check_sums(entry, facts)
     return facts
 
@@ -99,6 +106,11 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
         raise ValidationError(
             f"{MANIFEST_FILE}: {entry.name}: documents, tokens, bytes of text, bad and dropped documents: it says {expected}; "
             f"found {found}. Run `tokenmill build --force`."
+        )
+    if facts.n_trained != entry.n_trained:
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: n_trained: it says {entry.n_trained}; found {facts.n_trained}. "
+            "Run `tokenmill build --force`."
         )
 
 
@@ -125,17 +137,20 @@ def documents_of(
     return Documents(unit.without(dict.fromkeys(lost, "")), source, limits, advance, find)
 
 
-def _check_schema(tokens: Path, judge: Judge) -> bool:
-    """Whether documents have names. Raises ValidationError if the file has other columns than a dataset's, or wider ids."""
+def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:
+    """Whether documents have names, and whether they are conversations. Raises ValidationError if the file has other columns than a
+    dataset's, or wider ids, or not the ones that its entry says."""
     try:
         found = pq.read_schema(tokens)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(f"{tokens}: cannot be read: {error}. Delete the dataset and build it again.") from None
+    has_mask = entry.n_trained is not None
     for has_names in (True, False):
-        if found.equals(schema(id_type(judge.tokenizer.id_max), has_names)):
-            return has_names
+        if found.equals(schema(id_type(judge.tokenizer.id_max), has_names, has_mask)):
+            return has_names, has_mask
+    rest = ", n_bytes, loss_mask and sha256" if has_mask else " and n_bytes"
     raise ValidationError(
-        f"{tokens}: expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}) and n_bytes; "
+        f"{tokens}: expected the columns id, input_ids (list of {id_type(judge.tokenizer.id_max)}){rest}; "
         f"found {', '.join(f'{one.name} ({one.type})' for one in found)}. Delete the dataset and build it again."
     )
 

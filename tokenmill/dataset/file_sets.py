@@ -72,9 +72,12 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
     return planned
 
 
-def documents_shape(tokenizer: Tokenizer, begin_id: int | None, end_id: int | None, has_names: bool) -> Shape:
-    """The shape of a dataset's documents."""
-    return Shape(id_type(tokenizer.id_max), tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names)
+def documents_shape(
+    tokenizer: Tokenizer, begin_id: int | None, end_id: int | None, has_names: bool, has_mask: bool = False
+) -> Shape:
+    """The shape of a dataset's documents. `has_mask`: they are conversations."""
+    ids = id_type(tokenizer.id_max)
+    return Shape(ids, tokenizer.id_max, tokenizer.digest, begin_id, end_id, has_names, has_mask=has_mask)
 
 
 def shape_of(files: Files, documents: Shape) -> Shape:

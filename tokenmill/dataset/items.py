@@ -15,9 +15,17 @@ from tokenmill.dataset.document_index import read_unit_index, split_keys
 from tokenmill.dataset.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.parquet import read_ahead
-from tokenmill.dataset.packing import Long, Mode, Packing, Segments, pack
+from tokenmill.dataset.packing import Long, Mode, Packing, Segments, n_cut_answers, pack
 from tokenmill.dataset.packing import part as sequences_between
-from tokenmill.dataset.sequences import NO_LABEL, labels, sequences, starts
+from tokenmill.dataset.sequences import (
+    NO_LABEL,
+    labels,
+    position_ids,
+    seq_lengths,
+    sequences,
+    starts,
+    unlearned_starts,
+)
 from tokenmill.dataset.splits import repeats, split_of, text_keys
 from tokenmill.storage.atomic import naming
 
@@ -109,7 +117,8 @@ def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
             is_chosen = part.choice.of(unit, index)
             shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
             rows = index["row"].combine_chunks()
-        columns = [*batch.columns, shards.take(pieces.slice(at, len(batch))), rows.slice(at, len(batch))]
+        own = {"shard": shards.take(pieces.slice(at, len(batch))), "row": rows.slice(at, len(batch))}
+        columns = [own[name] if name in own else batch[name] for name in shape.schema.names]
         made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
         mask = is_chosen[at : at + len(batch)]
         at += len(batch)
@@ -125,24 +134,37 @@ def _sequences_of_part(
     """The sequences in the order of `segments`, some millions of tokens at a time. Documents are held from their first sequence to
     their last: at most those of a window of the packing."""
     assert shape.length is not None
-    held = _Held(_documents_of_part(part, documents))
+    held = _Held(_documents_of_part(part, documents), ["input_ids", *["loss_mask"] * shape.has_mask])
     needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document of any segment from here on
     first = at = 0
     for stop in _stops(segments, shape.length if pad_id is not None else 0):
         used, some = sequences_between(segments, first, stop)
         lists = held.between(used.start, used.stop)
-        ids, begin = sequences(lists, some, shape.length, None), starts(some)
-        columns = [ids, begin]
-        if shape.has_labels:
-            columns.append(labels(ids, begin))
-        if pad_id is not None:
-            columns[0] = _padded(ids, pad_id, shape.length)
-            if shape.has_labels:
-                columns[2] = _padded(columns[2], NO_LABEL, shape.length)
-        yield pa.RecordBatch.from_arrays(columns, schema=shape.schema)
+        columns = _columns([sequences(one, some, shape.length, None) for one in lists], starts(some), shape, pad_id)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in shape.schema.names], schema=shape.schema)
         first, at = stop, at + len(some.sequence)
         if at < len(needed):
             held.forget(int(needed[at]))
+
+
+def _columns(
+    lists: Sequence[pa.ListArray], begin: pa.ListArray, shape: Shape, pad_id: int | None
+) -> dict[str, pa.ListArray]:
+    """The columns of sequences with these ids and, if the shape has one, this mask. `begin`: their starts."""
+    assert shape.length is not None
+    ids, mask = lists[0], unlearned_starts(lists[1], begin) if shape.has_mask else None
+    columns = {"input_ids": ids, "starts": begin}
+    if mask is not None:
+        columns["loss_mask"] = mask
+    if shape.has_labels:
+        columns["labels"] = labels(ids, begin, mask)
+    if pad_id is not None:
+        fill = {"input_ids": pad_id, "labels": NO_LABEL, "loss_mask": 0}
+        columns |= {name: _padded(columns[name], fill[name], shape.length) for name in columns.keys() & fill.keys()}
+    if shape.has_labels:
+        lengths = pc.list_value_length(columns["input_ids"]).to_numpy().astype(np.int64)
+        columns |= {"position_ids": position_ids(lengths, begin), "seq_lengths": seq_lengths(lengths, begin)}
+    return columns
 
 
 def _stops(segments: Segments, length_min: int) -> Iterator[int]:
@@ -161,6 +183,18 @@ def _stops(segments: Segments, length_min: int) -> Iterator[int]:
 def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
     """Which segments of which chosen documents make each sequence of a part."""
     return pack(chosen_lengths(part.units, part.choice), length, mode, long)
+
+
+def answers_of_part(part: Part, segments: Segments) -> dict[str, int]:
+    """Of the conversations of a part that is packed so: `n_trained`, the tokens that are to be learned, and `n_cut_answers` (see
+    `packing.n_cut_answers`)."""
+    n_trained, ends = 0, [np.empty(0, np.int64)]
+    for unit in part.units:
+        index = read_unit_index(unit.index, ["n_trained", "trained_end", "sha256", "group"])
+        is_chosen = part.choice.of(unit, index)
+        n_trained += int(index["n_trained"].to_numpy()[is_chosen].sum())
+        ends.append(index["trained_end"].to_numpy()[is_chosen])
+    return {"n_trained": n_trained, "n_cut_answers": n_cut_answers(segments, np.concatenate(ends))}
 
 
 def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:
@@ -193,30 +227,34 @@ def read_segments(path: Path) -> Segments:
 
 
 class _Held:
-    """The tokens of a part's chosen documents, read as far as they are needed and held until they are forgotten."""
+    """The tokens of a part's chosen documents, and further lists beside them, read as far as they are needed and held until they
+    are forgotten. `names`: of these columns."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> None:
         self._batches = batches
-        self._lists: list[pa.Array] = []
+        self._lists: dict[str, list[pa.Array]] = {name: [] for name in names}
         self._first = self._stop = 0  # the documents that are held
 
-    def between(self, low: int, high: int) -> pa.LargeListArray:
-        """The tokens of the documents from `low` up to but without `high`."""
+    def between(self, low: int, high: int) -> list[pa.LargeListArray]:
+        """The columns of the documents from `low` up to but without `high`."""
         while self._stop < high:
-            lists = next(self._batches)["input_ids"]
-            self._lists.append(lists.cast(pa.large_list(lists.type.value_field)))  # more ids than 31 bits count, maybe
-            self._stop += len(lists)
-        return self._whole().slice(low - self._first, high - low)
+            batch = next(self._batches)
+            for name, held in self._lists.items():
+                wide = pa.large_list(batch[name].type.value_field)  # more values than 31 bits count, maybe
+                held.append(batch[name].cast(wide))
+            self._stop += batch.num_rows
+        return [self._whole(name).slice(low - self._first, high - low) for name in self._lists]
 
     def forget(self, low: int) -> None:
         """Lets go of the documents before `low`."""
-        self._lists = [self._whole().slice(low - self._first)]
+        for name in self._lists:
+            self._lists[name] = [self._whole(name).slice(low - self._first)]
         self._first = low
 
-    def _whole(self) -> pa.LargeListArray:
-        if len(self._lists) > 1:
-            self._lists = [pa.concat_arrays(self._lists)]
-        return self._lists[0]
+    def _whole(self, name: str) -> pa.LargeListArray:
+        if len(self._lists[name]) > 1:
+            self._lists[name] = [pa.concat_arrays(self._lists[name])]
+        return self._lists[name][0]
 
 
 def _padded(lists: pa.ListArray, value: int, length: int) -> pa.ListArray:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,8 +19,8 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
-FORMAT_VERSION = 5
-_READ = (3, 4, 5)  # format versions that are read; the earlier ones lack the fields with a default
+FORMAT_VERSION = 6
+_READ = (3, 4, 5, 6)  # format versions that are read; the earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
@@ -64,7 +64,8 @@ class InputRows(_Record):
 
 class OutputShard(_Record):
     """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
-    `text_bytes`: bytes of UTF-8 text. `rows`: the documents in its rows, in order."""
+    `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
+    in order. `n_trained`: of conversations, the tokens that are to be learned; the key is not there in a dataset of texts."""
 
     name: str
     unit: str
@@ -74,6 +75,7 @@ class OutputShard(_Record):
     n_tokens: int
     text_bytes: int
     rows: list[InputRows] = Field(min_length=1)
+    n_trained: int | None = None
 
 
 class Origin(_Record):
@@ -104,6 +106,17 @@ class SourceEntry(Reading):
     n_documents: int
     n_tokens: int
     text_bytes: int
+
+
+class ChatEntry(_Record):
+    """How conversations became tokens: the text of the chat template, `template_name` as it was asked for, which tokens are to be
+    learned, and the template's variables. `n_trained`: the tokens that are to be learned, in the documents' files."""
+
+    template: str
+    template_name: str
+    mask: Literal["assistant", "all", "last"]
+    variables: dict[str, Any]
+    n_trained: int
 
 
 class TableFile(_Record):
@@ -176,6 +189,9 @@ class Manifest(_Record):
         default=None, description="how documents were read; null with named sources, and in format 3"
     )
     sources: list[SourceEntry] = Field(default=[], description="the named sources; empty without")
+    chat: ChatEntry | None = Field(
+        default=None, description="how conversations became tokens; not there in a dataset of texts"
+    )
     tables: list[TableFile] = Field(default=[], description="the files of data/tables; empty in format 3")
     inputs: list[InputShard]
     shards: list[OutputShard]
@@ -213,7 +229,14 @@ class Manifest(_Record):
     def _not_written(self) -> dict[str, Any]:
         """The fields that manifest.json does not have, as pydantic's `exclude` takes them."""
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
+        if self.chat is None:
+            left_out |= {"chat": True, "shards": {"__all__": {"n_trained"}}}
         return left_out | (dict.fromkeys(_SINCE_5, True) if self.format_version < 5 else {})
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether its documents are conversations, whose tokens have a loss mask."""
+        return self.chat is not None
 
     @property
     def has_ids(self) -> bool:

@@ -75,9 +75,26 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
     if odd := sorted(listed ^ of_shard.keys()):
         known = "among the inputs but not in a file" if odd[0] in listed else "in a file but not among the inputs"
         yield f"{odd[0]} is {known} of the dataset. {_FORCE}"
+    yield from _wrong_chat(manifest)
     yield from _wrong_sources(manifest)
     for name, some in of_shard.items():
         yield from _not_in_a_row(name, sorted(some, key=lambda rows: (rows.first_row, rows.first_line)))
+
+
+def _wrong_chat(manifest: Manifest) -> Iterator[str]:
+    """What of a dataset of conversations contradicts the rest: each of its files has a number of trained tokens, and their sum is
+    known; a dataset of texts has none."""
+    for shard in manifest.shards:
+        if (shard.n_trained is None) != (manifest.chat is None):
+            says = "there are no conversations" if manifest.chat is None else "its documents are conversations"
+            yield f"{shard.name}: n_trained is {shard.n_trained}, and by the key chat, {says}. {_FORCE}"
+            return
+    if manifest.chat is None:
+        return
+    if manifest.chat.n_trained != (n := sum(shard.n_trained or 0 for shard in manifest.shards)):
+        yield f"chat: n_trained is {manifest.chat.n_trained}, its files have {n}. {_FORCE}"
+    if wrong := [shard.name for shard in manifest.shards if (shard.n_trained or 0) > shard.n_tokens]:
+        yield f"{wrong[0]}: n_trained is more than its tokens. {_FORCE}"
 
 
 def _wrong_sources(manifest: Manifest) -> Iterator[str]:

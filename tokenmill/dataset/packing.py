@@ -100,6 +100,19 @@ def pack(lengths: Integers, length: int, mode: Mode, long: Long) -> Packing:
     )
 
 
+def n_cut_answers(segments: Segments, trained_ends: Integers) -> int:
+    """The number of conversations of which a trained token is in no sequence. `trained_ends`: for each, the position behind its
+    last trained token, 0 without one.
+
+    >>> segments = pack(np.array([5, 2, 3]), 3, "best_fit", "cut").segments
+    >>> n_cut_answers(segments, np.array([4, 2, 0])), n_cut_answers(segments, np.array([3, 2, 3]))
+    (1, 0)
+    """
+    # What is kept of a document begins with its first token, whatever the policy.
+    kept = np.bincount(segments.document, segments.n_tokens, minlength=len(trained_ends))
+    return int((trained_ends > kept).sum())
+
+
 def part(segments: Segments, first: int, end: int) -> tuple[range, Segments]:
     """The segments of sequences `first` to `end` - 1, and the range of documents that they are of.
 

@@ -1,10 +1,10 @@
-"""The tokens of packed sequences, their starts and their labels as Arrow lists."""
+"""The tokens of packed sequences, and what follows from their segments, as Arrow lists."""
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.dataset.packing import Segments
+from tokenmill.dataset.packing import Integers, Segments
 
 NO_LABEL = -100
 """The label of a token that is not to be predicted, as PyTorch's cross-entropy ignores it."""
@@ -72,8 +72,22 @@ def starts(segments: Segments) -> pa.ListArray:
     return _lists(segment_offsets, pa.array((firsts - of_sequences).astype(np.int32)))
 
 
-def labels(ids: pa.ListArray, starts: pa.ListArray) -> pa.ListArray:
-    """The ids as int32, with NO_LABEL at each start but 0, where the token before is of another document.
+def unlearned_starts(loss_mask: pa.ListArray, starts: pa.ListArray) -> pa.ListArray:
+    """The mask with 0 at each start, where the token before is of another document, or there is none.
+
+    >>> mask, starts = pa.array([[1, 1, 1], [1]], pa.list_(pa.int8())), pa.array([[0, 2], [0]], pa.list_(pa.int32()))
+    >>> unlearned_starts(mask, starts).to_pylist()
+    [[0, 1, 0], [0]]
+    """
+    offsets = loss_mask.offsets.to_numpy() - loss_mask.offsets[0].as_py()
+    values = loss_mask.flatten().to_numpy().copy()
+    values[_places(offsets, starts)] = 0
+    return _lists(offsets, pa.array(values))
+
+
+def labels(ids: pa.ListArray, starts: pa.ListArray, loss_mask: pa.ListArray | None = None) -> pa.ListArray:
+    """The ids as int32, with NO_LABEL at each start but 0, where the token before is of another document. With `loss_mask`, a mask
+    of these sequences: with NO_LABEL wherever it is 0.
 
     A model that shifts labels by itself, as transformers' do, then never predicts a token from another document's last one.
     Padding has its ids; the caller knows where it begins. Raises ArrowInvalid for an id of 2^31 or more.
@@ -81,13 +95,46 @@ def labels(ids: pa.ListArray, starts: pa.ListArray) -> pa.ListArray:
     >>> ids, starts = pa.array([[5, 6, 7], [8]], pa.list_(pa.uint16())), pa.array([[0, 2], [0]], pa.list_(pa.int32()))
     >>> labels(ids, starts).to_pylist()
     [[5, 6, -100], [8]]
+    >>> labels(ids, starts, pa.array([[0, 1, 0], [0]], pa.list_(pa.int8()))).to_pylist()
+    [[-100, 6, -100], [-100]]
     """
     offsets = ids.offsets.to_numpy() - ids.offsets[0].as_py()
     values = ids.flatten().cast(pa.int32()).to_numpy().copy()
-    positions = starts.flatten().to_numpy()
-    first_tokens = np.repeat(offsets[:-1], np.diff(starts.offsets.to_numpy()))
-    values[(first_tokens + positions)[positions > 0]] = NO_LABEL
+    if loss_mask is None:
+        values[_places(offsets, starts)[starts.flatten().to_numpy() > 0]] = NO_LABEL
+    else:
+        values[loss_mask.flatten().to_numpy() == 0] = NO_LABEL
     return _lists(offsets, pa.array(values))
+
+
+def position_ids(lengths: Integers, starts: pa.ListArray) -> pa.ListArray:
+    """The position of each token behind the last start, from 0: int32. `lengths`: of the sequences, with their padding.
+
+    >>> position_ids(np.array([5, 1]), pa.array([[0, 3], [0]], pa.list_(pa.int32()))).to_pylist()
+    [[0, 1, 2, 0, 1], [0]]
+    """
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    sizes = seq_lengths(lengths, starts).flatten().to_numpy()
+    values = np.arange(offsets[-1]) - np.repeat(_places(offsets, starts), sizes)
+    return _lists(offsets, pa.array(values.astype(np.int32)))
+
+
+def seq_lengths(lengths: Integers, starts: pa.ListArray) -> pa.ListArray:
+    """The tokens from each start to the next one, or to the end of the sequence: int32. `lengths`: as for `position_ids`.
+
+    >>> seq_lengths(np.array([5, 1]), pa.array([[0, 3], [0]], pa.list_(pa.int32()))).to_pylist()
+    [[3, 2], [1]]
+    """
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    sizes = np.diff(_places(offsets, starts), append=offsets[-1])
+    return _lists(starts.offsets.to_numpy() - starts.offsets[0].as_py(), pa.array(sizes.astype(np.int32)))
+
+
+def _places(offsets: Integers, starts: pa.ListArray) -> Integers:
+    """Where the segments begin among the tokens of all sequences. `offsets`: where the sequences begin."""
+    first_tokens = np.repeat(offsets[:-1], np.diff(starts.offsets.to_numpy()))
+    places: Integers = first_tokens + starts.flatten().to_numpy()
+    return places
 
 
 def _sequence_ends(segments: Segments) -> npt.NDArray[np.int64]:

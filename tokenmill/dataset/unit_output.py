@@ -30,7 +30,8 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 class EncodeFacts(msgspec.Struct, frozen=True):
     """What the file of a unit holds, and what was left out of it. `piece_documents`, `piece_bad`, `piece_dropped`: the numbers per
-    piece. `reasons`: the number of dropped documents by reason."""
+    piece. `reasons`: the number of dropped documents by reason. `n_trained`: of conversations, the tokens that are to be
+    learned."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
@@ -39,6 +40,7 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     left: LeftOut
     n_tokens: int
     text_bytes: int
+    n_trained: int | None = None
 
     @property
     def n_left_out(self) -> int:
@@ -46,7 +48,8 @@ class EncodeFacts(msgspec.Struct, frozen=True):
         return self.left.n
 
     def __str__(self) -> str:
-        return f"{sum(self.piece_documents):,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens"
+        trained = "" if self.n_trained is None else f", {self.n_trained:,} of them trained"
+        return f"{sum(self.piece_documents):,} documents, {size(self.text_bytes)} of text, {self.n_tokens:,} tokens{trained}"
 
 
 def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
@@ -60,6 +63,7 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
         n_documents=sum(facts.piece_documents),
         n_tokens=facts.n_tokens,
         text_bytes=facts.text_bytes,
+        n_trained=facts.n_trained,
         rows=[
             InputRows(
                 name=piece.shard.name,
@@ -107,6 +111,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
             left=left_out(some),
             n_tokens=shard.n_tokens,
             text_bytes=shard.text_bytes,
+            n_trained=shard.n_trained,
         )
         with store.new(shard.unit) as partial:
             link(path, partial / TOKENS_FILE)

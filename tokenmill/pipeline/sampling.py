@@ -17,9 +17,10 @@ from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange
 from tokenmill.corpus.units import source_name
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge, write_batches
-from tokenmill.dataset.checks import Judge, aligned, check_span
+from tokenmill.dataset.checks import Judge, check_span
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
+from tokenmill.dataset.spans import aligned
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.errors import DamagedError

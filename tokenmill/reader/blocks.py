@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.reader.open_parts import Block, Ids, OpenPart, Parts
+from tokenmill.reader.open_parts import Block, Ids, Mask, OpenPart, Parts
 
 Longs = npt.NDArray[np.int64]
 Starts = npt.NDArray[np.int32]
@@ -37,6 +37,12 @@ class Blocks:
         block, i = self.find(i)
         ids = block.ids[block.offsets.item(i) : block.offsets.item(i + 1)]
         return ids if self._are_mapped else joined([ids])
+
+    def mask(self, i: int) -> Mask:
+        """The loss mask of the item number i of all, of a dataset that has masks."""
+        block, i = self.find(i)
+        found = _mask(block)[block.offsets.item(i) : block.offsets.item(i + 1)]
+        return found if self._are_mapped else found.copy()
 
     def find(self, i: int) -> tuple[Block, int]:
         """The block that has the item number i of all, and the item's number in it."""
@@ -81,6 +87,11 @@ class Blocks:
             return joined([block.ids[start:stop] for block, start, stop in self._span(first, n_tokens)])
         return ids if self._are_mapped else joined([ids])
 
+    def masks(self, first: int, n_tokens: int) -> Mask:
+        """A new array of the loss mask of the ids that `tokens` gives."""
+        pieces = [_mask(block)[start:stop] for block, start, stop in self._span(first, n_tokens)]
+        return np.concatenate([np.empty(0, np.int8), *pieces])
+
     def starts(self, first: int, n_tokens: int) -> Starts:
         """Where items begin among the ids that `tokens` gives: rising positions, of which the first is always 0."""
         found, at = [np.zeros(1, np.int64)], 0
@@ -116,6 +127,11 @@ class Blocks:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": {}}
+
+
+def _mask(block: Block) -> Mask:
+    assert block.loss_mask is not None
+    return block.loss_mask
 
 
 def joined(pieces: Sequence[Any]) -> Ids:

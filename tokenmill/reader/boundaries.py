@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.reader.blocks import Starts
-from tokenmill.reader.open_parts import Ids
+from tokenmill.reader.open_parts import Ids, Mask
 
 Labels = npt.NDArray[np.int32]
 
@@ -30,13 +30,19 @@ def positions(starts: Starts, length: int) -> Starts:
     return np.arange(length, dtype=np.int32) - np.repeat(starts, np.diff(cu_seqlens(starts, length)))
 
 
-def labels(ids: Ids, starts: Starts) -> Labels:
+def labels(ids: Ids, starts: Starts, loss_mask: Mask | None = None) -> Labels:
     """The ids as labels, int32, with -100 at the first id of each document after the first, which no earlier document can predict.
-    Labels are at the places of their ids: a model shifts them by one, as those of transformers do.
+    Labels are at the places of their ids: a model shifts them by one, as those of transformers do. With `loss_mask`, of
+    conversations, they are -100 where it is 0 and at each start.
 
     >>> labels(np.array([7, 8, 9, 7, 9], np.uint16), np.array([0, 3], np.int32)).tolist()
     [7, 8, 9, -100, 9]
+    >>> mask = np.array([0, 0, 1, 0, 1], np.int8)
+    >>> labels(np.array([7, 8, 9, 7, 9], np.uint16), np.array([0, 3], np.int32), mask).tolist()
+    [-100, -100, 9, -100, 9]
     """
     found = ids.astype(np.int32)
-    found[starts[1:]] = NO_LABEL
+    if loss_mask is not None:
+        found[loss_mask == 0] = NO_LABEL
+    found[starts[1:] if loss_mask is None else starts] = NO_LABEL
     return found

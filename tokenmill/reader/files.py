@@ -142,6 +142,7 @@ def _shape(manifest: Manifest) -> Shape:
         manifest.begin_of_document_id,
         manifest.end_of_document_id,
         manifest.has_ids,
+        has_mask=manifest.has_mask,
     )
     pack = manifest.files.pack if manifest.files else None
     if pack is None or pack.output == "index":

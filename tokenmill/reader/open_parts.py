@@ -16,6 +16,7 @@ from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.errors import ValidationError
 
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+Mask = npt.NDArray[np.int8]
 
 _FILES_OPEN_MAX = 64
 _GROUPS_HELD_MAX = 8  # row groups, of about 2 MB each
@@ -33,13 +34,14 @@ class Place(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Items whose ids are one after another in `ids`, which is read-only: as in Flat, with all of `ids` used and in the dataset's
-    type. Megatron's int32 has the bits of a uint32."""
+    """Items whose ids are one after another in `ids`, which is read-only, and so is `loss_mask`: as in Flat, with all of `ids` used
+    and in the dataset's type. Megatron's int32 has the bits of a uint32."""
 
     ids: Ids
     offsets: npt.NDArray[np.int64]
     starts: pa.ListArray | None
     labels: npt.NDArray[np.int32] | None
+    loss_mask: Mask | None
 
 
 class OpenPart(NamedTuple):
@@ -119,15 +121,19 @@ class ParquetParts:
 
     def _read_group(self, i: int, k: int) -> Block:
         file = self._file(i)
-        names = [name for name in (_IDS, "starts", "labels") if name in file.schema_arrow.names]
+        names = [name for name in (_IDS, "starts", "labels", "loss_mask") if name in file.schema_arrow.names]
         try:
             table = file.read_row_group(k, columns=names, use_threads=False)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ValidationError(f"{self._path(i)}: row group {k} cannot be read: {error}. {_ADVICE}") from None
         lists = {name: pa.concat_arrays(table[name].chunks) for name in names}
         ids, offsets = lists[_IDS].flatten().to_numpy(), lists[_IDS].offsets.to_numpy().astype(np.int64)
-        labels = lists["labels"].flatten().to_numpy() if "labels" in lists else None
-        return _block(Flat(ids, offsets - offsets[0], lists.get("starts"), labels), ids.dtype)
+        labels, mask = (lists[one].flatten().to_numpy() if one in lists else None for one in ("labels", "loss_mask"))
+        if any(one is not None and len(one) != len(ids) for one in (labels, mask)):
+            raise ValidationError(
+                f"{self._path(i)}: row group {k}: expected as many labels and values of the mask as ids; found others. {_ADVICE}"
+            )
+        return _block(Flat(ids, offsets - offsets[0], lists.get("starts"), labels, mask), ids.dtype)
 
     def _path(self, i: int) -> Path:
         return self.places[i].folder / f"{self.places[i].stem}.parquet"
@@ -147,7 +153,10 @@ def _block(flat: Flat, type: "np.dtype[Any]") -> Block:
     ids = np.asarray(flat.ids).view(type)[first:end]
     ids.flags.writeable = False
     labels = None if flat.labels is None else flat.labels[first:end]
-    return Block(ids, flat.offsets - first if first else flat.offsets, flat.starts, labels)
+    mask = None if flat.loss_mask is None else flat.loss_mask[first:end]
+    if mask is not None:
+        mask.flags.writeable = False
+    return Block(ids, flat.offsets - first if first else flat.offsets, flat.starts, labels, mask)
 
 
 def _open_part(place: Place, counts: Sequence[tuple[int, int]], load: Callable[[int], Block]) -> OpenPart:

@@ -14,7 +14,7 @@ from tokenmill.errors import ParamsError
 from tokenmill.reader.blocks import Blocks, Longs, Starts
 from tokenmill.reader.boundaries import Labels, labels
 from tokenmill.reader.files import DatasetFiles, find_files
-from tokenmill.reader.open_parts import Ids
+from tokenmill.reader.open_parts import Ids, Mask
 from tokenmill.reader.rank_iterator import RankIterator
 from tokenmill.reader.views import Documents, Indexed, Rows, View, Windows
 
@@ -101,11 +101,21 @@ class TokenDataset:
 
     def labels(self, index: int) -> Labels:
         """The ids of an item as labels: int32, with -100 for the first id of each document after the first, and for what fills a
-        packed sequence up. They are at the places of their ids; a model shifts them by one, as those of transformers do."""
+        packed sequence up; of conversations, also where the loss mask is 0. They are at the places of their ids; a model shifts
+        them by one, as those of transformers do."""
         i = self._number(index)
         if isinstance(self._view, Rows):
             return self._view.labels(i)
-        return labels(self._view.item(i), self._view.starts(i))
+        mask = self._view.loss_mask(i) if self._files.shape.has_mask else None
+        return labels(self._view.item(i), self._view.starts(i), mask)
+
+    def loss_mask(self, index: int) -> Mask:
+        """The loss mask of an item of a dataset of conversations: int8, as long as its ids, 1 where the token is to be learned and
+        else 0, also in what fills a packed sequence up. In sequences it is 0 at each start, since what comes before a token there
+        is of another document. Raises ParamsError if the documents are texts, whose tokens are all to be learned."""
+        if not self._files.shape.has_mask:
+            raise ParamsError("loss_mask: expected a dataset of conversations; found one of texts, which has no masks.")
+        return self._view.loss_mask(self._number(index))
 
     def sequences(self, length: int) -> "TokenDataset":
         """All documents back to back in the order of the dataset, in sequences of `length` ids each. The ids at the end that do not

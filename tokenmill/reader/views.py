@@ -14,7 +14,7 @@ from tokenmill.dataset.formats.interface import Shape
 from tokenmill.errors import ValidationError
 from tokenmill.reader.blocks import Blocks, Longs, Starts, joined
 from tokenmill.reader.boundaries import NO_LABEL, Labels, labels
-from tokenmill.reader.open_parts import Ids, Place
+from tokenmill.reader.open_parts import Ids, Mask, Place
 
 
 class View(Protocol):
@@ -36,6 +36,16 @@ class View(Protocol):
         """Where documents, or parts of documents, begin in an item: positions from 0, rising."""
         ...
 
+    def loss_mask(self, i: int) -> Mask:
+        """The loss mask of an item, of a dataset of conversations. In sequences and windows it is 0 at each start."""
+        ...
+
+
+def _without_starts(mask: Mask, starts: Starts) -> Mask:
+    """A new mask with 0 at these starts, where the token before is of another document or not there."""
+    mask[starts] = 0
+    return mask
+
 
 class Documents:
     """The documents of a dataset."""
@@ -51,6 +61,10 @@ class Documents:
     def starts(self, i: int) -> Starts:
         """See View."""
         return np.zeros(min(len(self.item(i)), 1), np.int32)
+
+    def loss_mask(self, i: int) -> Mask:
+        """See View."""
+        return self.blocks.mask(i)
 
 
 class Windows:
@@ -74,6 +88,10 @@ class Windows:
         """See View."""
         return self._blocks.starts(i * self._length, self._length)
 
+    def loss_mask(self, i: int) -> Mask:
+        """See View."""
+        return _without_starts(self._blocks.masks(i * self._length, self._length), self.starts(i))
+
 
 class Rows:
     """Packed sequences that are the items of a file set. `pad_id`: fills them up. `end_id`: ends documents. None: no id does."""
@@ -93,12 +111,18 @@ class Rows:
         found: Starts = block.starts[i].values.to_numpy()
         return found
 
+    def loss_mask(self, i: int) -> Mask:
+        """See View."""
+        return self._blocks.mask(i)
+
     def labels(self, i: int) -> Labels:
         """The labels of an item: those of the files, where they have some."""
         block, k = self._blocks.find(i)
         if block.labels is not None:
             return block.labels[block.offsets[k] : block.offsets[k + 1]]
         ids, starts = self.item(i), self.starts(i)
+        if block.loss_mask is not None:
+            return labels(ids, starts, self.loss_mask(i))  # which is 0 in what fills the sequence up
         found = labels(ids, starts)
         if self._pad_id is not None and len(ids):
             found[self._n_content(ids, int(starts[-1])) :] = NO_LABEL
@@ -153,6 +177,16 @@ class Indexed:
         pieces, low, high = self._find(i)
         ends = np.cumsum(pieces.n_tokens[low:high])
         return np.append(0, ends[:-1]).astype(np.int32)
+
+    def loss_mask(self, i: int) -> Mask:
+        """See View."""
+        pieces, low, high = self._find(i)
+        found = []
+        for k in range(low, high):
+            start = pieces.start.item(k)
+            document = self._blocks.mask(self._blocks.number_of(pieces.part.item(k), pieces.row.item(k)))
+            found.append(document[start : start + pieces.n_tokens.item(k)])
+        return _without_starts(np.concatenate(found), self.starts(i))
 
     def _find(self, i: int) -> tuple[_Pieces, int, int]:
         file = bisect_right(self._first_items, i) - 1

@@ -146,6 +146,46 @@ def mds(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
     return items
 
 
+def megatron_sft(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
+    """As PackedSFTIndexedDataset of Megatron-Bridge, over an index of int32."""
+    assert packed
+    items = []
+    for words in (np.array(item["input_ids"], np.int32) for item in megatron(folder, f"{stem}.sft", "u4", False)):
+        magic, version, n_starts = words[:3].tolist()
+        assert (magic.to_bytes(4, "big"), version) == (b"SFTB", 1)
+        assert 0 < n_starts < words.size - 3
+        tokens = words[3 + n_starts :].view(np.uint32)
+        items.append(
+            {
+                "input_ids": (tokens & 0x7FFFFFFF).tolist(),
+                "starts": words[3 : 3 + n_starts].tolist(),
+                "shifted": (tokens >> 31).tolist(),
+            }
+        )
+    return items
+
+
+def megatron_sft_parquet(folder: Path, stem: str, ids: str, packed: bool) -> list[Item]:
+    """As GPTSFTPackedParquetDataset of Megatron-Bridge: a row group for each row that is read."""
+    assert packed
+    file = pq.ParquetFile(folder / f"{stem}.idx.parquet")
+    kinds = {field.name: (field.type.value_type, pa.types.is_list(field.type)) for field in file.schema_arrow}
+    assert kinds == {
+        "input_ids": (pa.int32(), True),
+        "loss_mask": (pa.int8(), True),
+        "seq_start_id": (pa.int32(), True),
+    }
+    n_rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    assert all(n == 500 for n in n_rows[:-1])
+    items = []
+    for group in range(file.num_row_groups):
+        for row in file.read_row_group(group).to_pylist():
+            items.append(
+                {"input_ids": row["input_ids"], "starts": row["seq_start_id"], "shifted": row["loss_mask"]},
+            )
+    return items
+
+
 def sidecar(folder: Path, stem: str) -> list[Item]:
     """The rows of the file beside a part."""
     with pa.memory_map(str(folder / f"{stem}.starts.arrow")) as source:
@@ -183,4 +223,18 @@ def _plain(name: str) -> str:
     return name.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-READERS = {reader.__name__: reader for reader in (parquet, arrow, megatron, datatrove, olmo, mds, nanogpt, litdata)}
+READERS = {
+    reader.__name__: reader
+    for reader in (
+        parquet,
+        arrow,
+        megatron,
+        datatrove,
+        olmo,
+        mds,
+        nanogpt,
+        litdata,
+        megatron_sft,
+        megatron_sft_parquet,
+    )
+}

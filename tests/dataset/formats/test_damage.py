@@ -12,7 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dataset.formats.test_formats import document, formats, ids_of, kinds, labelled, read, shape_of, write
+from tests.dataset.formats.test_formats import (
+    OF_TEXTS,
+    document,
+    formats,
+    ids_of,
+    kinds,
+    labelled,
+    read,
+    shape_of,
+    write,
+)
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.errors import ValidationError
@@ -122,7 +132,7 @@ def test_an_index_of_megatron_that_does_not_fit_is_found(at: int, value: bytes, 
 
 
 def test_another_type_of_ids_is_found(tmp_path: Path) -> None:
-    for format in SET_FORMATS.values():
+    for format in OF_TEXTS.values():
         if format.name in ("nanogpt", "litdata"):  # there is no such type, or a part does not say it
             continue
         written(format, tmp_path / format.name, packed=False, ids="u4")
@@ -131,7 +141,7 @@ def test_another_type_of_ids_is_found(tmp_path: Path) -> None:
 
 
 def test_an_id_over_the_largest_is_found_with_its_item(tmp_path: Path) -> None:
-    for format in SET_FORMATS.values():
+    for format in OF_TEXTS.values():
         written(format, tmp_path / format.name, packed=False)
         with pytest.raises(ValidationError, match=r"a\.\w+: item 2: expected ids of 0 to 8, .*; found 9"):
             read(format, tmp_path / format.name, shape_of("u2", False, id_max=8))
@@ -167,7 +177,7 @@ def test_lines_of_olmo_that_do_not_follow_are_found(text: str, words: str, tmp_p
 
 def test_starts_of_another_part_are_found(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [{"input_ids": [1, 2], "starts": [0, 1]}, {"input_ids": [8, 1], "starts": [0]}]
-    for format in SET_FORMATS.values():
+    for format in OF_TEXTS.values():
         if not format.packed_suffixes:
             continue
         shape, _ = written(format, tmp_path / format.name, packed=True)
@@ -183,7 +193,7 @@ def test_labels_of_another_length_are_found(tmp_path: Path) -> None:
     shape = shape_of("u2", True, has_labels=True)
     items = labelled(shape)
     for format in (SET_FORMATS[name] for name in ("parquet", "arrow", "mds")):
-        with pytest.raises(ValidationError, match="expected 6 labels; found 5"):
+        with pytest.raises(ValidationError, match="item 1: expected 2 values of labels, one for each id; found 1"):
             write(format, tmp_path / format.name, [items[0], items[1] | {"labels": [1]}], shape)
 
 

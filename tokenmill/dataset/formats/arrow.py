@@ -9,7 +9,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.arrow_file import new_arrow_file, read_arrow_file
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Flat, Format, Shape
-from tokenmill.dataset.formats.items import check_ids, check_segments, checked, columns, flat_of
+from tokenmill.dataset.formats.items import check_beside, check_items, check_segments, checked, columns, flat_of
 
 _SUFFIX = ".arrow"
 _ROWS_MAX = 1 << 16  # of a record batch
@@ -36,20 +36,21 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     path = folder / f"{stem}{_SUFFIX}"
     n_items = 0
     for batch in read_arrow_file(path, columns(shape)):
-        flat = flat_of(batch)
-        check_ids(flat, shape, path, n_items)
-        check_segments(flat, shape, path, n_items)
+        check_items(batch, shape, path, n_items)
         yield batch
         n_items += batch.num_rows
 
 
 def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     path = folder / f"{stem}{_SUFFIX}"
-    flats = [flat_of(batch) for batch in read_arrow_file(path, columns(shape))]
+    flats = []
     n_items = 0
-    for flat in flats:
+    for batch in read_arrow_file(path, columns(shape)):
+        flat = flat_of(batch)
+        check_beside(batch, flat.offsets, path, n_items)
         check_segments(flat, shape, path, n_items)
-        n_items += len(flat.offsets) - 1
+        flats.append(flat)
+        n_items += batch.num_rows
     return flats
 
 

@@ -20,7 +20,7 @@ from tokenmill.dataset.formats.items import (
     checked,
     flat_of,
     numpy_type,
-    refuse_labels,
+    refuse_lists,
     segment_ends,
 )
 from tokenmill.dataset.formats.sidecar import new_sidecar, read_sidecar
@@ -111,7 +111,7 @@ def _metric(n_tokens: int) -> str:
 def _refusal(shape: Shape, file_bytes: int) -> str | None:
     if "|" in shape.tokenizer_digest:
         return "datatrove's metadata cannot hold the name of a tokenizer with a | in it"
-    return refuse_labels(shape, "datatrove")
+    return refuse_lists(shape, "datatrove")
 
 
 DATATROVE = Format(

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenmill.dataset.tokens import list_of
+
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.int32] | npt.NDArray[np.uint32]
 STARTS_SUFFIX = ".starts.arrow"
 """Of the file beside a part that holds what its format has no place for: an Arrow IPC file with a row for each item and the
@@ -23,7 +25,7 @@ class Shape:
     `ids`: the type of the token ids, uint16 or uint32. `id_max`: the tokenizer's largest id. `tokenizer_digest`: of the tokenizer.
     `begin_id`, `end_id`: the ids that begin and end every document. `has_names`: documents have string ids; otherwise a
     document's id is its row. `length`: the largest number of tokens of a sequence; None: the items are documents.
-    `has_labels`: sequences have labels.
+    `has_labels`: sequences have labels. `has_mask`: the documents are conversations, whose tokens have a loss mask.
     """
 
     ids: pa.DataType
@@ -34,6 +36,7 @@ class Shape:
     has_names: bool
     length: int | None = None
     has_labels: bool = False
+    has_mask: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -41,10 +44,13 @@ class Shape:
 
         Documents: `id` string, or int64 for the row; `input_ids` list of ids; `n_bytes` int64, of the text in UTF-8; `shard`
         string, the input file; `row` int64, the position in that file from 0. Sequences: `input_ids`; `starts` list of int32,
-        the position in the sequence of the first token of each document or part of one, from 0; and with labels, `labels` list
-        of int32: the ids, with -100 where nothing is to be learned.
+        the position in the sequence of the first token of each document or part of one, from 0; and with labels, what trainers
+        read beside the ids: `labels` list of int32, the ids, with -100 where nothing is to be learned; `position_ids` list of
+        int32, the position of each token behind the last start; `seq_lengths` list of int32, the tokens from each start to the
+        next one or to the end. Of conversations, documents and sequences also have `loss_mask` list of int8: 1 where the token is
+        to be learned, else 0. In sequences it is 0 at each start, since what comes before a token there is not its own.
         """
-        ids = _list_of("input_ids", self.ids)
+        ids, mask = list_of("input_ids", self.ids), [list_of("loss_mask", pa.int8())] * self.has_mask
         if self.length is None:
             return pa.schema(
                 [
@@ -53,24 +59,26 @@ class Shape:
                     pa.field("n_bytes", pa.int64(), nullable=False),
                     pa.field("shard", pa.string(), nullable=False),
                     pa.field("row", pa.int64(), nullable=False),
+                    *mask,
                 ]
             )
-        labels = [_list_of("labels", pa.int32())] if self.has_labels else []
-        return pa.schema([ids, _list_of("starts", pa.int32()), *labels])
+        labels = [list_of(name, pa.int32()) for name in ("labels", "position_ids", "seq_lengths") if self.has_labels]
+        return pa.schema([ids, list_of("starts", pa.int32()), *mask, *labels])
 
 
 class Flat(NamedTuple):
     """Items whose ids lie one after another in a memory-mapped array: all items of a part, or a record batch of them.
 
     `offsets`: where each item begins in `ids`, int64, with the end of the last one at the end, so one more than there are items.
-    `starts`: of sequences, a ListArray of int32 with a list for each item, as in the schema; None for documents. `labels`: int32,
-    in the places of the ids; None where the items have none.
+    `starts`: of sequences, a ListArray of int32 with a list for each item, as in the schema; None for documents. `labels` int32,
+    `loss_mask` int8: in the places of the ids; None where the items have none.
     """
 
     ids: Ids
     offsets: npt.NDArray[np.int64]
     starts: pa.ListArray | None = None
     labels: npt.NDArray[np.int32] | None = None
+    loss_mask: npt.NDArray[np.int8] | None = None
 
 
 Write = Callable[[Path, str, Shape], AbstractContextManager[Callable[[pa.RecordBatch], None]]]
@@ -108,7 +116,3 @@ class Format:
         """The names of the files of a part with items of this shape."""
         packed = [] if shape.length is None else self.packed_suffixes
         return [f"{stem}{suffix}" for suffix in (*self.suffixes, *packed)]
-
-
-def _list_of(name: str, type: pa.DataType) -> pa.Field:
-    return pa.field(name, pa.list_(pa.field("element", type, nullable=False)), nullable=False)

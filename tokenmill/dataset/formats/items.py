@@ -8,17 +8,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.dataset.formats.interface import Flat, Shape
-from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 
 INT32_MAX = 2**31 - 1
 REBUILD = "Delete the dataset and build it again."
 _NOT_WRITTEN = "Nothing of this part was kept; choose another format, or mend the items."
+_BESIDE_IDS = ("loss_mask", "labels", "position_ids")  # lists with a value for each id
 
 
 def columns(shape: Shape) -> pa.Schema:
-    """The columns of a format that has columns: of documents `id`, `input_ids` and `n_bytes`, of sequences all."""
-    return schema(shape.ids, shape.has_names) if shape.length is None else shape.schema
+    """The columns of a format that has columns: of documents all but where they are from, of sequences all."""
+    if shape.length is not None:
+        return shape.schema
+    return pa.schema([field for field in shape.schema if field.name not in ("shard", "row")])
 
 
 def named(columns: pa.Schema) -> str:
@@ -45,18 +47,48 @@ def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> 
             f"{place}: items from {n_before:,}: expected the columns {named(shape.schema)}, without nulls; found "
             f"{named(batch.schema)}: {error}. {_NOT_WRITTEN}"
         ) from None
-    flat = flat_of(batch)
-    check_ids(flat, shape, place, n_before, _NOT_WRITTEN)
-    check_segments(flat, shape, place, n_before, _NOT_WRITTEN)
+    check_items(batch, shape, place, n_before, _NOT_WRITTEN)
     return batch
 
 
+def check_items(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
+    """Raises ValidationError for an id over the tokenizer's largest, and for lists that do not fit their item."""
+    flat = flat_of(batch)
+    check_ids(flat, shape, place, n_before, fix)
+    check_beside(batch, flat.offsets, place, n_before, fix)
+    check_segments(flat, shape, place, n_before, fix)
+
+
 def flat_of(batch: pa.RecordBatch) -> Flat:
-    """The ids of a batch as one array that shares the batch's memory, with starts and labels where it has them."""
+    """The ids of a batch as one array that shares the batch's memory, with starts, labels and mask where it has them."""
     ids, offsets = list_values(batch.column("input_ids"))
     names = batch.schema.names
-    labels = list_values(batch.column("labels"))[0] if "labels" in names else None
-    return Flat(ids, offsets, batch.column("starts") if "starts" in names else None, labels)
+    labels, mask = (list_values(batch.column(name))[0] if name in names else None for name in ("labels", "loss_mask"))
+    return Flat(ids, offsets, batch.column("starts") if "starts" in names else None, labels, mask)
+
+
+def check_beside(
+    batch: pa.RecordBatch, offsets: npt.NDArray[np.int64], place: Path, n_before: int = 0, fix: str = REBUILD
+) -> None:
+    """Raises ValidationError for a list that has not a value for each id of its item, and for a mask with other values than 0
+    and 1. `offsets`: where the ids of each item begin, with the end of the last."""
+    for name in _BESIDE_IDS:
+        if name not in batch.schema.names:
+            continue
+        found, own = list_values(batch.column(name))
+        if not np.array_equal(own, offsets):
+            row = int(np.argmax(np.diff(own) != np.diff(offsets)))
+            expected, n_found = np.diff(offsets)[row], np.diff(own)[row]
+            raise ValidationError(
+                f"{place}: item {n_before + row:,}: expected {expected:,} values of {name}, one for each id; found {n_found:,}. "
+                f"{fix}"
+            )
+        if name == "loss_mask" and found.size and (found.view(np.uint8) > 1).any():
+            at = int(np.argmax(found.view(np.uint8) > 1))
+            row = int(np.searchsorted(offsets, at, side="right")) - 1
+            raise ValidationError(
+                f"{place}: item {n_before + row:,}: loss_mask: expected 0 or 1; found {found[at]}. {fix}"
+            )
 
 
 def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
@@ -72,14 +104,12 @@ def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str
 
 
 def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
-    """Raises ValidationError for a sequence that is empty or too long, and for starts that do not begin with 0 and rise within
-    it. Documents pass."""
+    """Raises ValidationError for a sequence that is empty or too long, for starts that do not begin with 0 and rise within it, and
+    for a mask that is not 0 at a start. Documents pass."""
     if shape.length is None:
         return
     assert flat.starts is not None
     lengths = np.diff(flat.offsets)
-    if flat.labels is not None and flat.labels.size != flat.ids.size:
-        raise ValidationError(f"{place}: expected {flat.ids.size:,} labels; found {flat.labels.size:,}. {fix}")
     if len(flat.starts) != len(lengths):
         raise ValidationError(
             f"{place}: expected starts of {len(lengths):,} sequences; found {len(flat.starts):,}. {fix}"
@@ -96,6 +126,14 @@ def check_segments(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix
             f"{place}: item {n_before + first:,}: expected starts that begin with 0 and rise within its {lengths[first]:,} "
             f"tokens; found {flat.starts[first].as_py()[:8]}. {fix}"
         )
+    if flat.loss_mask is not None:
+        at = segment_places(flat)
+        if flat.loss_mask[at].any():
+            first = int(np.searchsorted(flat.offsets, at[np.argmax(flat.loss_mask[at] != 0)], side="right")) - 1
+            raise ValidationError(
+                f"{place}: item {n_before + first:,}: loss_mask: expected 0 at each start, where no token before is of the same "
+                f"document; found 1. {fix}"
+            )
 
 
 def first_wrong_starts(starts: pa.ListArray, lengths: npt.NDArray[np.int64]) -> int | None:
@@ -116,9 +154,15 @@ def segment_ends(flat: Flat) -> npt.NDArray[np.int64]:
     """Where documents end, or the segments of sequences: a segment ends where the next one of its sequence starts, or with it."""
     if flat.starts is None:
         return flat.offsets[1:]
-    starts, first = list_values(flat.starts)
-    places = starts + np.repeat(flat.offsets[:-1], np.diff(first))
+    places = segment_places(flat)
     return np.append(places[1:], flat.offsets[-1:]) if places.size else places
+
+
+def segment_places(flat: Flat) -> npt.NDArray[np.int64]:
+    """Where the segments of sequences begin among the ids."""
+    starts, first = list_values(flat.starts)
+    places: npt.NDArray[np.int64] = starts + np.repeat(flat.offsets[:-1], np.diff(first))
+    return places
 
 
 def may_be_empty(shape: Shape) -> bool:
@@ -126,8 +170,14 @@ def may_be_empty(shape: Shape) -> bool:
     return shape.length is None and shape.begin_id is None and shape.end_id is None
 
 
-def refuse_labels(shape: Shape, name: str) -> str | None:
-    """Why a format without a place for labels cannot hold them, or None."""
+def refuse_lists(shape: Shape, name: str) -> str | None:
+    """Why a format without a place for further lists cannot hold the loss mask or the labels, or None."""
+    if shape.has_mask:
+        packed = "" if shape.length is None else ", megatron_sft or megatron_sft_parquet"
+        return (
+            f"{name} has no place for the loss mask of conversations, without which every token is trained; choose parquet, "
+            f"arrow, mds{packed}"
+        )
     return f"{name} has no place for labels; choose parquet, arrow or mds" if shape.has_labels else None
 
 

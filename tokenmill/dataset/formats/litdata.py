@@ -22,7 +22,7 @@ from tokenmill.dataset.formats.items import (
     checked,
     flat_of,
     numpy_type,
-    refuse_labels,
+    refuse_lists,
     refuse_over_int32,
 )
 from tokenmill.dataset.formats.offsets32 import map_chunk, new_chunk, refuse_large_files
@@ -101,7 +101,7 @@ def _finish(folder: Path, stems: Sequence[str], shape: Shape) -> None:
 
 def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return (
-        refuse_labels(shape, "litdata")
+        refuse_lists(shape, "litdata")
         or refuse_over_int32(shape, "litdata")
         or refuse_large_files(file_bytes, "litdata")
     )

@@ -20,11 +20,9 @@ from tokenmill.dataset.formats.files import new_file
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.items import (
     REBUILD,
-    check_ids,
-    check_segments,
+    check_items,
     checked,
     columns,
-    flat_of,
     list_values,
     may_be_empty,
     refuse_over_int32,
@@ -119,9 +117,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     while at < len(offsets) - 1:
         end = cut(offsets, at, READ_ROWS_MAX, READ_VALUES_MAX * shape.ids.byte_width)
         batch = _decoded(found, offsets[at : end + 1], shape, path, at)
-        flat = flat_of(batch)
-        check_ids(flat, shape, path, at)
-        check_segments(flat, shape, path, at)
+        check_items(batch, shape, path, at)
         yield batch
         at = end
 
@@ -203,11 +199,15 @@ def _lists(data: pa.LargeBinaryArray, lengths: Positions, type: pa.DataType) -> 
 
 def _encodings(shape: Shape) -> dict[str, str]:
     """The columns in the order of their names, with how each is encoded."""
-    ids = "ndarray:uint16" if shape.ids == pa.uint16() else "ndarray:int32"
-    if shape.length is None:
-        return {"id": "str" if shape.has_names else "int", "n_bytes": "int", _TOKENS: ids}
-    labels = {"labels": "ndarray:int32"} if shape.has_labels else {}
-    return {**labels, "starts": "ndarray:int32", _TOKENS: ids}
+    found = {}
+    for field in columns(shape):
+        if pa.types.is_list(field.type):
+            type = field.type.value_type
+            found[field.name] = f"ndarray:{'int32' if type == pa.uint32() else type}"
+        else:
+            found[field.name] = "str" if field.type == pa.string() else "int"
+    found[_TOKENS] = found.pop("input_ids")
+    return dict(sorted(found.items()))
 
 
 def _config(shape: Shape) -> dict[str, Any]:

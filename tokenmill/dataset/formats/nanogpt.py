@@ -14,7 +14,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.batches import batches_of
 from tokenmill.dataset.formats.files import new_file, whole_values
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_segments, checked, flat_of, refuse_labels
+from tokenmill.dataset.formats.items import REBUILD, check_segments, checked, flat_of, refuse_lists
 from tokenmill.dataset.formats.sidecar import new_sidecar, read_sidecar
 from tokenmill.errors import ValidationError
 
@@ -63,7 +63,7 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
         return (
             f"nanogpt holds ids up to {2**16 - 1:,}; the tokenizer's largest is {shape.id_max:,}; choose another format"
         )
-    return refuse_labels(shape, "nanogpt")
+    return refuse_lists(shape, "nanogpt")
 
 
 NANOGPT = Format("nanogpt", (_DATA, STARTS_SUFFIX), _write, _read, _flat, _refusal, one_file=True)

@@ -30,7 +30,7 @@ from tokenmill.dataset.formats.items import (
     flat_of,
     list_values,
     numpy_type,
-    refuse_labels,
+    refuse_lists,
     segment_ends,
 )
 from tokenmill.errors import ValidationError
@@ -248,7 +248,7 @@ def _csv(path: Path, shape: Shape, names: Sequence[str]) -> Iterator[pa.RecordBa
 
 
 def _refusal(shape: Shape, file_bytes: int) -> str | None:
-    return refuse_labels(shape, "olmo")
+    return refuse_lists(shape, "olmo")
 
 
 OLMO = Format("olmo", (_DATA, _LINES), _write, _read, _flat, _refusal)

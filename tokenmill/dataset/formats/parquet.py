@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,18 @@ import pyarrow.parquet as pq
 
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_ids, check_segments, checked, columns, flat_of, named
+from tokenmill.dataset.formats.items import REBUILD, check_items, checked, columns, named
 from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
 _SUFFIX = ".parquet"
-_ENCODING = {"input_ids.list.element": "BYTE_STREAM_SPLIT"}
+_ENCODING = {
+    "input_ids": "BYTE_STREAM_SPLIT",
+    "labels": "BYTE_STREAM_SPLIT",
+    "position_ids": "DELTA_BINARY_PACKED",  # they rise by 1
+}
+_DICTIONARY = ("loss_mask",)  # of two values, it takes a bit for each at most
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
 _N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
@@ -38,10 +44,7 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
         pq.ParquetWriter(
             path,
             shape,
-            compression="zstd",
-            use_dictionary=False,
-            column_encoding=_ENCODING,
-            write_statistics=["id"],
+            **_options(shape),
         ) as writer,
     ):
 
@@ -57,6 +60,17 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
         yield add
         if held:
             writer.write_batch(pa.concat_batches(held))
+
+
+def _options(columns: pa.Schema) -> dict[str, Any]:
+    """How these columns are written."""
+    lists = {field.name: f"{field.name}.list.element" for field in columns if pa.types.is_list(field.type)}
+    return {
+        "compression": "zstd",
+        "use_dictionary": [lists[name] for name in _DICTIONARY if name in lists] or False,
+        "column_encoding": {lists[name]: encoding for name, encoding in _ENCODING.items() if name in lists},
+        "write_statistics": ["id"],
+    }
 
 
 def read_tokens(path: Path) -> Iterator[pa.RecordBatch]:
@@ -84,11 +98,12 @@ def _n_groups(path: Path) -> int:
     """The number of row groups of a dataset file. Raises ValidationError if it is not such a file."""
     with _named(path), pq.ParquetFile(path) as file:
         found = file.schema_arrow
-        allowed = [schema(ids, names) for ids in (pa.uint16(), pa.uint32()) for names in (True, False)]
+        either = (True, False)
+        allowed = [schema(ids, *one) for ids in (pa.uint16(), pa.uint32()) for one in product(either, either)]
         if not any(found.equals(shape) for shape in allowed):
             raise ValidationError(
-                f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes; "
-                f"found {', '.join(f'{f.name} ({f.type})' for f in found)}. Delete the dataset and build it again."
+                f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes, and of conversations "
+                f"loss_mask and sha256; found {', '.join(f'{f.name} ({f.type})' for f in found)}. Delete the dataset and build it again."
             )
         return int(file.num_row_groups)
 
@@ -112,18 +127,10 @@ def _named(path: Path) -> Iterator[None]:
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_SUFFIX}"
     kept = columns(shape)
-    options: dict[str, Any] = {} if "labels" not in kept.names else {"labels.list.element": "BYTE_STREAM_SPLIT"}
     n_items = 0
     with (
         naming(path),
-        pq.ParquetWriter(
-            path,
-            kept,
-            compression="zstd",
-            use_dictionary=False,
-            column_encoding=_ENCODING | options,
-            write_statistics=["id"],
-        ) as writer,
+        pq.ParquetWriter(path, kept, **_options(kept)) as writer,
         even_batches(writer.write_batch, "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width) as put,
     ):
 
@@ -149,9 +156,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
                     batch.validate(full=True)
-                    flat = flat_of(batch)
-                    check_ids(flat, shape, path, n_items)
-                    check_segments(flat, shape, path, n_items)
+                    check_items(batch, shape, path, n_items)
                     yield batch
                     n_items += batch.num_rows
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8

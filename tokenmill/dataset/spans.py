@@ -1,0 +1,81 @@
+"""Rows of a token dataset beside the documents that they must match, and comparisons that name the first wrong one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.corpus.reader import Batch
+from tokenmill.errors import ValidationError
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows of a dataset file, from row `at` on, and the documents of a shard that they must match."""
+
+    shard: str
+    at: int
+    piece: int
+    documents: Batch
+    tokens: pa.RecordBatch
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the rows are of conversations."""
+        return "loss_mask" in self.tokens.schema.names
+
+    def row(self, i: int) -> int:
+        """The row in the shard of the i-th document."""
+        found: int = self.documents.rows()[i].as_py()
+        return found
+
+
+def aligned(
+    documents: Iterable[tuple[int, Batch]], shards: Sequence[str], tokens: Iterator[pa.RecordBatch]
+) -> Iterator[Span]:
+    """Pairs documents, which come with the index of their piece, with their rows, in order. `shards`: the shard of each piece.
+
+    Raises ValidationError if one side has more than the other.
+    """
+    held, at, shard, row = next(tokens, None), 0, shards[0], 0
+    for piece, batch in documents:
+        shard, row = shards[piece], batch.first_row
+        while len(batch.texts):
+            while held is not None and not held.num_rows:
+                held = next(tokens, None)
+            if held is None:
+                raise ValidationError(
+                    f"{shard}: row {row}: the document is not in the dataset, whose file for it holds {at}."
+                )
+            n_rows = min(len(batch.texts), held.num_rows)
+            yield Span(shard, at, piece, batch.slice(0, n_rows), held.slice(0, n_rows))
+            batch, held, at = batch.slice(n_rows), held.slice(n_rows), at + n_rows
+            row = batch.first_row
+    rest = (held.num_rows if held is not None else 0) + sum(more.num_rows for more in tokens)
+    if rest:
+        raise ValidationError(f"{shard}: row {row}: the dataset holds {rest} rows more than there are documents.")
+
+
+def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
+    """Raises ValidationError if the ids of the i-th row differ. `of`: what the expected ids are."""
+    if found != expected:
+        pairs = enumerate(zip(found, expected, strict=False))
+        at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(expected)))
+        raise ValidationError(
+            f"{span.shard}: row {span.row(i)}: ids differ from {of} from token {at} on: "
+            f"found {found[at : at + 5]}, expected {expected[at : at + 5]}."
+        )
+
+
+def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> None:
+    """Raises ValidationError with the first row that differs. `what`: is compared."""
+    if found.equals(expected):
+        return
+    i = pc.index(pc.fill_null(pc.equal(found, expected), False), False).as_py()
+    one, other = found[i].as_py(), expected[i].as_py()
+    place = ""
+    if isinstance(one, bytes | str) and isinstance(other, bytes | str):
+        at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+        one, other, place = one[at : at + 20], other[at : at + 20], f" from {at} on"
+    raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}: found {one!r}, expected {other!r}.")
