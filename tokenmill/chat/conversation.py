@@ -28,7 +28,9 @@ def read_conversation(text: str, index: int) -> Conversation:
     try:
         conversation = _decoder.decode(text)
     except msgspec.DecodeError as error:
-        raise ChatError(index, f"expected the JSON of a conversation, with messages; found {text!r:.60}: {error}.") from None
+        raise ChatError(
+            index, f"expected the JSON of a conversation, with messages; found {text!r:.60}: {error}."
+        ) from None
     if '"thinking"' in text or '"reasoning' in text:
         conversation.messages = [_with_thinking(message) for message in conversation.messages]
     return conversation

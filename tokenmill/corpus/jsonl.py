@@ -140,9 +140,7 @@ def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callabl
     ]
     names = {f"v{i}": key.name for i, key in enumerate(keys)}
     try:
-        return msgspec.json.Decoder(
-            msgspec.defstruct("Document", fields, rename=names, gc=False, kw_only=True)
-        ).decode
+        return msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename=names, gc=False, kw_only=True)).decode
     except ValueError as error:
         params = ", ".join(dict.fromkeys(f"{shard.section}.{key.param}" for key in keys))
         raise CorpusError(f"{params}: {error}. Rename the key in the files.") from None

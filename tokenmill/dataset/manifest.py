@@ -118,6 +118,11 @@ class ChatEntry(_Record):
     variables: dict[str, Any]
     n_trained: int
 
+    @property
+    def encoding(self) -> tuple[str, Literal["assistant", "all", "last"], dict[str, Any]]:
+        """Template, mask and variables, as a ChatEncoder takes them: all that decides how conversations are encoded."""
+        return self.template, self.mask, self.variables
+
 
 class TableFile(_Record):
     """A file of data/tables or of a file set. `name` is relative to data/tables, or to the dataset's folder."""

@@ -121,7 +121,8 @@ def section(report: Mapping[str, Any]) -> str:
     ]
     for one in found["samples"]:
         runs = "".join(
-            f'<bdi class="{"say on" if is_trained else "say"}">{escaped(text)}</bdi>' for text, is_trained in one["runs"]
+            f'<bdi class="{"say on" if is_trained else "say"}">{escaped(text)}</bdi>'
+            for text, is_trained in one["runs"]
         )
         left_out = max(one["tokens"] - _SHOWN_TOKENS_MAX, 0)
         more = f" <i>… and {number(left_out)} more tokens</i>" if left_out else ""

@@ -19,7 +19,12 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     `summaries`: what each stage of the last build did. `planned`: rows that compare it with its plan (name, low, point, high,
     found, words). Without a report, or with one of an earlier tokenmill, nothing is written.
     """
-    from tokenmill.report import conversations, file_sets, sections, vocabulary  # with numpy, which `is_current` does without
+    from tokenmill.report import (
+        conversations,
+        file_sets,
+        sections,
+        vocabulary,
+    )  # with numpy, which `is_current` does without
     from tokenmill.report.html import PAGE, escaped
 
     report = _read(root / REPORT_FILE)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer
-from tokenmill.chat.errors import ChatError
 from tokenmill.config.params import Encode, FormatName, Source, TokenizerSource
 from tokenmill.console import Advance, progress, say
 from tokenmill.corpus.drop import DropList, drop_list
@@ -41,7 +40,7 @@ from tokenmill.dataset.tables import UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, take_over
-from tokenmill.errors import CountsError, ParamsError, SpecialTokenError
+from tokenmill.errors import ChatError, CorpusError, CountsError, ParamsError, SpecialTokenError
 from tokenmill.layout import (
     COUNTS_FILE,
     QUARANTINE_DIRECTORY,
@@ -256,7 +255,8 @@ class _Output:
     ) -> None:
         self.encoder, self.folder = encoder, folder
         has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
-        self.n_tokens = self.n_trained = self.text_bytes = 0
+        self.n_tokens = self.text_bytes = 0
+        self.n_trained = 0 if has_mask else None
         self._special = unit.source.special_tokens_in_text
         self._shape = schema(id_type(encoder.tokenizer.id_max), has_names, has_mask)
         self._counts = TokenCounts(encoder.tokenizer.id_max)
@@ -273,7 +273,7 @@ class _Output:
         n_tokens = len(input_ids.values)
         self.n_tokens += n_tokens
         self.text_bytes += batch.text_bytes
-        if loss_mask is not None:
+        if self.n_trained is not None and loss_mask is not None:
             self.n_trained += pc.sum(loss_mask.values).as_py() or 0
         return n_tokens
 
@@ -331,7 +331,7 @@ def encode_unit(
                     raise SpecialTokenError(row, error.byte_offset, error.token, f"{name}, row {row}") from None
                 except ChatError as error:
                     name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
-                    raise error.at(f"{name}, row {row}") from None
+                    raise CorpusError(f"{name}, row {row}: {error}", code=error.code) from None
                 piece_documents[piece] += len(batch.texts)
                 advance(0, n_tokens[0])
         facts = []
@@ -383,7 +383,7 @@ def encode_keys(
         "engine": tokenizer.engine,
         "framing": framing,
         "group": params.split_group,
-        **({} if entry is None else {"chat": entry.as_key()}),
+        **({} if entry is None else {"chat": entry.encoding}),
     }
     return {
         unit.name: unit_key(

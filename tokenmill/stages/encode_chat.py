@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.chat.templates import NAMED, template_text
+from tokenmill.chat.named import NAMED, template_text
 from tokenmill.config.params import Chat
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.items import EncodedUnit
@@ -37,7 +37,7 @@ def chat_entry(root: Path, params: Chat) -> ChatEntry:
 
 def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     """The encoder of conversations for a tokenizer. Raises ChatError."""
-    return ChatEncoder(tokenizer, entry.template, entry.mask, entry.variables, f"encode.chat.template: {entry.template_name}")
+    return ChatEncoder(tokenizer, *entry.encoding, f"encode.chat.template: {entry.template_name}")
 
 
 def _template(root: Path, name: str) -> str:

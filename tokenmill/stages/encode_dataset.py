@@ -113,7 +113,7 @@ def write_dataset(
             files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
         made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
         if entry is not None:
-            entry = entry.model_copy(update={"n_trained": sum(one.facts.n_trained for one in done)})
+            entry = entry.model_copy(update={"n_trained": sum(one.facts.n_trained or 0 for one in done)})
             check_trained(entry, sum(shard.n_tokens for shard in shards))
         sets, packed = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
         if params.chat is not None and params.pack is not None:

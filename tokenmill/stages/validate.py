@@ -260,7 +260,7 @@ def _keys(
         "sample": [sample_documents, _SEED],
         "group": group_column,
         "on_bad": [source.on_bad_document, source.on_bad_shard],
-        **({} if manifest.chat is None else {"chat": manifest.chat.as_key()}),
+        **({} if manifest.chat is None else {"chat": manifest.chat.encoding}),
     }
     return {
         unit.name: unit_key(

@@ -36,7 +36,9 @@ def chat_template_of(directory: Path) -> str | None:
                 f"{', '.join(map(repr, named)) or 'none'}. Save the right one in a file, and name that file as the template."
             )
     if found is not None and not isinstance(found, str):
-        raise TokenizerError(f"{directory / CONFIG_FILE}: chat_template: expected a text; found {type(found).__name__}.")
+        raise TokenizerError(
+            f"{directory / CONFIG_FILE}: chat_template: expected a text; found {type(found).__name__}."
+        )
     return found
 
 
