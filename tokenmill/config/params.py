@@ -74,7 +74,9 @@ class Source(_Section):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    messages_column: str | None = Field(default=None, min_length=1)  # a params.yaml of old lacks this key and the next two
+    messages_column: str | None = Field(
+        default=None, min_length=1
+    )  # a params.yaml of old lacks this key and the next two
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
     unit_bytes_min: int = Field(ge=0)
@@ -467,7 +469,6 @@ class Params(_Section):
                     "all of them, or null for all, since the ids of a dataset are of one kind"
                 )
         return sources
-
 
     @field_validator("sources")
     @classmethod

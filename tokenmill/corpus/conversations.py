@@ -96,7 +96,9 @@ def _list(value: Any, what: str) -> list[Any]:
         try:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConversationError(f"{what}: expected the JSON text of a list; found a text that is no JSON: {error}") from None
+            raise ConversationError(
+                f"{what}: expected the JSON text of a list; found a text that is no JSON: {error}"
+            ) from None
     if not isinstance(value, list):
         raise ConversationError(f"{what}: expected a list, or its JSON text; found {_kind(value)}")
     return value
@@ -134,9 +136,7 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
         raise ConversationError(f"message {i}: content: expected a text, or tool_calls beside it; found none")
     if (reasoning := message.get("reasoning_content")) is not None:
         if not isinstance(reasoning, str):
-            raise ConversationError(
-                f"message {i}: reasoning_content: expected a text; found {_kind(reasoning)}"
-            )
+            raise ConversationError(f"message {i}: reasoning_content: expected a text; found {_kind(reasoning)}")
         texts.append(reasoning)
     return message
 
@@ -205,7 +205,7 @@ def _by_template(
             found = [
                 pieces[0] + "".join([(values[k] or "") + piece for k, piece in zip(at, pieces[1:], strict=True)])
                 for pieces, at in parts
-                if not at or any([values[k] for k in at])
+                if not at or any(values[k] for k in at)
             ]
             if found:
                 content = "\n\n".join(found)

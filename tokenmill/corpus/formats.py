@@ -235,7 +235,9 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str
 def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
     """The names of the columns to read. Raises ColumnError."""
     maker = wanted.maker
-    params = [(wanted.text_column, "text_column")] if maker is None else list(zip(maker.columns, maker.params, strict=True))
+    params = (
+        [(wanted.text_column, "text_column")] if maker is None else list(zip(maker.columns, maker.params, strict=True))
+    )
     if wanted.id_column is not None:
         params.append((wanted.id_column, "id_column"))
     check_columns(shard, schema, params)

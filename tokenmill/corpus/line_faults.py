@@ -40,9 +40,7 @@ def id_key(name: str) -> Key:
     return Key(name, "id_column", "a string or an integer", (str, int), "to one of them or to null")
 
 
-def give_up(
-    shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None
-) -> None:
+def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:
     """Calls `on_bad_line` with a bad line; without it, raises CorpusError. `row`: counted from the first of the lines that are
     read at once. `number`: of the line in the file, from 1."""
     if on_bad_line is not None:

@@ -18,8 +18,8 @@ class _Kind(NamedTuple):
 
 
 def check_columns(shard: Shard, schema: pa.Schema, params: Iterable[tuple[str, str]]) -> None:
-    """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key of
-    params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
+    """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key
+    of params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
     try:
         names = schema.names
     except UnicodeDecodeError:
@@ -92,7 +92,9 @@ def _element(kind: pa.DataType) -> pa.DataType | None:
 _KINDS = {  # by the key of params.yaml
     "text_column": _Kind("strings", _is_text),
     "id_column": _Kind(
-        "strings or integers", lambda kind: _is_text(kind) or bool(pa.types.is_integer(kind)), "to one of them or to null"
+        "strings or integers",
+        lambda kind: _is_text(kind) or bool(pa.types.is_integer(kind)),
+        "to one of them or to null",
     ),
     "messages_column": _Kind(
         "lists of messages (structs), or their JSON texts", lambda kind: _is_text(kind) or _is_json_list(kind)
@@ -103,6 +105,8 @@ _KINDS = {  # by the key of params.yaml
         "to one of them or to null",
     ),
     "template": _Kind(
-        "strings", lambda kind: _is_text(kind) or bool(pa.types.is_null(kind)), "so that it names columns that they have"
+        "strings",
+        lambda kind: _is_text(kind) or bool(pa.types.is_null(kind)),
+        "so that it names columns that they have",
     ),
 }

@@ -35,7 +35,8 @@ def index_schema(has_names: bool, has_group: bool = False, has_split: bool = Fal
 
     `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the
     position in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole
-    dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8.
+    dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`: of its text in UTF-8. `sha256`: of its
+    text, or of the canonical JSON of its conversation, in UTF-8.
     `group`: only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
     """
     return pa.schema(
@@ -68,7 +69,7 @@ def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None) ->
                 batch.rows(),
                 pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
                 rows["n_bytes"],
-                text_digests(batch.texts),
+                text_digests(batch.digested),
                 *([] if group_keys is None else [group_keys.of(piece, batch)]),
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
