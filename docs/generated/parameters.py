@@ -18,6 +18,7 @@ _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or fals
 _BY_CHECK = {  # what a validator takes that the type alone does not say
     "_as_list": "a glob, or a list of globs",
     "_share_or_number": "a share from 0 to below 1, or a whole number",
+    "_as_parts": "a text, or a list of texts",
     "_rational": "globs, each with a whole number or a fraction as text",
 }
 _MEANINGS = {  # of keys that a new project's params.yaml does not have
@@ -25,6 +26,9 @@ _MEANINGS = {  # of keys that a new project's params.yaml does not have
     "sources.text_column": "the column or key that holds a document's text; null: that of `source`",
     "sources.id_column": "the column or key that holds its id, or null for rows; without the key, that of `source`",
     "sources.text_separator": "for .txt: the string between documents, or null; without the key, that of `source`",
+    "sources.messages_column": "the column or key that holds a list of messages; null: that of `source`",
+    "sources.tools_column": "the column or key that holds the tools of its messages; null: that of `source`",
+    "sources.template": "how rows become conversations, in place of `messages_column`; null: that of `source`",
     "sources.special_tokens_in_text": "a special token's text in its documents; null: that of `encode`",
     "sources.epochs": "how often each document is used in the files for training jobs; null without `tokens`: once",
     "sources.tokens": "a budget of tokens in place of `epochs`; null: none",

@@ -160,8 +160,9 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
         n_bad, source = len(bad), sources.get(shard.path.resolve()) or params.source
+        columns = (source.text_column, language, source.text_separator, source.conversations)
         try:
-            for batch in read_batches(shard, source.text_column, language, source.text_separator, on_bad=bad.append):
+            for batch in read_batches(shard, *columns, on_bad=bad.append):
                 n_read += len(batch.texts)
                 yield Path(shard.name).parent.as_posix(), batch
         except DamagedError as error:

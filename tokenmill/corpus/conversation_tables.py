@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.conversations import ConversationError, Maker
+from tokenmill.corpus.strings import large_strings
 
 
 class Made(NamedTuple):
@@ -23,7 +24,7 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
 
     Raises pa.ArrowInvalid for an array that is damaged.
     """
-    texts: list[str | None] = []
+    texts: list[bytes | None] = []
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
     for i, values in enumerate(_rows(columns, maker.columns)):
@@ -38,9 +39,9 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
             texts.append(None)
             messages.append(None)
         else:
-            texts.append(found.text)
+            texts.append(found.text.encode())
             messages.append(found.json)
-    return Made(pa.array(texts, pa.large_string()), pa.array(messages, pa.large_string()), bad)
+    return Made(large_strings(texts), large_strings(messages), bad)
 
 
 def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:

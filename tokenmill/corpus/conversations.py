@@ -205,7 +205,7 @@ def _by_template(
             found = [
                 pieces[0] + "".join([(values[k] or "") + piece for k, piece in zip(at, pieces[1:], strict=True)])
                 for pieces, at in parts
-                if not at or any([values[k] for k in at])
+                if not at or any(values[k] for k in at)
             ]
             if found:
                 content = "\n\n".join(found)

@@ -1,4 +1,4 @@
-"""source.drop: a list of documents to leave out, each named by its id or by the digest of its text."""
+"""source.drop: a list of documents to leave out, each named by its id or by its digest."""
 
 import codecs
 import csv
@@ -27,8 +27,8 @@ Prefixes = npt.NDArray[np.uint64]
 
 
 class DropLine(NamedTuple):
-    """A line of the list: the documents with this id and this sha256 of their text. One of them may be None. `place`: where the
-    line is in the file, in words."""
+    """A line of the list: the documents with this id and this sha256 (of their text, or of a conversation's canonical JSON). One of
+    them may be None. `place`: where the line is in the file, in words."""
 
     place: str
     id: str | None
@@ -42,8 +42,8 @@ class DropLine(NamedTuple):
 
 
 class DroppedDocument(msgspec.Struct, frozen=True):
-    """A document that was left out. `id`: as text, None where documents have none. `sha256`: of its text. `reason`: that of the
-    first line that names it; `by`: what this line names it by.
+    """A document that was left out. `id`: as text, None where documents have none. `sha256`: of its text, or of a conversation's
+    canonical JSON. `reason`: that of the first line that names it; `by`: what this line names it by.
 
     `row` counts from the start of the shard, in the record of a unit from the start of the piece with the index `piece`.
     """
@@ -76,8 +76,8 @@ class DropList:
         self._digests = pa.array(list(self._by_sha256), pa.binary(32))
 
     def find(self, shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
-        """The documents to leave out among these, the first of which is this row of the shard, in order. `texts`: large_string;
-        a null is no document. `ids`: large_string, or None."""
+        """The documents to leave out among these, the first of which is this row of the shard, in order. `texts`: large_string, or
+        the canonical JSON of conversations; a null is no document. `ids`: large_string, or None."""
         if not self.lines:
             return []
         digests = text_digests(texts) if self._by_sha256 else None

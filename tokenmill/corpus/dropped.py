@@ -30,8 +30,8 @@ SCHEMA = pa.schema(
         pa.field("by", pa.string(), nullable=False),
     ]
 )
-"""The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: of the text in
-UTF-8. `by`: what the first line that matches names it by."""
+"""The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: of the text, or
+of a conversation's canonical JSON, in UTF-8. `by`: what the first line that matches names it by."""
 
 _UNIT_FILE = "dropped.msgpack"
 

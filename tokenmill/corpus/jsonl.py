@@ -10,6 +10,7 @@ from tokenmill import _core
 from tokenmill.corpus.conversations import ConversationError, Maker
 from tokenmill.corpus.line_faults import Fault, Key, OnBadLine, explain, give_up, id_key
 from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.strings import large_strings
 from tokenmill.errors import CorpusError
 
 
@@ -59,7 +60,8 @@ def line_reader(
             else:
                 texts.append(values.v0)
                 ids.append(None if id_column is None else str(values.v1))
-        return Lines(_strings(texts), None if id_column is None else _strings(ids), len(parts) - 1)
+        kind = pa.large_string()
+        return Lines(pa.array(texts, kind), None if id_column is None else pa.array(ids, kind), len(parts) - 1)
 
     return read
 
@@ -83,8 +85,8 @@ def conversation_reader(
     as_tuple, make = msgspec.structs.astuple, maker.make
 
     def read(lines: bytes, first_line: int) -> Lines:
-        texts: list[str | None] = []
-        ids: list[str | None] = []
+        texts: list[bytes | None] = []
+        ids: list[bytes | None] = []
         messages: list[bytes | None] = []
         parts = lines.split(b"\n")
         for number, line in enumerate(parts, first_line):
@@ -101,11 +103,11 @@ def conversation_reader(
                 ids.append(None)
                 messages.append(None)
             else:
-                texts.append(made.text)
-                ids.append(None if id_column is None else str(values[id_at]))
+                texts.append(made.text.encode())
+                ids.append(None if id_column is None else str(values[id_at]).encode())
                 messages.append(made.json)
-        found_ids = None if id_column is None else _strings(ids)
-        return Lines(_strings(texts), found_ids, len(parts) - 1, _strings(messages))
+        found_ids = None if id_column is None else large_strings(ids)
+        return Lines(large_strings(texts), found_ids, len(parts) - 1, large_strings(messages))
 
     return read
 
@@ -144,7 +146,3 @@ def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callabl
     except ValueError as error:
         params = ", ".join(dict.fromkeys(f"{shard.section}.{key.param}" for key in keys))
         raise CorpusError(f"{params}: {error}. Rename the key in the files.") from None
-
-
-def _strings(values: Sequence[str | bytes | None]) -> pa.LargeStringArray:
-    return pa.array(values, pa.large_string())

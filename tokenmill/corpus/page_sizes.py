@@ -89,7 +89,8 @@ def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
 
 
 def _pages(file: IO[bytes], column: Any, is_list: bool) -> Iterator[_Page]:
-    """The pages of a column chunk. Of lists (`is_list`), a page of the first kind tells its values but not its rows. A malformed header ends them, because reading the file will report what is wrong."""
+    """The pages of a column chunk. Of lists (`is_list`), a data page of version 1 tells its values but not its rows. A malformed
+    header ends the pages, because reading the file will report what is wrong."""
     start = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         start = min(start, column.dictionary_page_offset)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.config.params import Source
+from tokenmill.config.sources import Conversations
 from tokenmill.corpus.dropped import FindDropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import good_batches
@@ -33,17 +34,18 @@ class CountedShard(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str | None = None
 
 
-class CountedSource(msgspec.Struct, frozen=True):
+class CountedSource(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the shards of a named source were read."""
 
     text_column: str
     id_column: str | None
     text_separator: str | None
+    conversations: Conversations | None = None
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sources of a table of counts. Columns and separator: how shards without a named source were read. `samples`: see
-    `Samples`. `sources`: by name."""
+    """The sources of a table of counts. Columns, separator and conversations: how shards without a named source were read.
+    `samples`: see `Samples`. `sources`: by name."""
 
     text_column: str
     id_column: str | None
@@ -51,6 +53,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     shards: list[CountedShard]
     samples: dict[str, str]
     sources: dict[str, CountedSource] = {}
+    conversations: Conversations | None = None
 
     def sources_of_shards(self) -> dict[str, CountedSource]:
         """How the shards of named sources were read, by the names of the shards."""

@@ -227,7 +227,9 @@ def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) ->
 def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, columns: Columns) -> Columns:
     """The columns of a table or a .txt file, with null for each bad document."""
     texts, ids, position, known, messages = columns
-    bad = dict(_bad_values(shard, text_column, texts)) if messages is None else {one.row: one.reason for one in known}
+    bad = {one.row: one.reason for one in known if one.row is not None}
+    if messages is None:
+        bad = dict(_bad_values(shard, text_column, texts))
     if id_column is not None:
         bad = dict(_bad_values(shard, id_column, ids)) | bad
     if len(bad) == len(known):

@@ -18,8 +18,8 @@ class _Kind(NamedTuple):
 
 
 def check_columns(shard: Shard, schema: pa.Schema, params: Iterable[tuple[str, str]]) -> None:
-    """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key of
-    params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
+    """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key
+    of params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
     try:
         names = schema.names
     except UnicodeDecodeError:

@@ -76,7 +76,7 @@ class GroupKeys:
         one, source = self._unit.pieces[piece], self._unit.source
         if one.shard.name.endswith(".txt"):
             raise CorpusError(f"{one.shard.name}: a .txt file has no column {self._column!r}. {_ADVICE}")
-        columns = (source.text_column, self._column, source.text_separator)
+        columns = (source.text_column, self._column, source.text_separator, source.conversations)
         try:  # a document without a group is found when it is asked for; other bad ones are left out anyway
             yield from read_batches(one.shard, *columns, part=one.part, on_bad=_pass, limits=self._limits)
         except ColumnError as error:

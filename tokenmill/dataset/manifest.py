@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 import tokenmill
 from tokenmill import _core
 from tokenmill.config.params import Pack, Shuffle
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import Conversations, DocumentSource
 from tokenmill.corpus.units import source_folder
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
@@ -87,12 +87,23 @@ class Origin(_Record):
     commit: str | None
 
 
+class ConversationsEntry(_Record):
+    """How rows of the input files become conversations: `source.messages_column` and `source.tools_column`, or
+    `source.template`."""
+
+    messages_column: str | None
+    tools_column: str | None
+    template: dict[str, list[str]] | None
+
+
 class Reading(_Record):
-    """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`."""
+    """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
+    `conversations`: the key is there alone where documents are conversations."""
 
     text_column: str
     id_column: str | None
     text_separator: str | None
+    conversations: ConversationsEntry | None = None
 
 
 class SourceEntry(Reading):
@@ -236,6 +247,10 @@ class Manifest(_Record):
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
         if self.chat is None:
             left_out |= {"chat": True, "shards": {"__all__": {"n_trained"}}}
+        if self.source is not None and self.source.conversations is None:
+            left_out["source"] = {"conversations"}
+        if texts := [i for i, one in enumerate(self.sources) if one.conversations is None]:
+            left_out["sources"] = {i: {"conversations"} for i in texts}
         return left_out | (dict.fromkeys(_SINCE_5, True) if self.format_version < 5 else {})
 
     @property
@@ -254,14 +269,28 @@ class Manifest(_Record):
         if self.sources:
             named = {
                 one.name: DocumentSource(
-                    one.name, (), *_columns(one), one.special_tokens_in_text, one.epochs, one.tokens
+                    one.name,
+                    (),
+                    *_columns(one),
+                    one.special_tokens_in_text,
+                    one.epochs,
+                    one.tokens,
+                    conversations_of(one.conversations),
                 )
                 for one in self.sources
             }
             return {one.name: named[one.source] for one in self.inputs if one.source in named}
         if self.source is None:
             return {}
-        source = DocumentSource(None, (), *_columns(self.source), self.special_tokens_in_text, epochs=1.0, tokens=None)
+        source = DocumentSource(
+            None,
+            (),
+            *_columns(self.source),
+            self.special_tokens_in_text,
+            epochs=1.0,
+            tokens=None,
+            conversations=conversations_of(self.source.conversations),
+        )
         return {one.name: source for one in self.inputs}
 
     def policies(self) -> dict[str, SpecialTokensInText]:
@@ -272,6 +301,27 @@ class Manifest(_Record):
     def source_names(self) -> dict[str, str]:
         """The source of each input file, by which it is counted apart: its name, or else its folder in data/raw."""
         return {one.name: one.source or source_folder(one.name) for one in self.inputs}
+
+
+def entry_of(conversations: Conversations | None) -> ConversationsEntry | None:
+    """The manifest's entry of how rows become conversations."""
+    if conversations is None:
+        return None
+    parts = conversations.template
+    return ConversationsEntry(
+        messages_column=conversations.column,
+        tools_column=conversations.tools_column,
+        template=None if parts is None else {role: list(some) for role, some in parts},
+    )
+
+
+def conversations_of(entry: ConversationsEntry | None) -> Conversations | None:
+    """What `entry_of` made the entry of."""
+    if entry is None:
+        return None
+    parts = entry.template
+    template = None if parts is None else tuple((role, tuple(some)) for role, some in parts.items())
+    return Conversations(entry.messages_column, entry.tools_column, template)
 
 
 def _columns(one: Reading) -> tuple[str, str | None, str | None]:

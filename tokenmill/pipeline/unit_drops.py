@@ -90,7 +90,7 @@ def _documents(unit: Unit, directory: Path, source: Source, limits: Limits, adva
     none = pa.array([], pa.binary(32))
     ids, texts = [prefixes(none)], [prefixes(none)]
     for _, batch in Documents(unit, source, limits, advance, find_none):
-        texts.append(prefixes(text_digests(batch.texts)))
+        texts.append(prefixes(text_digests(batch.digested)))
         if batch.ids is not None:
             ids.append(prefixes(text_digests(batch.ids)))
     for name, found in ((_IDS_FILE, ids), (_TEXTS_FILE, texts)):

@@ -148,6 +148,7 @@ def _beginning(
         source.text_column,
         language_column,
         source.text_separator,
+        source.conversations,
         batch_bytes=n_bytes,
         part=piece.part,
         on_bad=lambda bad: refused.append(f"{piece.shard.name}: {bad.reason}"),

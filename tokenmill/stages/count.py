@@ -138,6 +138,7 @@ def count(
                 ],
                 samples.texts(source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find),
                 {name: CountedSource(*one.columns) for name, one in runner.sources().items() if name is not None},
+                source.conversations,
             )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
     if total.dropped.n_distinct:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import Pin, pinned
@@ -27,6 +27,7 @@ from tokenmill.dataset.manifest import (
     Reading,
     SourceEntry,
     engine_version,
+    entry_of,
     tokens_digest,
     write_manifest,
 )
@@ -188,7 +189,12 @@ def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
     one = sources.get(None)
     if one is None:
         return None
-    return Reading(text_column=one.text_column, id_column=one.id_column, text_separator=one.text_separator)
+    return Reading(
+        text_column=one.text_column,
+        id_column=one.id_column,
+        text_separator=one.text_separator,
+        conversations=entry_of(one.conversations),
+    )
 
 
 def _entries(
@@ -205,6 +211,7 @@ def _entries(
                     text_column=one.text_column,
                     id_column=one.id_column,
                     text_separator=one.text_separator,
+                    conversations=entry_of(one.conversations),
                     special_tokens_in_text=one.special_tokens_in_text,
                     epochs=one.epochs,
                     tokens=one.tokens,
@@ -219,6 +226,13 @@ def _entries(
 def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params: Encode) -> str:
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
-    deciding = source.model_dump_json(exclude={"glob", "drop"}) + params.model_dump_json()
-    named = [asdict(one) | {"globs": None} for name, one in sources.items() if name is not None]
+    unset = {key for key in ("messages_column", "tools_column", "template") if getattr(source, key) is None}
+    deciding = source.model_dump_json(exclude={"glob", "drop"} | unset) + params.model_dump_json()
+    named = [_deciding(one) for name, one in sources.items() if name is not None]
     return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
+
+
+def _deciding(source: DocumentSource) -> dict[str, Any]:
+    """What of a named source decides bytes. Without the key `conversations` where documents are texts, as an earlier tokenmill."""
+    fields = asdict(source) | {"globs": None}
+    return {key: value for key, value in fields.items() if key != "conversations" or value is not None}

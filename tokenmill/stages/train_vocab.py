@@ -181,7 +181,7 @@ def _changes(
     named = provenance.sources_of_shards()
     for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
         source = named.get(shard.name, provenance)
-        columns = (source.text_column, source.id_column, source.text_separator)
+        columns = (source.text_column, source.id_column, source.text_separator, source.conversations)
         for batch in read_batches(shard, *columns, limits=memory.limits):
             n_documents += len(batch.texts)
             n_changed += changed_documents(old, new, batch.texts)
