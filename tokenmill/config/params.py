@@ -74,9 +74,8 @@ class Source(_Section):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    messages_column: str | None = Field(
-        default=None, min_length=1
-    )  # a params.yaml of old lacks this key and the next two
+    # A params.yaml of an earlier tokenmill lacks the next three keys.
+    messages_column: str | None = Field(default=None, min_length=1)
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
     unit_bytes_min: int = Field(ge=0)
@@ -520,6 +519,31 @@ class Params(_Section):
                     "or null"
                 )
         return sources
+
+    @field_validator("encode")
+    @classmethod
+    def _chat_with_conversations(cls, encode: Encode, info: ValidationInfo) -> Encode:
+        source, sources = info.data.get("source"), info.data.get("sources")
+        if source is None or sources is None:
+            return encode  # what is wrong there is told
+        found = {name: _conversations_of(one, source) for name, one in sources.items()} or {"": source.conversations}
+        texts, chats = ([name for name, one in found.items() if (one is None) == is_text] for is_text in (True, False))
+        if texts and chats:
+            raise ValueError(
+                f"found conversations in {', '.join(chats)} and texts in {', '.join(texts)}; allowed: either in all sources, since the "
+                "files of a dataset have the same columns"
+            )
+        if chats and encode.chat is None:
+            raise ValueError(
+                "found chat: null with conversations (messages_column or template of source); allowed: a chat template, like "
+                "chat: {template: chatml}"
+            )
+        if texts and encode.chat is not None:
+            raise ValueError(
+                "found chat with documents that are texts; allowed: chat: null, or conversations: set messages_column or template "
+                "of source"
+            )
+        return encode
 
 
 def _id_column(one: NamedSource, source: Source) -> str | None:
