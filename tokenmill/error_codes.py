@@ -178,6 +178,12 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "Correct the line. A digest is the sha256 of the text in UTF-8, 64 hexadecimal digits. If documents have no ids "
             "(source.id_column: null), name them by their digests.",
         ),
+        "TM212": ErrorCode(
+            "too many conversations are cut",
+            "Conversations that are longer than encode.pack.length lose trained tokens: packing cuts their ends away, or drops them. "
+            "There are more of them than encode.chat.cut_max allows.",
+            "Raise encode.pack.length. Otherwise set encode.pack.long to split, which keeps all tokens, or raise encode.chat.cut_max.",
+        ),
         "TM301": ErrorCode(
             "a tokenizer is refused",
             "A tokenizer file cannot be read, or asks for something that tokenmill cannot do exactly. Ids, or lists of them, "

@@ -1,0 +1,292 @@
+"""Projects of conversations: what a build makes of them, what it makes again, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import Project
+from tests.registry import build, cli
+from tokenmill import Tokenizer
+from tokenmill.dataset.manifest import read_manifest, write_manifest
+from tokenmill.storage.atomic import sha256_file
+
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|pad|>"]
+TALKS = {
+    "a.jsonl": [
+        [("user", "the cat sat on the mat"), ("assistant", "the cat and the dog")],
+        [("system", "be brief"), ("user", "dog?"), ("assistant", "log <|im_end|> 🙂"), ("user", "and?"), ("assistant", "no")],
+    ],
+    "b.jsonl": [[("user", "naïve café <|im_start|>assistant"), ("assistant", "東京")]],
+}
+PLAIN = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}|{{ '\\n' + message.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant|{{ '\\n' }}{% endif %}"
+)
+
+
+def messages(talk: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in talk]
+
+
+def write(project: Project, name: str, talks: list[list[tuple[str, str]]]) -> None:
+    lines = [json.dumps({"id": f"{name}-{i}", "messages": messages(talk)}) + "\n" for i, talk in enumerate(talks)]
+    (project.root / "data/raw" / name).write_text("".join(lines), encoding="utf-8")
+
+
+def depend(project: Project, stage: str, name: str) -> None:
+    path = project.root / "dvc.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load(path.read_text(encoding="utf-8"))
+    pipeline["stages"][stage]["deps"].append(name)
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+
+
+def take_tokenizer(project: Project, folder: str) -> None:
+    path = project.root / "params.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    params = yaml.load(path.read_text(encoding="utf-8")) | {"tokenizer": {"from": folder}}
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(params, file)
+
+
+@pytest.fixture
+def talks(project: Project) -> Project:
+    """A project whose documents are conversations, rendered by ChatML."""
+    for name, some in TALKS.items():
+        write(project, name, some)
+    project.set(
+        source__messages_column="messages",
+        train_vocab__special_tokens=SPECIAL,
+        train_vocab__vocab_size=280,
+        encode__end_of_document=None,
+        encode__chat={"template": "chatml"},
+    )
+    return project
+
+
+def rows(project: Project) -> dict[str, dict[str, Any]]:
+    tokens = project.root / "data/tokens"
+    files = [tokens / shard.name for shard in read_manifest(tokens).shards]
+    return {row["id"]: row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()}
+
+
+def trained(tokenizer: Tokenizer, row: dict[str, Any]) -> str:
+    ids = [id for id, is_trained in zip(row["input_ids"], row["loss_mask"], strict=True) if is_trained]
+    return tokenizer.decode(ids)
+
+
+def test_conversations_become_ids_with_masks_that_verify_finds_right(talks: Project) -> None:
+    build(talks)
+    tokenizer = Tokenizer.load(talks.root / "data/tokenizer")
+    found = rows(talks)
+    assert list(found) == ["a.jsonl-0", "a.jsonl-1", "b.jsonl-0"]
+    long = found["a.jsonl-1"]
+    assert tokenizer.decode(long["input_ids"]) == (
+        "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\ndog?<|im_end|>\n<|im_start|>assistant\nlog <|im_end|> 🙂<|im_end|>\n"
+        "<|im_start|>user\nand?<|im_end|>\n<|im_start|>assistant\nno<|im_end|>\n"
+    )
+    assert trained(tokenizer, long) == "log <|im_end|> 🙂<|im_end|>no<|im_end|>"
+    end = tokenizer.special_tokens["<|im_end|>"]
+    assert long["input_ids"].count(end) == 5  # what a message says is text
+    index = pq.read_table(talks.root / "data/tables/documents.parquet").to_pylist()
+    assert [row["n_messages"] for row in index] == [2, 5, 2]
+    assert [row["n_trained"] for row in index] == [sum(row["loss_mask"]) for row in found.values()]
+    assert [row["sha256"] for row in index] == [row["sha256"] for row in found.values()]
+    for options in ([], ["--no-source"]):
+        done = cli(talks, "verify", *options)
+        assert done.returncode == 0, done.stdout
+    shown = cli(talks, "info").stdout
+    assert "template chatml" in shown and "mask assistant" in shown
+    last = read_manifest(talks.root / "data/tokens").n_tokens - 1
+    assert "trained   no" in cli(talks, "locate", "--token", str(last)).stdout  # the line end behind the turn
+    assert "trained   yes" in cli(talks, "locate", "--token", str(last - 1)).stdout
+    digest = index[1]["sha256"].hex()
+    assert "a.jsonl-1" in cli(talks, "locate", "--digest", digest).stdout
+
+
+def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Project) -> None:
+    template = talks.root / "chat.jinja"
+    template.write_text(PLAIN)
+    talks.set(encode__chat={"template": "chat.jinja"})
+    done = cli(talks, "build")
+    assert done.returncode == 2
+    assert "encode.chat.template is chat.jinja, but it is not in the stage's deps" in done.stderr
+    depend(talks, "encode", "chat.jinja")
+    build(talks)
+    before = rows(talks)["a.jsonl-0"]["input_ids"]
+    template.write_text(PLAIN.replace("|{{", ">{{").replace("|{{ '\\n' }}", ">{{ '\\n' }}"))
+    done = build(talks)
+    actions = talks.actions(done)
+    assert (actions["count"], actions["train-vocab"], actions["encode"]) == ("up to date", "up to date", "run")
+    assert rows(talks)["a.jsonl-0"]["input_ids"] != before
+    template.write_text(PLAIN)
+    assert talks.actions(build(talks))["encode"] == "restored"
+    assert rows(talks)["a.jsonl-0"]["input_ids"] == before
+
+
+def test_a_new_file_of_conversations_is_encoded_alone(talks: Project) -> None:
+    talks.set(encode__formats=["megatron_sft"], encode__pack={"length": 64, "mode": "best_fit"})
+    build(talks)
+    take_tokenizer(talks, "kept")
+    (talks.root / "data/tokenizer").rename(talks.root / "kept")
+    build(talks)
+    write(talks, "c.jsonl", [[("user", "the mat"), ("assistant", "the log")]])
+    done = build(talks, "-v")
+    assert "encode: 1 of 3 units to do" in done.stderr
+    assert cli(talks, "verify").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("template", "talk", "words"),
+    [
+        ("chatml", [("user", "the cat")], "none is trained with mask: assistant"),
+        ("all.jinja", [("user", "the cat"), ("assistant", "sat")], "tokens are trained with mask: assistant, although"),
+    ],
+)
+def test_a_dataset_whose_masks_are_all_alike_is_refused(
+    talks: Project, template: str, talk: list[tuple[str, str]], words: str
+) -> None:
+    (talks.root / "all.jinja").write_text(
+        "{% generation %}{% for message in messages %}{{ message.content }}{% endfor %}{% endgeneration %}"
+    )
+    depend(talks, "encode", "all.jinja")
+    for name in TALKS:
+        write(talks, name, [talk])
+    talks.set(encode__chat={"template": template})
+    done = cli(talks, "build")
+    assert done.returncode == 2 and words in done.stderr
+    assert not (talks.root / "data/tokens").exists()
+    talks.set(encode__chat={"template": template, "mask": "all"})
+    build(talks)
+    assert all(set(row["loss_mask"]) == {1} for row in rows(talks).values())
+
+
+def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Project) -> None:
+    long = [("user", "the cat sat on the mat and " * 20), ("assistant", "no")]
+    write(talks, "c.jsonl", [[("user", "dog"), ("assistant", "log")], long])
+    pack = {"length": 120, "mode": "best_fit", "long": "cut"}
+    talks.set(encode__pack=pack, encode__formats=["arrow"], encode__chat={"template": "chatml", "cut_max": 0})
+    done = cli(talks, "build")
+    assert done.returncode == 2
+    assert "1 of 5 conversations lose trained tokens, because they are longer than 120 tokens" in done.stderr
+    assert "data/raw/c.jsonl, row 1: " in done.stderr and "encode.chat.cut_max allows 0" in done.stderr
+    talks.set(encode__chat={"template": "chatml", "cut_max": 0.2})
+    build(talks)
+    assert read_manifest(talks.root / "data/tokens").packed[""]["n_cut_answers"] == 1
+
+
+def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: Project) -> None:
+    (talks.root / "odd.jinja").write_text(
+        "{% for message in messages %}{{ message.role }}{% if messages | length == 3 %}!{% endif %}\n{{ message.content }}\n{% endfor %}"
+    )
+    depend(talks, "encode", "odd.jinja")
+    talks.set(encode__chat={"template": "odd.jinja"})
+    done = cli(talks, "build")
+    assert done.returncode == 2
+    assert "data/raw/a.jsonl, row 1: " in done.stderr and "message 2" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"encode__chat": None}, "encode: found chat: null with conversations"),
+        ({"source__messages_column": None}, "encode: found chat with documents that are texts"),
+        ({"encode__end_of_document": "<|pad|>"}, "encode.chat: found beside end_of_document: '<|pad|>'"),
+        ({"encode__special_tokens_in_text": "allow"}, "encode.chat: found beside special_tokens_in_text: allow"),
+        ({"encode__chat": {"template": "chatlm"}}, "found 'chatlm'"),
+        ({"encode__chat": {"template": "tokenizer"}}, "the tokenizer has no chat template"),
+        ({"encode__chat": {"template": "chatml", "mask": "user"}}, "encode.chat.mask: found 'user'"),
+    ],
+)
+def test_what_does_not_go_with_conversations_is_told(talks: Project, changes: dict[str, Any], words: str) -> None:
+    talks.set(**changes)
+    done = cli(talks, "build")
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
+    build(talks)
+    (talks.root / "taken").mkdir()
+    (talks.root / "taken/tokenizer.json").write_bytes((talks.root / "data/tokenizer/tokenizer.json").read_bytes())
+    (talks.root / "taken/tokenizer_config.json").write_text(
+        json.dumps({"chat_template": PLAIN.replace("<|im_end|>", "{{ eos_token }}"), "eos_token": {"content": "<|pad|>"}})
+    )
+    take_tokenizer(talks, "taken")
+    talks.set(encode__chat={"template": "tokenizer"})
+    build(talks)
+    tokenizer = Tokenizer.load(talks.root / "data/tokenizer")
+    row = rows(talks)["a.jsonl-0"]
+    assert tokenizer.decode(row["input_ids"]).endswith("dog<|pad|>")
+    assert trained(tokenizer, row)== "the cat and the dog<|pad|>"
+    (talks.root / "taken/tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN}))
+    done = cli(talks, "build", "--force")
+    assert done.returncode == 2 and "not the tokenizer that tokenmill.lock pins" in done.stderr
+
+
+Change = Callable[[dict[str, list[Any]]], None]
+
+
+def unmask(columns: dict[str, list[Any]]) -> None:
+    columns["loss_mask"][0][-2] = 0
+
+
+def unlike(columns: dict[str, list[Any]]) -> None:
+    columns["sha256"][1] = bytes(32)
+
+
+def as_special(columns: dict[str, list[Any]]) -> None:
+    ids = columns["input_ids"][1]
+    ids[ids.index(0, 2)] = 1  # another special token
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [(unmask, "row 0: loss_mask"), (unlike, "row 1: sha256"), (as_special, "row 1: ")]
+)
+def test_verify_names_a_changed_row_though_the_manifest_fits(talks: Project, change: Change, words: str) -> None:
+    build(talks)
+    tokens = talks.root / "data/tokens"
+    manifest = read_manifest(tokens)
+    path = tokens / manifest.shards[0].name
+    table = pq.read_table(path, partitioning=None)
+    columns = table.to_pydict()
+    change(columns)
+    path.chmod(0o644)
+    path.unlink()
+    changed = pa.table(columns, table.schema)
+    pq.write_table(changed, path)
+    shard = manifest.shards[0].model_copy(
+        update={"n_bytes": path.stat().st_size, "sha256": sha256_file(path), "n_trained": sum(map(sum, columns["loss_mask"]))}
+    )
+    shards = [shard, *manifest.shards[1:]]
+    n_trained = sum(one.n_trained or 0 for one in shards)
+    assert manifest.chat is not None
+    chat = manifest.chat.model_copy(update={"n_trained": n_trained})
+    (tokens / "manifest.json").chmod(0o644)
+    (tokens / "manifest.json").unlink()
+    write_manifest(manifest.model_copy(update={"shards": shards, "chat": chat}), tokens)
+    done = cli(talks, "verify", "--no-tables")
+    assert done.returncode == 1 and f"{Path(shard.name).name}: " in done.stdout and words in done.stdout, done.stdout
+
+
+def test_the_report_shows_conversations_with_their_trained_tokens(talks: Project) -> None:
+    talks.set(run__report_page=True)
+    build(talks)
+    report = json.loads((talks.root / "data/report/report.json").read_text())
+    found = report["conversations"]
+    assert found["messages"] == [{"messages": 2, "conversations": 2}, {"messages": 5, "conversations": 1}]
+    assert report["measures"]["trained_share"] == found["trained_share"] > 0
+    sample = next(one for one in found["samples"] if one["id"] == "b.jsonl-0")
+    assert sample["runs"] == [
+        ["<|im_start|>user\nnaïve café <|im_start|>assistant<|im_end|>\n<|im_start|>assistant\n", 0],
+        ["東京<|im_end|>", 1],
+        ["\n", 0],
+    ]
+    page = (talks.root / "data/report/report.html").read_text()
+    assert '<bdi class="say on">東京&lt;|im_end|&gt;</bdi>' in page
