@@ -37,7 +37,7 @@ class Guard:
 
     def __init__(self, special: Iterable[str], words: Iterable[str], beside: str) -> None:
         texts = sorted(special, key=len, reverse=True)
-        self._words = frozenset(words)
+        self._words = frozenset(word for word in words if word.isidentifier())
         self._beside = beside
         self._whole = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
         self._begins = frozenset(text[:n] for text in texts for n in range(1, len(text)))
@@ -101,16 +101,23 @@ class Guard:
                 pieces += [text[done : found.start()], replace(found[0], at)]
                 done = found.end()
             text = "".join([*pieces, text[done:]])
-        if text in self._words and text.isidentifier():
+        if text in self._words:
             return text
+        for at in self._at_ends(text):
+            text = replace(text, at)
+        return text
+
+    def _at_ends(self, text: str) -> set[int]:
+        """Where a part of a special token that the template could complete begins at the begin of the text, or ends at its end; with
+        white space and without."""
+        found = set()
         for stripped in (text, text.lstrip()):
             if any(stripped[:n] in self._ends for n in range(1, min(self._part_max, len(stripped)) + 1)):
-                text = replace(text, len(text) - len(stripped))
+                found.add(len(text) - len(stripped))
         for stripped in (text, text.rstrip()):
-            n_characters = len(stripped)
-            if any(stripped[-n:] in self._begins for n in range(1, min(self._part_max, n_characters) + 1)):
-                text = replace(text, n_characters - 1)
-        return text
+            if any(stripped[-n:] in self._begins for n in range(1, min(self._part_max, len(stripped)) + 1)):
+                found.add(len(stripped) - 1)
+        return found
 
     def _two(self, text: str) -> tuple[str, str]:
         unused = _unused(text)
