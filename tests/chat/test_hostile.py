@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, told, tokenizer
+from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, tokenizer, told
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED
@@ -152,7 +152,9 @@ def test_a_template_that_looks_for_a_special_token_in_a_message_is_refused() -> 
     template = "{% for message in messages %}{{ message.content.split('</s>')[-1] }}{% endfor %}"
     one = encoder(template=template, mask="all")
     assert encoded(one, [told("user", "x")]).texts[0].as_py() == "x"
-    with pytest.raises(ChatError, match=r"message 1 \(user\): a string has the text of a special token.*\(<\)") as caught:
+    with pytest.raises(
+        ChatError, match=r"message 1 \(user\): a string has the text of a special token.*\(<\)"
+    ) as caught:
         encoded(one, [told("user", "x")], [told("user", "a"), told("user", "x</s>y")])
     assert caught.value.index == 1
 

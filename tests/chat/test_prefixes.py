@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.made import VARIABLES, a_conversation, canonical, encoded, encoder, told, tokenizer
+from tests.chat.made import VARIABLES, a_conversation, canonical, encoded, encoder, tokenizer, told
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.template import ChatTemplate
@@ -52,7 +52,7 @@ def test_masks_are_those_of_the_definition(name: str, template: str, mask: Any) 
             wanted = naive(name, text, messages, tools, mask)
         except AssertionError:
             n_refused += 1
-            with pytest.raises(ChatError, match="inside a token|differently"):
+            with pytest.raises(ChatError, match=r"inside a token|differently"):
                 encoded(one, messages)
             continue
         assert encoded(one, messages).loss_mask[0].as_py() == wanted
@@ -83,7 +83,9 @@ def test_weights_and_all_work_by_prefixes_too() -> None:
     assert learned(encoder(template=without_tags("chatml")), weighted) == "sat<|im_end|>\n"
     whole = encoded(encoder(template="chatml"), TURNS).texts[0].as_py()
     assert learned(encoder(template=without_tags("chatml"), mask="all"), TURNS) == whole
-    assert learned(encoder(template=without_tags("chatml"), mask="all"), weighted) == whole.replace("cat<|im_end|>\n", "")
+    assert learned(encoder(template=without_tags("chatml"), mask="all"), weighted) == whole.replace(
+        "cat<|im_end|>\n", ""
+    )
 
 
 def test_a_hostile_message_is_learned_by_prefixes() -> None:
@@ -94,7 +96,12 @@ def test_a_hostile_message_is_learned_by_prefixes() -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_template_that_writes_messages_differently_later_is_refused(n: int) -> None:
     """Thinking of earlier turns is dropped, as DeepSeek's and Qwen3's templates do."""
-    messages = [told("user", "a"), told("assistant", "b", reasoning_content="c"), told("user", "d"), told("assistant", "e")]
+    messages = [
+        told("user", "a"),
+        told("assistant", "b", reasoning_content="c"),
+        told("user", "d"),
+        told("assistant", "e"),
+    ]
     one = encoder(template=without_tags("qwen3"))
     encoded(one, messages[:2])
     words = r"differently on its own than in the whole: at character 51, '<think>\\nc\\n</think>\\n\\nb<\|im_.*' instead of 'b"
@@ -107,7 +114,9 @@ def test_an_answer_that_begins_inside_a_token_is_refused() -> None:
     template = "{% for message in messages %}{{ message.content }}{% endfor %}"
     one = encoder(template=template)
     assert learned(one, [told("user", "on"), told("assistant", " the")]) == " the"
-    with pytest.raises(ChatError, match=r"message 1 \(assistant\): it begins inside a token, at character 3 .*\('on ', then 'the'\)"):
+    with pytest.raises(
+        ChatError, match=r"message 1 \(assistant\): it begins inside a token, at character 3 .*\('on ', then 'the'\)"
+    ):
         encoded(one, [told("user", "on "), told("assistant", "the")])
     with pytest.raises(ChatError, match=r"message 1 \(assistant\): it ends inside a token, at character 3"):
         encoded(one, [told("user", "on"), told("assistant", " "), told("user", "the")])
@@ -116,7 +125,9 @@ def test_an_answer_that_begins_inside_a_token_is_refused() -> None:
 
 def test_a_template_that_refuses_the_first_messages_alone_is_refused() -> None:
     template = "{% if messages | length != 2 %}{{ raise_exception('two, please') }}{% endif %}x"
-    with pytest.raises(ChatError, match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please\."):
+    with pytest.raises(
+        ChatError, match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please\."
+    ):
         encoded(encoder(template=template), TURNS[:2])
 
 

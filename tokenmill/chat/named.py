@@ -17,5 +17,7 @@ def template_text(name: str) -> str:
     True
     """
     if name not in NAMED:
-        raise TemplateError(f"no chat template is called {name!r}; known: {', '.join(NAMED)}.{did_you_mean(name, NAMED)}")
+        raise TemplateError(
+            f"no chat template is called {name!r}; known: {', '.join(NAMED)}.{did_you_mean(name, NAMED)}"
+        )
     return (_FOLDER / f"{name}.jinja").read_text(encoding="utf-8")

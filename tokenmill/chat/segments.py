@@ -38,7 +38,7 @@ class SegmentEncoder:
     """
 
     def __init__(self, tokenizer: Tokenizer, place: str) -> None:
-        """Raises TemplateError, whose message begins with `place`, for a tokenizer whose special tokens cannot be told from text."""
+        """Raises TemplateError, whose message begins with `place`, if the special tokens cannot be told from text."""
         self._tokenizer = tokenizer
         added = tokenizer.added_tokens
         is_normalized = _normalizes(tokenizer)

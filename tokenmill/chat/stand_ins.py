@@ -108,8 +108,8 @@ class Guard:
         return text
 
     def _at_ends(self, text: str) -> set[int]:
-        """Where a part of a special token that the template could complete begins at the begin of the text, or ends at its end; with
-        white space and without."""
+        """Where the text, with or without the white space around it, begins or ends with a part of a special token that the
+        template could complete."""
         found = set()
         for stripped in (text, text.lstrip()):
             if any(stripped[:n] in self._ends for n in range(1, min(self._part_max, len(stripped)) + 1)):

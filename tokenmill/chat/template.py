@@ -51,7 +51,9 @@ class ChatTemplate:
             ) from None
         except RecursionError:
             raise TemplateError(f"{place}: the chat template is nested too deeply. Simplify it.") from None
-        self._template.globals = dict(environment.globals)  # jinja2's ChainMap of them is copied for each rendering, slowly
+        self._template.globals = dict(
+            environment.globals
+        )  # jinja2's ChainMap of them is copied for each rendering, slowly
         names = jinja2.meta.find_undeclared_variables(tree)
         self.has_generation = _BEGIN in names
         self.token_names = [name for name in _TOKEN_NAMES if name in names]
@@ -163,9 +165,7 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
 
 def _environment() -> _Sandbox:
-    environment = _Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
-    )
+    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["namespace"] = _Namespace
