@@ -166,6 +166,12 @@ def test_text_that_the_tokenizer_encodes_otherwise_at_the_begin_of_a_text_is_ref
         encoded(encoder("metaspace"), messages)
 
 
+def test_a_part_of_a_special_token_that_nothing_completes_is_no_reason_to_refuse() -> None:
+    messages = [told("user", "> quoted <"), told("assistant", ">")]
+    found = encoded(encoder("metaspace"), messages)
+    assert found.input_ids[0].as_py() == tokenizer("metaspace").encode(found.texts[0].as_py(), special="allow")
+
+
 def test_variables_are_the_template_s_own_text() -> None:
     template = "{{ greeting }}{% for message in messages %}{{ message.content }}{% endfor %}"
     found = encoded(encoder(template=template, mask="all", greeting="<s>"), [told("user", "<s>")])

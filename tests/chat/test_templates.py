@@ -149,6 +149,14 @@ def test_a_prompt_is_what_the_conversation_goes_on_with(name: str) -> None:
     assert shown(name, TURN).split("‹")[0] == prompt
 
 
+@pytest.mark.parametrize("name", [name for name in NAMED if name != "chatml"])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_a_developer_s_message_is_one_of_the_system(name: str, tools: Any) -> None:
+    """ChatML alone has roles of any name."""
+    if name != "gemma" or tools is None:
+        assert shown(name, [told("developer", "S"), *TURN], tools) == shown(name, [SYSTEM, *TURN], tools)
+
+
 def test_the_special_tokens_of_the_formats_are_those_of_the_tests() -> None:
     texts = "".join(map(template_text, NAMED))
     assert [text for text in (*SPECIAL[3:], *NOT_SPECIAL) if text not in texts] == []

@@ -126,9 +126,8 @@ class Guard:
 
 def _unused(text: str) -> Iterator[str]:
     """Characters that do not occur in the text: noncharacters of Unicode first, then those for private use."""
-    used = frozenset(text)
     for codes in (range(0xFDD0, 0xFDF0), range(0xF0000, 0x10FFFE)):
-        yield from (one for one in map(chr, codes) if one not in used)
+        yield from (one for one in map(chr, codes) if one not in text)
 
 
 def _search(texts: list[str], begins: Iterable[str], ends: Iterable[str], marks: tuple[str, str]) -> str:
