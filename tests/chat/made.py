@@ -27,7 +27,24 @@ SPECIAL = [
     *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
 ]
 NOT_SPECIAL = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
-WORDS = ["the", "cat", " sat", "on\n", "\r\n", "naïve", "東京", "🙂", "👩‍👩‍👧", "  ", "<b>", "{{ bos_token }}", "x" * 9, "café", "\t", "12345"]
+WORDS = [
+    "the",
+    "cat",
+    " sat",
+    "on\n",
+    "\r\n",
+    "naïve",
+    "東京",
+    "🙂",
+    "👩‍👩‍👧",
+    "  ",
+    "<b>",
+    "{{ bos_token }}",
+    "x" * 9,
+    "café",
+    "\t",
+    "12345",
+]
 TOOLS = [
     {
         "type": "function",
@@ -53,7 +70,9 @@ def _with_flags(document: dict[str, Any], **flags: bool) -> dict[str, Any]:
 def _trained() -> dict[str, Any]:
     """tokenizer.json of a byte-level tokenizer with every special token of the templates."""
     counter = Counter(pattern="gpt2")
-    counter.update(["the cat sat on the mat and the dog sat on the log, <|im_ <b> naïve café 東京 🙂🙂 \n\n \r\n {{ bos }}"] * 3)
+    counter.update(
+        ["the cat sat on the mat and the dog sat on the log, <|im_ <b> naïve café 東京 🙂🙂 \n\n \r\n {{ bos }}"] * 3
+    )
     tokenizer = train_vocab(counter, vocab_size=400, pattern="gpt2", special_tokens=SPECIAL)
     document = json.loads(json.dumps(tokenizer.document))
     n_tokens = tokenizer.vocab_size
@@ -94,7 +113,10 @@ def _like_sentencepiece(normalizer: Any, pre_tokenizer: Any) -> dict[str, Any]:
 
 _PREPEND = {
     "type": "Sequence",
-    "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}],
+    "normalizers": [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    ],
 }
 _METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
 DOCUMENTS: Mapping[str, Callable[[], dict[str, Any]]] = {
@@ -168,6 +190,8 @@ def a_conversation(chance: random.Random, tools: bool, thinking: bool) -> tuple[
             messages.append(told("tool", text(), tool_call_id="123456789"))
         answer = told("assistant", text())
         if thinking and chance.random() < 0.5:
-            answer = chance.choice([{**answer, "reasoning_content": text()}, told("assistant", f"<think>\n{text()}</think>{text()}")])
+            answer = chance.choice(
+                [{**answer, "reasoning_content": text()}, told("assistant", f"<think>\n{text()}</think>{text()}")]
+            )
         messages.append(answer)
     return messages, TOOLS if tools and chance.random() < 0.7 else None

@@ -16,8 +16,8 @@ from tests.chat.made import (
     encoded,
     encoder,
     peer,
-    told,
     tokenizer,
+    told,
 )
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
@@ -160,9 +160,7 @@ def test_a_last_character_of_several_tokens_is_learned_whole() -> None:
     ],
 )
 def test_parts_of_a_text_that_is_normalized_are_found(question: str, answer: str, after: str, wanted: str) -> None:
-    found = encoded(
-        encoder("nfc", BARE), [told("user", question), told("assistant", answer), told("user", after)]
-    )
+    found = encoded(encoder("nfc", BARE), [told("user", question), told("assistant", answer), told("user", after)])
     text = question + answer + after
     ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
     assert tokenizer("nfc").decode(ids) == unicodedata.normalize("NFC", text)

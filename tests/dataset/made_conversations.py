@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.config.params import Pack, Shuffle
 from tokenmill.corpus.reader import Batch
-from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, SetFacts, Work
+from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, SetFacts, Work, n_tokens_of
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.parquet import write_tokens
@@ -95,7 +95,9 @@ def write_unit(
     with write_tokens(tokens, shape) as write, unit_index(index, True, has_mask=True) as add:
         for at in range(0, len(conversations), BATCH):
             some = conversations[at : at + BATCH]
-            messages = [canonical(*(f"{name} {at + i} {k}" for k in range(one.n_messages))) for i, one in enumerate(some)]
+            messages = [
+                canonical(*(f"{name} {at + i} {k}" for k in range(one.n_messages))) for i, one in enumerate(some)
+            ]
             batch = Batch(
                 at,
                 pa.array(["text"] * len(some), pa.large_string()),
@@ -191,11 +193,9 @@ def write_sets(folder: Path, arrangement: Arrangement, sets: Sequence[ArrangedSe
             with one.format.write(directory, stem, arrangement.shape) as add:
                 for batch in file.items():
                     add(batch)
-                    n_items, n_tokens = n_items + batch.num_rows, n_tokens + len(batch["input_ids"].flatten())
+                    n_items, n_tokens = n_items + batch.num_rows, n_tokens + n_tokens_of(batch)
             names = [f"{one.folder}/{name}" for name in one.format.files(stem, arrangement.shape)]
-            parts.append(
-                SetPart(files=[described(folder, name) for name in names], n_items=n_items, n_tokens=n_tokens)
-            )
+            parts.append(SetPart(files=[described(folder, name) for name in names], n_items=n_items, n_tokens=n_tokens))
         if one.format.finish:
             one.format.finish(directory, [one.stem(i) for i in range(len(one.files))], arrangement.shape)
         shared = [described(folder, f"{one.folder}/{name}") for name in one.format.shared]
@@ -264,5 +264,3 @@ def manifest_of(
         sets=list(sets),
         packed=packed or {},
     )
-
-

@@ -24,7 +24,7 @@ from tokenmill.config.params import Pack, Shuffle
 from tokenmill.dataset.document_index import read_unit_index, trained, unit_of_index
 from tokenmill.dataset.formats.parquet import read_tokens
 from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.packing import Packing
+from tokenmill.dataset.packing import Long, Mode, Packing
 from tokenmill.dataset.set_checks import wrong_sets
 
 ID_MAX = 60_000
@@ -52,8 +52,8 @@ masks_of_units = st.lists(
 
 @st.composite
 def arrangements(draw: st.DrawFn) -> dict[str, Any]:
-    mode = draw(st.sampled_from(["none", "concat", "best_fit"]))
-    long = "split" if mode == "concat" else draw(st.sampled_from(["split", "cut", "drop"]))
+    mode: Mode = draw(st.sampled_from(["none", "concat", "best_fit"]))
+    long: Long = "split" if mode == "concat" else draw(st.sampled_from(["split", "cut", "drop"]))
     pad = draw(st.booleans())
     return {
         "pack": Pack(length=draw(st.integers(2, 9)), mode=mode, long=long, labels=draw(st.booleans())),
@@ -114,7 +114,9 @@ def test_masks_follow_their_documents_through_splits_and_shuffle(
     folder = tmp_path_factory.mktemp("documents")
     units_of = conversations(masks)
     units = [write_unit(folder, f"u{i}", some, ID_MAX) for i, some in enumerate(units_of)]
-    _, sets = arranged(folder / "work", units, files_of(splits=how["splits"], shuffle=how["shuffle"]), ["arrow"], ID_MAX)
+    _, sets = arranged(
+        folder / "work", units, files_of(splits=how["splits"], shuffle=how["shuffle"]), ["arrow"], ID_MAX
+    )
     found = [(row["input_ids"], row["loss_mask"]) for one in sets for row in items_of(one)]
     assert sorted(found) == sorted((one.ids, one.mask) for some in units_of for one in some)
 

@@ -92,7 +92,12 @@ def write_set(
             columns |= {"id": list(map(str, numbers)), "n_bytes": numbers, "shard": ["s"] * len(items), "row": numbers}
         else:
             assert starts is not None
-            columns |= {"starts": starts[i]} | ({} if labels is None else {"labels": labels[i]})
+            columns |= {"starts": starts[i]}
+            if labels is not None:
+                ends = [[*some[1:], len(ids)] for some, ids in zip(starts[i], items, strict=True)]
+                lengths = [[b - a for a, b in zip(*one, strict=True)] for one in zip(starts[i], ends, strict=True)]
+                positions = [[k for n in some for k in range(n)] for some in lengths]
+                columns |= {"labels": labels[i], "position_ids": positions, "seq_lengths": lengths}
         arrays = [pa.array(columns[field.name], field.type) for field in shape.schema]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=shape.schema))
     return write_parts(folder, SET_FORMATS[format], batches, shape, below, split, epoch, source)

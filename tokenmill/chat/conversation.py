@@ -42,8 +42,8 @@ def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def chosen(messages: Sequence[dict[str, Any]], mask: str, index: int) -> tuple[list[int], list[int]]:
-    """The messages of the assistant, and those of them that a mask needs, by number from 0: for `assistant` and `last` the ones to
-    learn, for `all` the ones to leave out. A message of weight 0 is not learned. Raises ChatError for another weight than 0 or 1."""
+    """The messages of the assistant, and those of them that a mask needs, by number from 0: for `assistant` and `last` those to
+    learn, for `all` those to leave out. A message of weight 0 is not learned. Raises ChatError for another weight than 0 or 1."""
     assistants, withheld = [], []
     for i, message in enumerate(messages):
         if message.get("role") == "assistant":

@@ -33,12 +33,12 @@ class Encoded(NamedTuple):
 class SegmentEncoder:
     """Encodes renderings with one tokenizer.
 
-    A text without stand-ins is encoded whole, with special tokens allowed: all that are in it are the template's. Any other is cut
-    at the special tokens that are found in the text with stand-ins, and what is between them is encoded as text.
+    A text is encoded whole, with special tokens allowed, if all that are in it are the template's: those that are in the text with
+    stand-ins too. Any other is cut at the latter, and what is between them is encoded as text.
     """
 
     def __init__(self, tokenizer: Tokenizer, place: str) -> None:
-        """Raises TemplateError, whose message begins with `place`, for a tokenizer whose special tokens cannot be told from text."""
+        """Raises TemplateError, whose message begins with `place`, if the special tokens cannot be told from text."""
         self._tokenizer = tokenizer
         added = tokenizer.added_tokens
         is_normalized = _normalizes(tokenizer)
@@ -56,19 +56,18 @@ class SegmentEncoder:
     def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> Encoded:
         """The ids and flags. `owners`: the number of the conversation that each rendering is of, for messages. Raises ChatError."""
         owners = range(len(renderings)) if owners is None else owners
-        whole = [one for one in renderings if one.guarded is None]
-        whole_owners = [owner for owner, one in zip(owners, renderings, strict=True) if one.guarded is None]
+        is_whole = [one.guarded is None or self._all_are_of_the_template(one) for one in renderings]
+        whole = [one for one, is_one in zip(renderings, is_whole, strict=True) if is_one]
+        whole_owners = [owner for owner, is_one in zip(owners, is_whole, strict=True) if is_one]
         ranges = [Range(i, start, end) for i, one in enumerate(whole) for _, start, end in one.parts]
         ids, flags, offsets = self._run([one.text for one in whole], ranges, whole_owners, "allow")
         if len(whole) == len(renderings):
             return Encoded(ids, flags, offsets)
         at_whole = iter(range(len(whole)))
-        at_cut = self._cut(
-            [(one, owner) for one, owner in zip(renderings, owners, strict=True) if one.guarded is not None]
-        )
+        at_cut = self._cut([(renderings[i], owners[i]) for i, is_one in enumerate(is_whole) if not is_one])
         found: list[tuple[Any, Any]] = []
-        for one in renderings:
-            if one.guarded is None:
+        for is_one in is_whole:
+            if is_one:
                 i = next(at_whole)
                 found.append((ids[offsets[i] : offsets[i + 1]], flags[offsets[i] : offsets[i + 1]]))
             else:
@@ -79,6 +78,9 @@ class SegmentEncoder:
             np.concatenate([one for _, one in found]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         )
+
+    def _all_are_of_the_template(self, rendering: Rendering) -> bool:
+        return self._segments(rendering.text) == self._segments(rendering.guarded or "")
 
     def _cut(self, renderings: Sequence[tuple[Rendering, int]]) -> Iterator[tuple[Any, Any]]:
         """The ids and flags of each rendering that has stand-ins."""

@@ -37,7 +37,7 @@ class Guard:
 
     def __init__(self, special: Iterable[str], words: Iterable[str], beside: str) -> None:
         texts = sorted(special, key=len, reverse=True)
-        self._words = frozenset(words)
+        self._words = frozenset(word for word in words if word.isidentifier())
         self._beside = beside
         self._whole = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
         self._begins = frozenset(text[:n] for text in texts for n in range(1, len(text)))
@@ -101,16 +101,23 @@ class Guard:
                 pieces += [text[done : found.start()], replace(found[0], at)]
                 done = found.end()
             text = "".join([*pieces, text[done:]])
-        if text in self._words and text.isidentifier():
+        if text in self._words:
             return text
+        for at in self._at_ends(text):
+            text = replace(text, at)
+        return text
+
+    def _at_ends(self, text: str) -> set[int]:
+        """Where the text, with or without the white space around it, begins or ends with a part of a special token that the
+        template could complete."""
+        found = set()
         for stripped in (text, text.lstrip()):
             if any(stripped[:n] in self._ends for n in range(1, min(self._part_max, len(stripped)) + 1)):
-                text = replace(text, len(text) - len(stripped))
+                found.add(len(text) - len(stripped))
         for stripped in (text, text.rstrip()):
-            n_characters = len(stripped)
-            if any(stripped[-n:] in self._begins for n in range(1, min(self._part_max, n_characters) + 1)):
-                text = replace(text, n_characters - 1)
-        return text
+            if any(stripped[-n:] in self._begins for n in range(1, min(self._part_max, len(stripped)) + 1)):
+                found.add(len(stripped) - 1)
+        return found
 
     def _two(self, text: str) -> tuple[str, str]:
         unused = _unused(text)
@@ -119,9 +126,8 @@ class Guard:
 
 def _unused(text: str) -> Iterator[str]:
     """Characters that do not occur in the text: noncharacters of Unicode first, then those for private use."""
-    used = frozenset(text)
     for codes in (range(0xFDD0, 0xFDF0), range(0xF0000, 0x10FFFE)):
-        yield from (one for one in map(chr, codes) if one not in used)
+        yield from (one for one in map(chr, codes) if one not in text)
 
 
 def _search(texts: list[str], begins: Iterable[str], ends: Iterable[str], marks: tuple[str, str]) -> str:

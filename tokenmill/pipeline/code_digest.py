@@ -14,13 +14,14 @@ from pathlib import Path
 from tokenmill import _core
 
 _PACKAGE = Path(__file__).parent.parent
+_SUFFIXES = (".py", ".jinja")
 _DOCUMENTS = ("corpus", "pretokenizers", "counts")
 
 ROOMS = {
     "count": _DOCUMENTS,
     "train-vocab": (*_DOCUMENTS, "tokenizer", "training", "artifacts"),
-    "encode": (*_DOCUMENTS, "tokenizer", "artifacts", "dataset"),
-    "validate": (*_DOCUMENTS, "tokenizer", "artifacts", "dataset"),
+    "encode": (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "dataset"),
+    "validate": (*_DOCUMENTS, "tokenizer", "artifacts", "chat", "dataset"),
 }
 """The rooms that decide the bytes of each stage's outputs, beside the stage's own module. dvc.yaml names the same rooms."""
 
@@ -49,7 +50,7 @@ def _digest(stage: str, rooms: Sequence[str], package: Path) -> str:
     digest = hashlib.sha256(f"{_core.SOURCE_HASH} {version('pyarrow')}".encode())
     modules = list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:
-        modules += (package / room).rglob("*.py")
+        modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
     for path in sorted(modules):
         content = path.read_bytes()
         name = path.relative_to(package).as_posix().encode()

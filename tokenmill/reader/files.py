@@ -73,7 +73,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
         places = _places_of_documents(folder, manifest)
     shape = _shape(manifest)
     is_flat = of_format and SET_FORMATS[format].flat is not None
-    parts: Parts = FlatParts(format, places, shape) if is_flat else ParquetParts(places)
+    parts: Parts = FlatParts(format, places, shape) if is_flat else ParquetParts(places, manifest.has_mask)
     tokens = manifest.tokens_digest()
     digest = _digest(manifest, tokens)
     return DatasetFiles(manifest, split, source, format, epoch, shape, parts, index, tokens, digest)

@@ -95,8 +95,9 @@ class ParquetParts:
 
     are_mapped = False
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[Place], has_mask: bool = False) -> None:
         self.places = places
+        self._needed = (_IDS, *["loss_mask"] * has_mask)
         self._file = lru_cache(_FILES_OPEN_MAX)(self._open_file)
         self._group = lru_cache(_GROUPS_HELD_MAX)(self._read_group)
 
@@ -115,8 +116,8 @@ class ParquetParts:
             file = pq.ParquetFile(path, memory_map=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ValidationError(f"{path}: cannot be read: {error}. {_ADVICE}") from None
-        if _IDS not in file.schema_arrow.names:
-            raise ValidationError(f"{path}: expected a column {_IDS}; found {file.schema_arrow.names}. {_ADVICE}")
+        if missing := [name for name in self._needed if name not in file.schema_arrow.names]:
+            raise ValidationError(f"{path}: expected a column {missing[0]}; found {file.schema_arrow.names}. {_ADVICE}")
         return file
 
     def _read_group(self, i: int, k: int) -> Block:
@@ -139,7 +140,7 @@ class ParquetParts:
         return self.places[i].folder / f"{self.places[i].stem}.parquet"
 
     def __reduce__(self) -> tuple[Any, ...]:  # another process opens the files again
-        return ParquetParts, (self.places,)
+        return ParquetParts, (self.places, len(self._needed) > 1)
 
 
 def _n_values(group: Any) -> int:

@@ -113,9 +113,7 @@ def test_masks_come_back_beside_labels_and_the_largest_id(format: Format, ids: s
 @pytest.mark.parametrize("has_names", [True, False])
 def test_masked_documents_come_back(format: Format, has_names: bool, tmp_path: Path) -> None:
     shape = chat_shape(packed=False, has_names=has_names)
-    items = [
-        document([i, 2, 1], f"name {i}" if has_names else i, i) | {"loss_mask": [1, i % 2, 1]} for i in range(5)
-    ]
+    items = [document([i, 2, 1], f"name {i}" if has_names else i, i) | {"loss_mask": [1, i % 2, 1]} for i in range(5)]
     write(format, tmp_path, items, shape, borders=[2])
     check(format, tmp_path, items, shape)
 

@@ -166,8 +166,8 @@ def segment_places(flat: Flat) -> npt.NDArray[np.int64]:
 
 
 def may_be_empty(shape: Shape) -> bool:
-    """Whether an item can have no tokens: a document without text that no id begins or ends."""
-    return shape.length is None and shape.begin_id is None and shape.end_id is None
+    """Whether an item can have no tokens: a document without text that no id begins or ends. Templates begin and end messages."""
+    return shape.length is None and shape.begin_id is None and shape.end_id is None and not shape.has_mask
 
 
 def refuse_lists(shape: Shape, name: str) -> str | None:

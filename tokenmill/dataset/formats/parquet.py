@@ -103,7 +103,7 @@ def _n_groups(path: Path) -> int:
         if not any(found.equals(shape) for shape in allowed):
             raise ValidationError(
                 f"{path}: expected the columns id, input_ids (list of uint16 or uint32) and n_bytes, and of conversations "
-                f"loss_mask and sha256; found {', '.join(f'{f.name} ({f.type})' for f in found)}. Delete the dataset and build it again."
+                f"loss_mask and sha256; found {named(found)}. Delete the dataset and build it again."
             )
         return int(file.num_row_groups)
 

@@ -1,0 +1,136 @@
+"""Masks of templates without generation tags: by what the conversation up to a message begins with."""
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+from tests.chat.made import VARIABLES, a_conversation, canonical, encoded, encoder, tokenizer, told
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.named import template_text
+from tokenmill.chat.template import ChatTemplate
+from tokenmill.errors import ChatError
+
+
+def without_tags(name: str) -> str:
+    return re.sub(r"\{%-? (end)?generation -?%\}", "", template_text(name))
+
+
+def naive(name: str, template: str, messages: list[dict[str, Any]], tools: Any, mask: str) -> list[int]:
+    """The mask by the definition, each rendering encoded on its own; for messages without special tokens."""
+    compiled = ChatTemplate(template, VARIABLES, "x")
+
+    def ids(n: int, prompt: bool) -> tuple[str, list[int]]:
+        text = compiled.marked(messages[:n], tools, ("", ""), prompt)
+        return text, tokenizer(name).encode(text, special="allow")
+
+    whole_text, whole = ids(len(messages), False)
+    found = [0] * len(whole)
+    answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    for i in answers if mask == "assistant" else answers[-1:]:
+        before, after = ids(i, True), ids(i + 1, False)
+        if not whole_text.startswith(before[0]):
+            before = ids(i, False)
+        for text, some in (before, after):
+            assert whole_text.startswith(text)
+            assert whole[: len(some)] == some
+        found[len(before[1]) : len(after[1])] = [1] * (len(after[1]) - len(before[1]))
+    return found
+
+
+@pytest.mark.parametrize("mask", ["assistant", "last"])
+@pytest.mark.parametrize("template", ["chatml", "llama3", "gemma", "mistral"])
+@pytest.mark.parametrize("name", ["plain", "nfc", "rstrip", "lowercase", "prepend"])
+def test_masks_are_those_of_the_definition(name: str, template: str, mask: Any) -> None:
+    chance = random.Random(f"{name} {template}")
+    one, text = encoder(name, without_tags(template), mask), without_tags(template)
+    n_refused = 0
+    for _ in range(15):
+        messages, tools = a_conversation(chance, False, False)
+        try:
+            wanted = naive(name, text, messages, tools, mask)
+        except AssertionError:
+            n_refused += 1
+            with pytest.raises(ChatError, match=r"inside a token|differently"):
+                encoded(one, messages)
+            continue
+        assert encoded(one, messages).loss_mask[0].as_py() == wanted
+    assert n_refused == 0 or name == "rstrip" or template == "llama3"
+
+
+def learned(one: ChatEncoder, messages: list[dict[str, Any]]) -> str:
+    found = encoded(one, messages)
+    ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
+    return tokenizer("plain").decode([id for id, flag in zip(ids, mask, strict=True) if flag])
+
+
+TURNS = [told("user", "one"), told("assistant", "cat"), told("user", "two"), told("assistant", "sat")]
+
+
+def test_what_follows_the_prompt_is_learned() -> None:
+    assert learned(encoder(template=without_tags("chatml")), TURNS) == "cat<|im_end|>\nsat<|im_end|>\n"
+    assert learned(encoder(template=without_tags("chatml"), mask="last"), TURNS) == "sat<|im_end|>\n"
+
+
+def test_a_prompt_that_the_template_does_not_write_in_the_conversation_is_left_out() -> None:
+    template = without_tags("chatml").replace("<|im_start|>assistant\\n' }}{% endif", "Answer: ' }}{% endif")
+    assert learned(encoder(template=template), TURNS[:2]) == "<|im_start|>assistant\ncat<|im_end|>\n"
+
+
+def test_weights_and_all_work_by_prefixes_too() -> None:
+    weighted = [TURNS[0], {**TURNS[1], "weight": 0}, *TURNS[2:]]
+    assert learned(encoder(template=without_tags("chatml")), weighted) == "sat<|im_end|>\n"
+    whole = encoded(encoder(template="chatml"), TURNS).texts[0].as_py()
+    assert learned(encoder(template=without_tags("chatml"), mask="all"), TURNS) == whole
+    assert learned(encoder(template=without_tags("chatml"), mask="all"), weighted) == whole.replace(
+        "cat<|im_end|>\n", ""
+    )
+
+
+def test_a_hostile_message_is_learned_by_prefixes() -> None:
+    messages = [told("user", "<|im_end|>"), told("assistant", "<|im_start|>x"), told("user", "<|im_")]
+    assert learned(encoder(template=without_tags("chatml")), messages) == "<|im_start|>x<|im_end|>\n"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_template_that_writes_messages_differently_later_is_refused(n: int) -> None:
+    """Thinking of earlier turns is dropped, as DeepSeek's and Qwen3's templates do."""
+    messages = [
+        told("user", "a"),
+        told("assistant", "b", reasoning_content="c"),
+        told("user", "d"),
+        told("assistant", "e"),
+    ]
+    one = encoder(template=without_tags("qwen3"))
+    encoded(one, messages[:2])
+    words = r"differently on its own than in the whole: at character 51, '<think>\\nc\\n</think>\\n\\nb<\|im_.*' instead of 'b"
+    with pytest.raises(ChatError, match=rf"up to message 1 \(assistant\) {words}") as caught:
+        encoded(one, *([messages[:2]] * n), messages)
+    assert caught.value.index == n
+
+
+def test_an_answer_that_begins_inside_a_token_is_refused() -> None:
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    one = encoder(template=template)
+    assert learned(one, [told("user", "on"), told("assistant", " the")]) == " the"
+    with pytest.raises(
+        ChatError, match=r"message 1 \(assistant\): it begins inside a token, at character 3 .*\('on ', then 'the'\)"
+    ):
+        encoded(one, [told("user", "on "), told("assistant", "the")])
+    with pytest.raises(ChatError, match=r"message 1 \(assistant\): it ends inside a token, at character 3"):
+        encoded(one, [told("user", "on"), told("assistant", " "), told("user", "the")])
+    assert learned(encoder(template=template, mask="all"), [told("user", "on "), told("assistant", "the")]) == "on the"
+
+
+def test_a_template_that_refuses_the_first_messages_alone_is_refused() -> None:
+    template = "{% if messages | length != 2 %}{{ raise_exception('two, please') }}{% endif %}x"
+    with pytest.raises(
+        ChatError, match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please\."
+    ):
+        encoded(encoder(template=template), TURNS[:2])
+
+
+def test_what_is_rendered_for_a_reader_has_the_parts_by_prefixes() -> None:
+    text, parts = encoder(template=without_tags("chatml")).render(canonical(TURNS))
+    assert [text[start:end] for start, end in parts] == ["cat<|im_end|>\n", "sat<|im_end|>\n"]

@@ -1,0 +1,183 @@
+"""Templates are rendered as transformers renders them, without clock and chance."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.chat.made import a_conversation, canonical, encoded, encoder, peer, told
+from tokenmill.chat.template import ChatTemplate, regions
+from tokenmill.errors import ChatError, TemplateError
+
+ONE = [told("user", '<é & "x">', extra={"b": [1, 2.5, None], "a": True})]
+SAME = [
+    "{% for m in messages %}\n  {% if true %}\n    x\n  {% endif %}\n{{ m.content }}{% endfor %}",
+    "{{ messages | tojson }}|{{ messages[0].extra | tojson(indent=2) }}|{{ messages[0].extra | tojson(sort_keys=true) }}",
+    "{{ messages[0] | tojson(separators=(',', ':')) }}{{ messages[0].content | tojson(ensure_ascii=true) }}",
+    "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+    "{% macro m(x) %}[{{ x }}]{% endmacro %}{{ m(messages[0].role) }}{{ m('y') }}",
+    "{{ tools is none }}{{ tools is defined }}{{ documents }}{{ add_generation_prompt }}{{ nothing }}{{ messages[0].nothing }}",
+    "{{ dict(a=1) }}{{ messages[0].content.split(' ') }}{{ '%s' % 3 }}{{ '{}'.format(4) }}",
+    "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+    "a{%- generation -%} b {%- endgeneration -%} c",
+    "{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}",
+]
+
+
+@pytest.mark.parametrize("template", SAME)
+def test_a_template_writes_what_it_writes_in_transformers(template: str) -> None:
+    wanted = peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
+    assert encoder(template=template, mask="all").render(canonical(ONE)).text == wanted
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
+def test_thinking_has_the_names_that_transformers_gives_it(key: str) -> None:
+    messages = [told("user", "q"), told("assistant", "a", **{key: "t"})]
+    template = "{{ messages | tojson }}{{ messages[1].reasoning_content }}"
+    wanted = peer("plain").apply_chat_template(messages, chat_template=template, tokenize=False)
+    assert encoder(template=template, mask="all").render(canonical(messages)).text == wanted
+
+
+def test_regions_of_a_macro_or_of_a_set_block_are_found_where_they_are() -> None:
+    template = (
+        "{% macro answer(m) %}A:{% generation %}{{ m.content }}{% endgeneration %};{% endmacro %}"
+        "{% set kept %}B:{% generation %}x{% endgeneration %}{% endset %}{{ answer(messages[0]) }}{{ kept }}"
+    )
+    text, learned = encoder(template=template).render(canonical([told("assistant", "é🙂")]))
+    assert (text, [text[start:end] for start, end in learned]) == ("A:é🙂;B:x", ["é🙂", "x"])
+
+
+def test_regions_inside_regions_are_one() -> None:
+    found = regions("(a(b)c)", ("(", ")"))
+    assert (found.text, found.generated) == ("abc", [(0, 3), (1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{% for m in messages %}\n{{ m.content }", r"chat\.jinja: the chat template is no valid Jinja at line 2: "),
+        ("{% generation %}x", "no valid Jinja at line 1: "),
+        ("{{ messages | random }}", "No filter named 'random'"),
+        ("{{ pad_token }}", "writes pad_token, whose text is not known"),
+        ("{% if unk_token %}{{ unk_token }}{% endif %}", "writes unk_token, whose text is not known"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_refused(template: str, words: str) -> None:
+    with pytest.raises(TemplateError, match=words):
+        encoder(template=template)
+
+
+def test_a_token_that_the_tokenizer_lacks_is_refused() -> None:
+    with pytest.raises(
+        TemplateError, match=r"chat\.jinja: bos_token is '<bos>', which is no token of the tokenizer; .*<s>"
+    ):
+        encoder(template="{{ bos_token }}", bos_token="<bos>")
+    encoder(template="{{ messages }}", bos_token="<bos>")
+
+
+@pytest.mark.parametrize("flag", ["single_word", "normalized"])
+def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> None:
+    from tests.chat import made
+
+    document = made.DOCUMENTS["nfc"]()
+    added = [{**one, flag: True} if one["content"] == "<s>" else one for one in document["added_tokens"]]
+    made_by = {**made.DOCUMENTS, flag: lambda: {**document, "added_tokens": added}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made, "DOCUMENTS", made_by)
+        with pytest.raises(TemplateError, match=rf"special token '<s>' has the flag {flag}"):
+            encoder(flag, "chatml")
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ raise_exception('roles must take turns') }}", r"the chat template refuses it: roles must take turns\."),
+        ("{{ messages[0].nothing.more }}", "has no attribute 'nothing'"),
+        ("{{ messages[0].content + 1 }}", "the chat template refuses it: "),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ messages.append(1) }}", "unsafe|not safe|is unsafe"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ namespace(_x=1) }}", "may not have the attribute '_x'"),
+        ("{% set ns = namespace() %}{% set ns._x = 1 %}", "may not have the attribute '_x'"),
+        ("{{ strftime_now('%d') }}", "may not ask the clock; give the date in the template's variables"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+    ],
+)
+def test_a_conversation_that_the_template_refuses_is_named(template: str, words: str) -> None:
+    late = "{% if messages[0].content == 'b' %}" + template + "{% endif %}"
+    with pytest.raises(ChatError, match=words) as caught:
+        encoded(encoder(template=late), [told("user", "a")], [told("user", "b")])
+    assert caught.value.index == 1
+    assert caught.value.code == "TM305"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "{}", '{"messages": 1}', '{"messages": ["x"]}', '{"messages": [], "tools": 1}']
+)
+def test_what_is_no_conversation_is_refused(text: str) -> None:
+    batch = pa.array([canonical(ONE), text], pa.large_string())
+    with pytest.raises(ChatError, match="expected the JSON of a conversation, with messages; found") as caught:
+        encoder().encode_batch(batch)
+    assert caught.value.index == 1
+
+
+@pytest.mark.parametrize("weight", [2, 0.5, "1", None, [1]])
+def test_another_weight_than_0_or_1_is_refused(weight: Any) -> None:
+    messages = [told("user", "a"), told("assistant", "b", weight=weight)]
+    with pytest.raises(ChatError, match=r"message 1 \(assistant\): weight .*; expected 0 or 1\."):
+        encoded(encoder(), messages)
+
+
+def test_a_weight_of_a_user_s_message_is_refused_with_all() -> None:
+    messages = [told("user", "a", weight=0), told("assistant", "b")]
+    encoded(encoder(), messages)
+    with pytest.raises(ChatError, match=r"message 0 \(user\): weight 0; with mask: all"):
+        encoded(encoder(mask="all"), messages)
+
+
+def test_a_message_whose_region_is_not_known_is_refused() -> None:
+    template = "{% generation %}{{ messages | length }}{% endgeneration %}"
+    messages = [told("user", "a"), told("assistant", "b"), told("assistant", "c")]
+    encoded(encoder(template=template), messages)
+    with pytest.raises(
+        ChatError, match=r"1 generated regions for 2 messages of the assistant.*message 2 \(assistant\)"
+    ):
+        encoded(encoder(template=template, mask="last"), messages)
+
+
+def test_a_character_without_a_token_is_named() -> None:
+    from tests.chat import made
+
+    document = made.DOCUMENTS["plain"]()
+    vocabulary = {"zzqq" if text == "z" else text: id for text, id in document["model"]["vocab"].items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            made, "DOCUMENTS", {"no z": lambda: {**document, "model": {**document["model"], "vocab": vocabulary}}}
+        )
+        one = encoder("no z")
+    with pytest.raises(ChatError, match=r"it cannot be encoded: .*no token") as caught:
+        encoded(one, [told("user", "a")], [told("user", "z")])
+    assert caught.value.index == 1
+
+
+def test_threads_may_share_an_encoder() -> None:
+    chance = random.Random(2)
+    batches = [
+        pa.array([canonical(a_conversation(chance, False, False)[0]) for _ in range(30)], pa.large_string())
+        for _ in range(20)
+    ]
+    one = encoder()
+    wanted = [one.encode_batch(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(one.encode_batch, batches)) == wanted
+
+
+def test_template_is_pure() -> None:
+    """Two renderings of one conversation are the same, and change nothing of it."""
+    template = ChatTemplate("{% for m in messages %}{{ m }}{% endfor %}", {}, "x")
+    messages = [told("user", "a")]
+    assert template.marked(messages, None, ("", "")) == template.marked(messages, None, ("", ""))
+    assert messages == [told("user", "a")]
