@@ -131,7 +131,11 @@ def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
 
 def digest_of(model: Model) -> str:
     """The sha256, in hex, of everything that decides ids or bytes here or in another library. Formatting does not change it."""
-    order = {rank: i for i, rank in enumerate(sorted({merge.rank for merge in model.merges}))}
+    import numpy as np
+
+    rows = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields))
+    order = np.unique(rows[:, 2], return_inverse=True)[1]
+    merges = np.column_stack([order, rows[:, 0], rows[:, 1], rows[:, 3]]).astype(np.int64)
     added = [
         [one.id, one.text, one.special, one.single_word, one.lstrip, one.rstrip, one.normalized]
         for one in sorted(model.added, key=lambda one: one.id)
@@ -140,7 +144,7 @@ def digest_of(model: Model) -> str:
         "add_prefix_space": model.add_prefix_space,
         "added": added,
         "ignore_merges": model.ignore_merges,
-        "merges": sorted([order[merge.rank], merge.left, merge.right, merge.token] for merge in model.merges),
+        "merges": merges[np.lexsort(merges.T[::-1])].tolist(),
         "nfc": model.nfc,
         "not_applied": model.not_applied,
         "steps": model.steps,

@@ -1,10 +1,12 @@
 """Converts Hugging Face's tokenizer.json to the core's model and back."""
 
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any
 
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, pre_tokenizer_of, steps_from
 from tokenmill.tokenizer.added_tokens import is_plain
-from tokenmill.tokenizer.model import AddedToken, Merge, Model, bytes_of, characters_of
+from tokenmill.tokenizer.model import AddedToken, Merges, Model, bytes_of, characters_of
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 _PLAIN_BPE = ("continuing_subword_prefix", "end_of_word_suffix")
@@ -120,24 +122,24 @@ def _added_tokens(added: list[dict[str, Any]], vocab: dict[str, int], ignore_mer
 
 
 def _tokens(vocab: dict[str, int], added: set[int]) -> dict[int, bytes]:
-    tokens = {}
-    for text, id in sorted(vocab.items(), key=lambda item: item[1]):
-        if id in added:
-            continue
-        token = bytes_of(text)
-        if token is None:
-            raise BeyondCore(f"model.vocab: token {text!r:.60} has characters outside the byte-level alphabet")
-        tokens[id] = token
-    return tokens
+    plain = [(text, id) for text, id in sorted(vocab.items(), key=itemgetter(1)) if id not in added]
+    joined = bytes_of("".join(text for text, _ in plain))  # a byte for each character
+    if joined is None:
+        text = next(text for text, _ in plain if bytes_of(text) is None)
+        raise BeyondCore(f"model.vocab: token {text!r:.60} has characters outside the byte-level alphabet")
+    ends = accumulate((len(text) for text, _ in plain), initial=0)
+    return {id: joined[start:end] for (_, id), (start, end) in zip(plain, pairwise(ends), strict=True)}
 
 
-def _merges(merges: list[list[str]], vocab: dict[str, int]) -> list[Merge]:
-    found: dict[tuple[int, int], Merge] = {}
-    for rank, (first, second) in enumerate(merges):
-        left, right = vocab[first], vocab[second]
-        # As in tokenizers, the last of equal merges counts.
-        found[left, right] = Merge(left, right, rank, vocab[first + second])
-    return list(found.values())
+def _merges(merges: list[list[str]], vocab: dict[str, int]) -> Merges:
+    import numpy as np
+
+    left, right = ([vocab[merge[i]] for merge in merges] for i in (0, 1))
+    token = [vocab[first + second] for first, second in merges]
+    # As in tokenizers, the last of equal merges counts. It has the place of the first.
+    last = {pair: rank for rank, pair in enumerate(zip(left, right, strict=True))}
+    rows = np.array([left, right, range(len(merges)), token], np.uint32).T
+    return Merges(rows[list(last.values())].astype("<u4").tobytes())
 
 
 def _check_post_processor(found: Any) -> None:
