@@ -80,7 +80,7 @@ def encode(
     root, units = runner.root, runner.corpus.units
     drops = unit_drops(source, runner, run_units)
     cache_mb = runner.cache_mb_max // (1 + len(params.vocab_sizes))
-    tokenizer, _ = checked_tokenizer(root / TOKENIZER_DIRECTORY, cache_mb)
+    tokenizer = checked_tokenizer(root / TOKENIZER_DIRECTORY, cache_mb)
     entry = None if params.chat is None else chat_entry(root, params.chat)
     main = _encoder(tokenizer, params, entry, units, drops)
     others = {

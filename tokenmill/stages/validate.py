@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from tokenmill.artifacts.golden import checked_tokenizer, sample_engines
+from tokenmill.artifacts.golden import check_golden, checked_tokenizer, sample_engines
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Source, Validate
 from tokenmill.console import Advance, progress
@@ -73,7 +73,8 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     directory, tables = runner.root / TOKENS_DIRECTORY, runner.root / TABLES_DIRECTORY
     manifest = read_manifest(directory)
     corpus = runner.corpus
-    tokenizer, golden_engines = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
+    tokenizer = checked_tokenizer(runner.root / TOKENIZER_DIRECTORY, runner.cache_mb_max)
+    golden_engines = check_golden(runner.root / TOKENIZER_DIRECTORY, tokenizer)
     raise_first(wrong_with_tokenizer(manifest, tokenizer), _MANIFEST)
     for below, names in (
         (directory, [MANIFEST_FILE, *manifest.names()]),
