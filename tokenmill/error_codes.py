@@ -106,8 +106,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM201": ErrorCode(
             "a document is bad",
-            "A line or row of a file is not a document: it is not valid JSON, its text is null or is not valid UTF-8. The "
-            "message has the file and the line or row.",
+            "A line or row of a file is not a document: it is not valid JSON, its text is null or is not valid UTF-8, or its "
+            "messages make no conversation. The message has the file and the line or row.",
             "Mend or delete the document. To build without such documents, set source.on_bad_document: quarantine in "
             "params.yaml: they are then left out and kept in the quarantine, each with its place and the reason.",
         ),
@@ -158,9 +158,10 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM209": ErrorCode(
             "a column is missing or of the wrong kind",
-            "A file of documents lacks the column or key that holds the text or the ids, has it twice, or has something else "
-            "in it than text. The message has a line for each file, with the columns that it has.",
-            "Set source.text_column or source.id_column in params.yaml to one of these columns. The setting holds for all "
+            "A file of documents lacks the column or key that holds the text, the messages or the ids, or one that "
+            "source.template names; or it has it twice, or has something else in it. The message has a line for each file, with "
+            "the columns that it has.",
+            "Set source.text_column, or the setting that the message names, to one of these columns. The setting holds for all "
             "files: if others have other names, rename the column in this file, or give each kind of file a named source with "
             "columns of its own in `sources`.",
         ),

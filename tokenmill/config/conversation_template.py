@@ -52,12 +52,10 @@ def _as_parts(value: object) -> object:
 
 
 def _with_columns_in_order(template: dict[str, list[str]]) -> dict[str, list[str]]:
-    roles = list(template)
-    if roles != sorted(roles, key=ROLES.index):  # DVC compares sections without the order of their keys
-        raise ValueError(f"found the roles {', '.join(roles)}; allowed: the order {', '.join(ROLES)}")
     if not any(parse_part(part).columns for parts in template.values() for part in parts):
         raise ValueError("found no column; allowed: parts with columns in braces, like {instruction}")
-    return template
+    # Not in the order of the file: DVC sees no change in it, and writers of YAML sort keys.
+    return dict(sorted(template.items(), key=lambda item: ROLES.index(item[0])))
 
 
 Template = Annotated[
@@ -65,4 +63,4 @@ Template = Annotated[
     Field(min_length=1),
     AfterValidator(_with_columns_in_order),
 ]
-"""The parts of each role's message. A part is a text with columns in braces."""
+"""The parts of each role's message, in the order of ROLES. A part is a text with columns in braces."""

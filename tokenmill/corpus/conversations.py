@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tokenmill.config.conversation_template import parse_part
+from tokenmill.config.conversation_template import Part, parse_part
 from tokenmill.config.sources import Conversations
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -192,21 +192,18 @@ def _by_template(
     """The columns of a template, and what makes a conversation of their values."""
     parsed = [(role, [parse_part(part) for part in parts]) for role, parts in template]
     columns = tuple(dict.fromkeys(name for _, parts in parsed for part in parts for name in part.columns))
-    compiled = [
-        (role, [(part.texts, [columns.index(name) for name in part.columns]) for part in parts])
-        for role, parts in parsed
-    ]
+    forms = [(role, [_form(part, columns) for part in parts]) for role, parts in parsed]
 
     def make(values: Sequence[Any]) -> Conversation:
         if not any(values):
             raise ConversationError(f"expected a text in one of {', '.join(columns)}; found none")
         messages, texts = [], []
-        for role, parts in compiled:
-            found = [
-                pieces[0] + "".join([(values[k] or "") + piece for k, piece in zip(at, pieces[1:], strict=True)])
-                for pieces, at in parts
-                if not at or any(values[k] for k in at)
-            ]
+        for role, parts in forms:
+            found = []
+            for form, at in parts:
+                some = [values[k] or "" for k in at]
+                if not at or any(some):
+                    found.append(form % tuple(some))
             if found:
                 content = "\n\n".join(found)
                 messages.append({"role": role, "content": content})
@@ -214,6 +211,12 @@ def _by_template(
         return Conversation(_encode({"messages": messages}), "\n".join(texts))
 
     return columns, make
+
+
+def _form(part: Part, columns: Sequence[str]) -> tuple[str, list[int]]:
+    """A part as a form for the operator %, and which of the columns' values it takes."""
+    form = "%s".join(text.replace("%", "%%") for text in part.texts)
+    return form, [columns.index(name) for name in part.columns]
 
 
 def _kind(value: Any) -> str:

@@ -1,0 +1,146 @@
+"""The keys of params.yaml that make conversations of rows: what they allow, and how named sources take them over."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from tests.conftest import REPOSITORY
+from tokenmill.config.conversation_template import parse_part
+from tokenmill.config.params import Params, load_params
+from tokenmill.config.sources import Conversations, DocumentSource
+from tokenmill.errors import ParamsError
+
+KEYS = ("messages_column", "tools_column", "template")
+ALPACA = {"user": ["{instruction}", "Input:\n{input}"], "assistant": "{output}"}
+OF_ALPACA = Conversations(None, None, (("user", ("{instruction}", "Input:\n{input}")), ("assistant", ("{output}",))))
+
+
+def params(folder: Path, sources: dict[str, Any] | None = None, **source: Any) -> Params:
+    yaml = YAML(typ="safe", pure=True)
+    found = yaml.load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    found["source"] |= source
+    found["sources"] = sources or {}
+    with (folder / "params.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(found, file)
+    return load_params(folder / "params.yaml")
+
+
+def of_sources(found: Params) -> dict[str | None, Conversations | None]:
+    return {one.name: one.conversations for one in found.document_sources()}
+
+
+def test_without_them_documents_are_texts(tmp_path: Path) -> None:
+    assert of_sources(params(tmp_path)) == {None: None}
+    assert params(tmp_path).source.conversations is None
+
+
+def test_a_params_file_that_lacks_them_is_read(tmp_path: Path) -> None:
+    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
+    kept = [line for line in text.splitlines() if not line.startswith(tuple(f"  {key}:" for key in KEYS))]
+    (tmp_path / "params.yaml").write_text("\n".join(kept), encoding="utf-8")
+    assert len(kept) < len(text.splitlines())
+    assert load_params(tmp_path / "params.yaml") == params(tmp_path)
+
+
+def test_a_column_of_messages_or_a_template_makes_conversations(tmp_path: Path) -> None:
+    assert of_sources(params(tmp_path, messages_column="m", tools_column="t")) == {None: Conversations("m", "t", None)}
+    assert of_sources(params(tmp_path, template=ALPACA)) == {None: OF_ALPACA}
+
+
+def test_the_messages_of_a_template_have_one_order_whatever_that_of_the_file(tmp_path: Path) -> None:
+    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
+    template = '{assistant: "{a}", developer: "{d}", user: "{u}", system: "{s}"}'
+    (tmp_path / "params.yaml").write_text(
+        text.replace("  template: null ", f"  template: {template} "), encoding="utf-8"
+    )
+    found = load_params(tmp_path / "params.yaml").source.conversations
+    assert found is not None and found.template is not None
+    assert [role for role, _ in found.template] == ["system", "developer", "user", "assistant"]
+
+
+def test_a_named_source_has_its_own_or_those_of_source(tmp_path: Path) -> None:
+    sources = {
+        "chat": {"glob": "a/*"},
+        "agents": {"glob": "b/*", "tools_column": "functions"},
+        "alpaca": {"glob": "c/*", "template": ALPACA},
+        "shares": {"glob": "d/*", "messages_column": "conversations", "template": None},
+    }
+    assert of_sources(params(tmp_path, sources, messages_column="messages", tools_column="tools")) == {
+        "chat": Conversations("messages", "tools", None),
+        "agents": Conversations("messages", "functions", None),
+        "alpaca": OF_ALPACA,
+        "shares": Conversations("conversations", "tools", None),
+    }
+    assert of_sources(params(tmp_path, sources | {"agents": {"glob": "b/*"}}, template=ALPACA)) == {
+        "chat": OF_ALPACA,
+        "agents": OF_ALPACA,
+        "alpaca": OF_ALPACA,
+        "shares": Conversations("conversations", None, None),
+    }
+
+
+def test_they_are_part_of_a_units_key_only_where_documents_are_conversations() -> None:
+    texts = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None)
+    assert texts.reading() == {"text": "text", "id": "id", "separator": None}
+    chat = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, OF_ALPACA)
+    assert chat.reading() == texts.reading() | {
+        "conversations": {"column": None, "tools_column": None, "template": OF_ALPACA.template}
+    }
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "both": (
+        {"messages_column": "m", "template": ALPACA},
+        "source.template: found beside messages_column 'm'; allowed: one of them",
+    ),
+    "tools alone": (
+        {"tools_column": "t"},
+        "source.tools_column: found 't' without messages_column; allowed: with messages_column, or null",
+    ),
+    "tools of a template": ({"tools_column": "t", "template": ALPACA}, "source.tools_column: found 't' without"),
+    "tools of a named source": (
+        {"sources": {"a": {"glob": "a/*", "tools_column": "t"}}},
+        "sources: found tools_column 't' for a without messages_column",
+    ),
+    "both of a named source": (
+        {"sources": {"a": {"glob": "a/*", "messages_column": "m", "template": ALPACA}}},
+        "sources.a.template: found beside messages_column 'm'",
+    ),
+    "an unknown role": ({"template": {"bot": "{x}"}}, "source.template.bot: found 'bot'; allowed: 'system'"),
+    "no role": ({"template": {}}, "source.template: found {}; allowed: 1 or more of them"),
+    "no column": ({"template": {"user": "Hi"}}, "source.template: found no column; allowed: parts with columns in"),
+    "no part": ({"template": {"user": []}}, "source.template.user: found []; allowed: a text, or a list of texts"),
+    "an empty part": ({"template": {"user": ["{x}", ""]}}, "source.template.user: found ['{x}', '']; allowed: a text"),
+    "null": ({"template": {"user": None}}, "source.template.user: found null; allowed: a text, or a list of texts"),
+    "an open brace": (
+        {"template": {"user": "{x} {y"}},
+        "source.template.user: found '{x} {y' with a single { at character 4; allowed: a column in braces, like {input}, and "
+        "{{ or }} for a brace itself",
+    ),
+    "an empty name": ({"template": {"user": "{x}{}"}}, "with a single { at character 3"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_value_names_key_found_and_allowed(tmp_path: Path, case: str) -> None:
+    values, expected = WRONG[case]
+    with pytest.raises(ParamsError) as error:
+        params(tmp_path, **values)
+    assert expected in str(error.value)
+
+
+@given(
+    st.lists(st.tuples(st.text("a{} %", max_size=4), st.text("b :.", min_size=1, max_size=3))),
+    st.text("{}", max_size=3),
+)
+def test_parts_of_any_texts_and_columns_are_read_as_they_were_written(pieces: list[tuple[str, str]], end: str) -> None:
+    def escaped(text: str) -> str:
+        return text.replace("{", "{{").replace("}", "}}")
+
+    found = parse_part("".join(f"{escaped(text)}{{{column}}}" for text, column in pieces) + escaped(end))
+    assert found.columns == tuple(column for _, column in pieces)
+    assert found.texts == (*(text for text, _ in pieces), end)
