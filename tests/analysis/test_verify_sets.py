@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import Project, make_project
+from tests.dataset.formats.test_formats import OF_TEXTS
 from tests.registry import build
 from tokenmill import console
 from tokenmill.analysis.verify import Verdict, verify
@@ -34,7 +35,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     shutil.rmtree(project.root / "data/raw")
     for name, documents in DOCUMENTS.items():
         project.write(name, documents)
-    project.set(encode__formats=list(SET_FORMATS), **request.param)
+    project.set(encode__formats=list(OF_TEXTS), **request.param)
     build(project)
     before, console.level = console.level, -1
     yield project

@@ -12,6 +12,7 @@ import pytest
 
 import tokenmill
 from tests.conftest import Project, make_project
+from tests.dataset.formats.test_formats import OF_TEXTS
 from tests.registry import build, cli
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
@@ -63,7 +64,8 @@ def shape(manifest: Manifest) -> Shape:
     pack = manifest.files.pack if manifest.files else None
     length, has_labels = (pack.length, pack.labels) if pack and pack.output == "rows" else (None, False)
     ids = id_type(manifest.id_max)
-    return Shape(ids, manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels)
+    has_mask = manifest.has_mask
+    return Shape(ids, manifest.id_max, manifest.tokenizer_digest, begin, end, True, length, has_labels, has_mask)
 
 
 def items(project: Project, one: FileSet) -> list[list[dict[str, Any]]]:
@@ -88,7 +90,7 @@ def ids(project: Project, format: str, split: str | None = None, epoch: int | No
 
 @pytest.mark.slow
 def test_every_format_holds_all_documents_in_the_order_of_the_dataset(project: Project) -> None:
-    formats = ["parquet", *(name for name in SET_FORMATS if name != "parquet")]
+    formats = ["parquet", *(name for name in OF_TEXTS if name != "parquet")]
     project.set(encode__formats=formats)
     build(project)
     expected = [tokens for _, tokens in documents(project)]
@@ -223,6 +225,8 @@ def test_sequences_are_filled_up_and_have_labels_on_request(project: Project) ->
         for i, label in enumerate(row["labels"]):
             is_masked = i >= len(own) or i in row["starts"][1:]
             assert label == (-100 if is_masked else row["input_ids"][i])
+            assert row["position_ids"][i] == i - max(start for start in row["starts"] if start <= i)
+        assert sum(row["seq_lengths"]) == 20 and len(row["seq_lengths"]) == len(row["starts"])
         n += 20
     assert n >= len(text)
 
