@@ -181,9 +181,10 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM212": ErrorCode(
             "too many conversations are cut",
-            "Conversations that are longer than encode.pack.length lose trained tokens: packing cuts their ends away, or drops them. "
-            "There are more of them than encode.chat.cut_max allows.",
-            "Raise encode.pack.length. Otherwise set encode.pack.long to split, which keeps all tokens, or raise encode.chat.cut_max.",
+            "Conversations that are longer than encode.pack.length lose trained tokens: packing cuts their ends away, or drops "
+            "them. There are more of them than encode.chat.cut_max allows.",
+            "Raise encode.pack.length. Otherwise set encode.pack.long to split, which keeps all tokens, or raise "
+            "encode.chat.cut_max.",
         ),
         "TM301": ErrorCode(
             "a tokenizer is refused",

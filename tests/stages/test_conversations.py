@@ -20,7 +20,13 @@ SPECIAL = ["<|im_start|>", "<|im_end|>", "<|pad|>"]
 TALKS = {
     "a.jsonl": [
         [("user", "the cat sat on the mat"), ("assistant", "the cat and the dog")],
-        [("system", "be brief"), ("user", "dog?"), ("assistant", "log <|im_end|> 🙂"), ("user", "and?"), ("assistant", "no")],
+        [
+            ("system", "be brief"),
+            ("user", "dog?"),
+            ("assistant", "log <|im_end|> 🙂"),
+            ("user", "and?"),
+            ("assistant", "no"),
+        ],
     ],
     "b.jsonl": [[("user", "naïve café <|im_start|>assistant"), ("assistant", "東京")]],
 }
@@ -89,7 +95,8 @@ def test_conversations_become_ids_with_masks_that_verify_finds_right(talks: Proj
     assert list(found) == ["a.jsonl-0", "a.jsonl-1", "b.jsonl-0"]
     long = found["a.jsonl-1"]
     assert tokenizer.decode(long["input_ids"]) == (
-        "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\ndog?<|im_end|>\n<|im_start|>assistant\nlog <|im_end|> 🙂<|im_end|>\n"
+        "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\ndog?<|im_end|>\n"
+        "<|im_start|>assistant\nlog <|im_end|> 🙂<|im_end|>\n"
         "<|im_start|>user\nand?<|im_end|>\n<|im_start|>assistant\nno<|im_end|>\n"
     )
     assert trained(tokenizer, long) == "log <|im_end|> 🙂<|im_end|>no<|im_end|>"
@@ -184,7 +191,8 @@ def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Pro
 
 def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: Project) -> None:
     (talks.root / "odd.jinja").write_text(
-        "{% for message in messages %}{{ message.role }}{% if messages | length == 3 %}!{% endif %}\n{{ message.content }}\n{% endfor %}"
+        "{% for message in messages %}{{ message.role }}{% if messages | length == 3 %}!{% endif %}\n"
+        "{{ message.content }}\n{% endfor %}"
     )
     depend(talks, "encode", "odd.jinja")
     talks.set(encode__chat={"template": "odd.jinja"})
@@ -216,7 +224,9 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
     (talks.root / "taken").mkdir()
     (talks.root / "taken/tokenizer.json").write_bytes((talks.root / "data/tokenizer/tokenizer.json").read_bytes())
     (talks.root / "taken/tokenizer_config.json").write_text(
-        json.dumps({"chat_template": PLAIN.replace("<|im_end|>", "{{ eos_token }}"), "eos_token": {"content": "<|pad|>"}})
+        json.dumps(
+            {"chat_template": PLAIN.replace("<|im_end|>", "{{ eos_token }}"), "eos_token": {"content": "<|pad|>"}}
+        )
     )
     take_tokenizer(talks, "taken")
     talks.set(encode__chat={"template": "tokenizer"})
@@ -224,7 +234,7 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
     tokenizer = Tokenizer.load(talks.root / "data/tokenizer")
     row = rows(talks)["a.jsonl-0"]
     assert tokenizer.decode(row["input_ids"]).endswith("dog<|pad|>")
-    assert trained(tokenizer, row)== "the cat and the dog<|pad|>"
+    assert trained(tokenizer, row) == "the cat and the dog<|pad|>"
     (talks.root / "taken/tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN}))
     done = cli(talks, "build", "--force")
     assert done.returncode == 2 and "not the tokenizer that tokenmill.lock pins" in done.stderr
@@ -262,7 +272,11 @@ def test_verify_names_a_changed_row_though_the_manifest_fits(talks: Project, cha
     changed = pa.table(columns, table.schema)
     pq.write_table(changed, path)
     shard = manifest.shards[0].model_copy(
-        update={"n_bytes": path.stat().st_size, "sha256": sha256_file(path), "n_trained": sum(map(sum, columns["loss_mask"]))}
+        update={
+            "n_bytes": path.stat().st_size,
+            "sha256": sha256_file(path),
+            "n_trained": sum(map(sum, columns["loss_mask"])),
+        }
     )
     shards = [shard, *manifest.shards[1:]]
     n_trained = sum(one.n_trained or 0 for one in shards)

@@ -27,8 +27,8 @@ _DIGITS = range(8, 65)  # hexadecimal digits of a sha256 that are enough
 @dataclass(frozen=True)
 class Document:
     """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`:
-    the position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: of its text in UTF-8. In a dataset of conversations, `sha256` is that of the messages, and `n_messages` and `n_trained` say how
-    many messages and trained tokens there are."""
+    the position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: of its text in UTF-8. In a dataset
+    of conversations, `sha256` is that of the messages; `n_messages` and `n_trained` count the messages and the trained tokens."""
 
     id: str | int
     shard: str

@@ -66,7 +66,8 @@ def _checked(directory: Path, cache_mb_max: int, _seen: object) -> Tokenizer:
 
 
 def check_golden(directory: Path, tokenizer: Tokenizer, others: bool = True) -> list[str]:
-    """The engines that gave every text the ids in golden.json: tokenmill's own, and with `others` tokenizers, and tiktoken if it can.
+    """The engines that gave every text the ids in golden.json: tokenmill's own; with `others` also tokenizers, and tiktoken if it
+    can.
 
     Raises TokenizerError for the first text whose ids differ, and for a golden.json of another tokenizer. A directory without
     golden.json (a tokenizer made elsewhere) gives an empty list.

@@ -530,8 +530,8 @@ class Params(_Section):
         texts, chats = ([name for name, one in found.items() if (one is None) == is_text] for is_text in (True, False))
         if texts and chats:
             raise ValueError(
-                f"found conversations in {', '.join(chats)} and texts in {', '.join(texts)}; allowed: either in all sources, since the "
-                "files of a dataset have the same columns"
+                f"found conversations in {', '.join(chats)} and texts in {', '.join(texts)}; allowed: either in all sources, since "
+                "the files of a dataset have the same columns"
             )
         if chats and encode.chat is None:
             raise ValueError(

@@ -2,41 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.dataset.spans import Span, all_equal, same_ids
-from tokenmill.errors import TokenmillError, ValidationError
-
-
-class EncodedChat(Protocol):
-    """Conversations as a chat template and a tokenizer encode them."""
-
-    @property
-    def input_ids(self) -> pa.LargeListArray:
-        """The token ids of each."""
-        ...
-
-    @property
-    def loss_mask(self) -> pa.LargeListArray:
-        """As many values of int8 as ids: 1 where the token is to be learned, else 0."""
-        ...
-
-    @property
-    def texts(self) -> pa.LargeStringArray:
-        """What the template made of each."""
-        ...
-
-
-class ChatEncoder(Protocol):
-    """Encodes conversations. May be used by several threads at once."""
-
-    def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        """The conversations, given as canonical JSON, encoded. Raises a TokenmillError that has the `index` of the wrong one."""
-        ...
+from tokenmill.errors import ChatError, ValidationError
 
 
 def check_mask(span: Span) -> None:
@@ -61,8 +34,8 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
         )
     try:
         expected = chat.encode_batch(messages)
-    except TokenmillError as error:
-        row = span.row(getattr(error, "index", 0))
+    except ChatError as error:
+        row = span.row(error.index)
         raise ValidationError(f"{span.shard}: row {row}: the conversation cannot be encoded: {error}") from None
     if not tokens["input_ids"].equals(_as_in(tokens, expected.input_ids, "input_ids")):
         for i, (found, right) in enumerate(zip(_lists(tokens["input_ids"]), _lists(expected.input_ids), strict=True)):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill import _core
-from tokenmill.dataset.chat_checks import ChatEncoder, check_conversations, check_mask
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.dataset.chat_checks import check_conversations, check_mask
 from tokenmill.dataset.spans import Span, all_equal, same_ids
 from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.special_tokens import SpecialTokensInText

@@ -1,4 +1,4 @@
-"""Conversations in the report: how much of them is trained, how long they are, and some of them with their trained tokens marked."""
+"""Conversations in the report: how much of them is trained, how long they are, and some with their trained tokens marked."""
 
 import random
 from collections.abc import Mapping
@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.dataset.manifest import ChatEntry, Manifest
+from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.report.html import escaped, look, number, percent, table
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -115,8 +114,8 @@ def section(report: Mapping[str, Any]) -> str:
         table(("messages", "conversations"), lengths, left=0),
         f"<h3>{len(found['samples'])} conversations</h3>",
         look(
-            "As a model sees them: what is <span class='say on'>marked</span> is trained. Look for an answer that is not marked to its "
-            "end, an end-of-turn token that is not marked, and text of the template that is."
+            "As a model sees them: what is <span class='say on'>marked</span> is trained. Look for an answer that is not marked to "
+            "its end, an end-of-turn token that is not marked, and text of the template that is."
         ),
     ]
     for one in found["samples"]:

@@ -154,7 +154,11 @@ def _check_part(part: Any, section: str, where: str) -> None:
 
 def _check_vocab(vocab: dict[str, Any], place: str) -> None:
     ids = vocab.values()
-    if set(map(type, ids)) <= {int} and len(set(ids)) == len(ids) and 0 <= min(ids, default=0) <= max(ids, default=0) <= ID_MAX:
+    if (
+        set(map(type, ids)) <= {int}
+        and len(set(ids)) == len(ids)
+        and 0 <= min(ids, default=0) <= max(ids, default=0) <= ID_MAX
+    ):
         return  # one by one they take ten times as long, which large vocabularies feel
     seen: dict[int, str] = {}
     for token, id in vocab.items():
