@@ -55,14 +55,14 @@ class ChatTemplate:
             environment.globals
         )  # jinja2's ChainMap of them is copied for each rendering, slowly
         names = jinja2.meta.find_undeclared_variables(tree)
-        self.has_generation = _BEGIN in names
-        self.token_names = [name for name in _TOKEN_NAMES if name in names]
+        self.has_generation: bool = _BEGIN in names
+        self.token_names: list[str] = [name for name in _TOKEN_NAMES if name in names]
         if missing := [name for name in self.token_names if not isinstance(variables.get(name), str)]:
             raise TemplateError(
                 f"{place}: the chat template writes {missing[0]}, whose text is not known. Give it in the template's variables, "
                 f"or in tokenizer_config.json."
             )
-        self.words = {node.attr for node in tree.find_all(jinja2.nodes.Getattr)}
+        self.words: set[str] = {node.attr for node in tree.find_all(jinja2.nodes.Getattr)}
         self.words |= {node.value for node in tree.find_all(jinja2.nodes.Const) if isinstance(node.value, str)}
         self._variables = dict(variables)
 
