@@ -24,6 +24,8 @@ def params(folder: Path, sources: dict[str, Any] | None = None, **source: Any) -
     found = yaml.load((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
     found["source"] |= source
     found["sources"] = sources or {}
+    if source.keys() & set(KEYS) or any(one.keys() & set(KEYS) for one in found["sources"].values()):
+        found["encode"] |= {"end_of_document": None, "chat": {"template": "chatml"}}
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(found, file)
     return load_params(folder / "params.yaml")
@@ -55,7 +57,10 @@ def test_the_messages_of_a_template_have_one_order_whatever_that_of_the_file(tmp
     text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
     template = '{assistant: "{a}", developer: "{d}", user: "{u}", system: "{s}"}'
     (tmp_path / "params.yaml").write_text(
-        text.replace("  template: null ", f"  template: {template} "), encoding="utf-8"
+        text.replace("  template: null ", f"  template: {template} ")
+        .replace("  chat: null ", "  chat: {template: chatml} ")
+        .replace('  end_of_document: "<|endoftext|>" ', "  end_of_document: null "),
+        encoding="utf-8",
     )
     found = load_params(tmp_path / "params.yaml").source.conversations
     assert found is not None and found.template is not None

@@ -47,7 +47,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     (project.root / "data/raw").mkdir()
     write(project, "a.jsonl", ROWS[:20])
     write(project, "b.parquet", ROWS[20:])
-    project.set(source__messages_column="messages")
+    project.set(
+        source__messages_column="messages",
+        train_vocab__special_tokens=["<|im_start|>", "<|im_end|>"],
+        encode__end_of_document=None,
+        encode__chat={"template": "chatml"},
+    )
     build(project)
     yield project
 
@@ -59,6 +64,11 @@ def project(made: Project, tmp_path: Path) -> Project:
     return Project(tmp_path / "copy")
 
 
+def chatml(conversation: bytes) -> str:
+    messages = json.loads(conversation)["messages"]
+    return "".join(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n" for one in messages)
+
+
 def index(project: Project) -> list[dict[str, Any]]:
     return pq.read_table(project.root / "data/tables/documents.parquet").to_pylist()
 
@@ -66,7 +76,7 @@ def index(project: Project) -> list[dict[str, Any]]:
 def test_the_digest_of_a_conversation_is_that_of_its_canonical_json(made: Project) -> None:
     found = {row["id"]: (row["sha256"], row["n_bytes"]) for row in index(made)}
     expected = {row["id"]: of_messages(row["messages"], None) for row in ROWS}
-    assert found == {id: (hashlib.sha256(one.json).digest(), len(one.text)) for id, one in expected.items()}
+    assert found == {id: (hashlib.sha256(one.json).digest(), len(chatml(one.json))) for id, one in expected.items()}
 
 
 def test_verify_reads_conversations_again_as_the_manifest_says(made: Project) -> None:
@@ -165,7 +175,7 @@ def test_the_manifest_of_texts_does_not_speak_of_conversations(project: Project)
     shutil.rmtree(project.root / "data/raw")
     (project.root / "data/raw").mkdir()
     project.write("a.jsonl", ["the cat sat", "the dog sat"])
-    project.set(source__messages_column=None)
+    project.set(source__messages_column=None, encode__chat=None)
     build(project)
     assert b"conversations" not in (project.root / "data/tokens/manifest.json").read_bytes()
     assert b"conversations" not in (project.root / PROVENANCE_FILE).read_bytes()

@@ -31,7 +31,7 @@ from tokenmill.dataset.manifest import (
     TableFile,
 )
 from tokenmill.dataset.tokens import id_type, rows, schema
-from tokenmill.errors import CorpusError
+from tokenmill.errors import ChatError
 
 BATCH = 3  # conversations, so that a unit has several record batches
 
@@ -59,9 +59,7 @@ class StandIn:
             text = ""
             for message in json.loads(one)["messages"]:
                 if message["content"] == "refused":
-                    error = CorpusError("this template refuses it")
-                    error.index = i  # type: ignore[attr-defined]
-                    raise error
+                    raise ChatError(i, "this template refuses it")
                 for part, trained in (
                     (f"{message['role']}: ", 0),
                     (message["content"] + "<|pad|>", int(message["role"] == "assistant")),

@@ -48,7 +48,7 @@ def module_of(stage: str) -> str:
 
 
 def modules_of(stage: str) -> set[str]:
-    further = {"encode": {"stages/encode_dataset.py", "stages/encode_sets.py"}}
+    further = {"encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets")}}
     return {module_of(stage)} | further.get(stage, set())
 
 

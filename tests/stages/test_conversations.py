@@ -209,6 +209,7 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
         ({"encode__end_of_document": "<|pad|>"}, "encode.chat: found beside end_of_document: '<|pad|>'"),
         ({"encode__special_tokens_in_text": "allow"}, "encode.chat: found beside special_tokens_in_text: allow"),
         ({"encode__chat": {"template": "chatlm"}}, "found 'chatlm'"),
+        ({"encode__chat": {"template": "gemma"}}, "gemma marks turns with <start_of_turn>, <end_of_turn>, which"),
         ({"encode__chat": {"template": "tokenizer"}}, "the tokenizer has no chat template"),
         ({"encode__chat": {"template": "chatml", "mask": "user"}}, "encode.chat.mask: found 'user'"),
     ],

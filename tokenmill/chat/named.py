@@ -7,6 +7,16 @@ from tokenmill.errors import TemplateError, did_you_mean
 NAMED = ("chatml", "llama3", "qwen3", "mistral", "gemma", "deepseek")
 """The names. Each template marks what an assistant generates with `{% generation %}`."""
 
+TURN_TOKENS = {
+    "chatml": ("<|im_start|>", "<|im_end|>"),
+    "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    "qwen3": ("<|im_start|>", "<|im_end|>"),
+    "mistral": (),  # the marks of its first tokenizers are plain text
+    "gemma": ("<start_of_turn>", "<end_of_turn>"),
+    "deepseek": ("<｜User｜>", "<｜Assistant｜>"),
+}
+"""What each template marks turns with. A tokenizer without these as added tokens would read them as plain text."""
+
 _FOLDER = Path(__file__).parent / "templates"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.chat.named import NAMED, template_text
+from tokenmill.chat.named import NAMED, TURN_TOKENS, template_text
 from tokenmill.config.params import Chat
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.items import EncodedUnit
@@ -36,7 +36,15 @@ def chat_entry(root: Path, params: Chat) -> ChatEntry:
 
 
 def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
-    """The encoder of conversations for a tokenizer. Raises ChatError."""
+    """The encoder of conversations for a tokenizer. Raises ParamsError for a template by name that is for other tokenizers, and
+    TemplateError."""
+    known = {one.text for one in tokenizer.added_tokens}
+    lacking = [one for one in TURN_TOKENS.get(entry.template_name, ()) if one not in known]
+    if lacking:
+        raise ParamsError(
+            f"encode.chat.template: {entry.template_name} marks turns with {', '.join(lacking)}, which the tokenizer has not as added "
+            "tokens, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the tokenizer."
+        )
     return ChatEncoder(tokenizer, *entry.encoding, f"encode.chat.template: {entry.template_name}")
 
 
