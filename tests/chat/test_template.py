@@ -72,7 +72,7 @@ def test_a_template_that_cannot_be_used_is_refused(template: str, words: str) ->
 
 def test_a_token_that_the_tokenizer_lacks_is_refused() -> None:
     with pytest.raises(
-        TemplateError, match=r"chat\.jinja: bos_token is '<bos>', which is no token of the tokenizer; .*<s>"
+        TemplateError, match=r"chat\.jinja: bos_token: expected the text of a token, such as <s>.*; found '<bos>'"
     ):
         encoder(template="{{ bos_token }}", bos_token="<bos>")
     encoder(template="{{ messages }}", bos_token="<bos>")

@@ -56,8 +56,9 @@ class ChatEncoder:
         for name in compiled.token_names:
             if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
                 raise TemplateError(
-                    f"{place}: {name} is {variables[name]!r:.60}, which is no token of the tokenizer; its special tokens: "
-                    f"{', '.join(list(tokenizer.special_tokens)[:10]) or 'none'}. Give the right text in the template's variables."
+                    f"{place}: {name}: expected the text of a token, such as "
+                    f"{', '.join(list(tokenizer.special_tokens)[:10]) or '(none is special)'}; found {variables[name]!r:.60}. "
+                    "Give the right text in the template's variables."
                 )
         self._mask = mask
         self._by_prefixes = not compiled.has_generation

@@ -147,8 +147,8 @@ def _check_decoded(span: Span, judge: Judge) -> None:
 
 
 def _check_decoded_chat(span: Span, judge: Judge) -> None:
-    """Checks that the ids of conversations decode to their texts, for a tokenizer that changes text. A text that it may change is left
-    out: it is changed piece by piece between special tokens, and its ids were compared."""
+    """Checks that the ids of conversations decode to their texts, for a tokenizer that changes text. A text that it may change is
+    left out: it is changed piece by piece between special tokens, and its ids were compared."""
     tokenizer, input_ids, texts = judge.tokenizer, span.tokens["input_ids"], span.documents.texts
     if tokenizer.engine != "core" or tokenizer.decodes_to(input_ids, texts):
         return
