@@ -74,9 +74,8 @@ class Source(_Section):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    messages_column: str | None = Field(
-        default=None, min_length=1
-    )  # a params.yaml of old lacks this key and the next two
+    # With defaults, since the params.yaml of an older project lacks these three keys.
+    messages_column: str | None = Field(default=None, min_length=1)
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
     unit_bytes_min: int = Field(ge=0)
