@@ -324,6 +324,31 @@ def test_messages_are_no_ids(tmp_path: Path) -> None:
         read(tmp_path / "a.jsonl", id_column="messages")
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_messages_are_no_tools(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / name, ROWS)
+    with pytest.raises(CorpusError, match=r"source\.messages_column and source\.tools_column: both are 'messages'"):
+        read(tmp_path / name, Conversations("messages", "messages", None))
+
+
+def test_a_column_of_the_template_that_is_the_id_cannot_be_null(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(lines([{"instruction": None, "input": "x", "output": "y"}]))
+    with pytest.raises(CorpusError, match="line 1: key 'instruction': expected a string, the id; found null"):
+        read(tmp_path / "a.jsonl", ALPACA, "instruction")
+
+
+def test_a_large_record_batch_is_made_in_pieces(tmp_path: Path) -> None:
+    rows = many(3000)
+    rows[2500]["messages"][0]["role"] = "bot"
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table(rows).schema) as writer:
+        writer.write_table(table(rows))
+    bad: list[BadDocument] = []
+    found = read(tmp_path / "a.arrow", on_bad=bad.append)
+    assert [one.row for one in bad] == [2500]
+    assert found_in(found) == expected_of(rows[:2500] + rows[2501:])
+    assert [row for batch in found for row in batch.rows().to_pylist()] == [i for i in range(3000) if i != 2500]
+
+
 def test_dropped_conversations_are_known_by_the_digest_of_their_json(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(ROWS))
     wanted = text_digests(pa.array([expected_of(ROWS)[1][1]], pa.large_string()))[0]

@@ -1,6 +1,6 @@
 """Makes conversations of the rows of tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +9,8 @@ import pyarrow as pa
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.conversations import ConversationError, Maker
 from tokenmill.corpus.strings import large_strings
+
+_ROWS_MAX = 1024  # made at once, since values in Python are larger than in Arrow
 
 
 class Made(NamedTuple):
@@ -19,11 +21,23 @@ class Made(NamedTuple):
     bad: Sequence[BadDocument]
 
 
-def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
-    """The conversations of some rows. `columns`: those that the maker takes, of types that `check_columns` lets pass.
+def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Iterator[Made]:
+    """The conversations of some rows, in their order. `columns`: those that the maker takes, of types that `check_columns` lets
+    pass.
 
     Raises pa.ArrowInvalid for an array that is damaged.
     """
+    for column in columns:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):  # else it is known which rows are bad when they are read
+                raise
+    for start in range(0, len(columns[0]), _ROWS_MAX):
+        yield _made([column.slice(start, _ROWS_MAX) for column in columns], maker)
+
+
+def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
     texts: list[bytes | None] = []
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
@@ -47,15 +61,9 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
 def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:
     """The values of each row, in the order of the columns; for a row that is not UTF-8, the error in their place."""
     try:
-        for column in columns:
-            column.validate(full=True)
         return list(zip(*map(_values, columns), strict=True))
-    except UnicodeDecodeError:  # a column of bytes
-        pass
-    except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
-            raise
-    return [_row([column.slice(i, 1) for column in columns], names) for i in range(len(columns[0]))]
+    except UnicodeDecodeError:
+        return [_row([column.slice(i, 1) for column in columns], names) for i in range(len(columns[0]))]
 
 
 def _row(columns: Sequence[pa.Array], names: Sequence[str]) -> list[Any] | ConversationError:

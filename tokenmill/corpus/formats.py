@@ -250,7 +250,8 @@ def _columns(batch: pa.RecordBatch, wanted: _Wanted, position: int) -> Iterator[
         yield Columns(batch.column(wanted.text_column), ids, position)
         return
     columns = [batch.column(name) for name in wanted.maker.columns]
-    for start in range(0, len(batch), _TABLE_ROWS_MAX):  # values in Python are larger than in Arrow
-        made = conversations_of([one.slice(start, _TABLE_ROWS_MAX) for one in columns], wanted.maker)
-        some_ids = None if ids is None else ids.slice(start, _TABLE_ROWS_MAX)
+    start = 0
+    for made in conversations_of(columns, wanted.maker):
+        some_ids = None if ids is None else ids.slice(start, len(made.texts))
         yield Columns(made.texts, some_ids, position, made.bad, made.messages)
+        start += len(made.texts)

@@ -77,7 +77,7 @@ def conversation_reader(
     if id_column in maker.columns:  # a column of the template, which cannot be null then
         id_at = maker.columns.index(id_column)
         kinds[id_at] = str
-        keys[id_at] = keys[id_at]._replace(kinds=(str,))
+        keys[id_at] = keys[id_at]._replace(expected="a string, the id", kinds=(str,))
     else:
         keys += _id_keys(id_column)
         kinds.append(str | int)

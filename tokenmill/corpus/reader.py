@@ -105,15 +105,7 @@ def read_batches(
     DamagedError, a CorpusError, for a damaged or truncated file.
     """
     assert batch_bytes > 0 and separator != ""
-    param, column = "text_column", text_column
-    if conversations is not None:
-        param, column = "messages_column", conversations.column or ""
-    if column == id_column:
-        section = shard.section
-        raise CorpusError(
-            f"{section}.{param} and {section}.id_column: both are {column!r}. Set id_column to null (ids are then rows), "
-            "or to the column that holds the ids."
-        )
+    _refuse_equal_columns(shard.section, text_column, id_column, conversations)
     try:
         # Opened once, here: the error is the system's own, and a file that replaces this one meanwhile is not read.
         with open(shard.path, "rb", opener=open_regular) as file:
@@ -135,6 +127,25 @@ def read_batches(
             f"{shard.name}: expected a whole {suffix} file; it is damaged, truncated or of another kind: "
             f"{_first_line(error)}. Copy or make it again."
         ) from None
+
+
+def _refuse_equal_columns(
+    section: str, text_column: str, id_column: str | None, conversations: Conversations | None
+) -> None:
+    named = {"text_column": text_column}
+    if conversations is not None:
+        named = {"messages_column": conversations.column or "", "tools_column": conversations.tools_column or ""}
+        if named["messages_column"] and len(set(named.values())) == 1:
+            raise CorpusError(
+                f"{section}.messages_column and {section}.tools_column: both are {conversations.column!r}. Set tools_column to "
+                "null, or to the column that holds the tools."
+            )
+    for param, column in named.items():
+        if column == id_column:
+            raise CorpusError(
+                f"{section}.{param} and {section}.id_column: both are {column!r}. Set id_column to null (ids are then rows), "
+                "or to the column that holds the ids."
+            )
 
 
 class _Strings(NamedTuple):

@@ -43,7 +43,8 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     if lacking:
         raise ParamsError(
             f"encode.chat.template: {entry.template_name} marks turns with {', '.join(lacking)}, which the tokenizer has not as "
-            "added tokens, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the tokenizer."
+            "added tokens, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the "
+            "tokenizer."
         )
     return ChatEncoder(tokenizer, *entry.encoding, f"encode.chat.template: {entry.template_name}")
 
