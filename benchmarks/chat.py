@@ -2,11 +2,11 @@
 
 The samples are 15,494 rows of instruction, input and output; the tokenizer and the template are those of qwen3; sequences have
 2,048 tokens and are packed by best fit, longer conversations are cut. tokenmill's time is its whole encode stage in a process of
-its own, with two workers and an empty unit store: it loads the tokenizer, reads the file, and writes documents, tables and the
-sequences to the disk. TRL's time is SFTTrainer._prepare_dataset alone, from rows of messages that it has read before, in one
-process and in two; it runs in .interop-venv, which `make test-interop` makes, and is left out without it. Ids and masks of every
-row before packing are compared before a time counts. What this does not show: corpora of more than one file, long conversations
-and tools.
+its own, with two workers and an empty unit store: it loads and checks the tokenizer, whose share is also told apart, reads the
+file, and writes documents, tables and the sequences to the disk. TRL's time is SFTTrainer._prepare_dataset alone, with a tokenizer
+that is loaded and from rows of messages that it has read before, in one process and in two; it runs in .interop-venv, which `make
+test-interop` makes, and is left out without it. Ids and masks of every row before packing are compared before a time counts. What
+this does not show: corpora of more than one file, of which the workers share the work, long conversations, and tools.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks import incremental, record
 from benchmarks.chat_one import LENGTH, N_PROCESSES, Answer, answer_of
 from benchmarks.corpus import ROOT, ROOT_CORPUS
-from benchmarks.file_sets import change_params, stage
+from benchmarks.file_sets import change_params
 from tokenmill.chat.named import template_text
 from tokenmill.dataset.manifest import read_manifest
 
@@ -41,11 +41,19 @@ _SOURCE = {
 _ENCODE = {
     "chat": {"template": "qwen3"},
     "end_of_document": None,
+    "formats": ["arrow"],
     "pack": {"length": LENGTH, "mode": "best_fit", "long": "cut", "labels": True},
 }
 _OWN = "tokenmill, encode stage"
 
-Run = tuple[float, float]
+
+class Run(NamedTuple):
+    """The seconds of a way, and those of the processor. `before_s`: of tokenmill, the part of both in which it loads and checks the
+    tokenizer; of TRL, the seconds before them in which it reads the rows."""
+
+    seconds: float
+    cpu_s: float
+    before_s: float
 
 
 def main() -> None:
@@ -54,8 +62,12 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, default=_CORPUS, help="JSON lines of instruction, input and output")
     parser.add_argument("--tokenizer", type=Path, default=_QWEN3, help="tokenizer.json of qwen3")
     parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="the environment that has TRL")
+    parser.add_argument("--timed", type=Path, help=argparse.SUPPRESS)
     record.add_option(parser)
     asked = parser.parse_args()
+    if asked.timed:
+        timed(asked.timed)
+        return
     for path in (asked.corpus, asked.tokenizer):
         if not path.is_file():
             raise SystemExit(
@@ -79,11 +91,10 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
     if not ways:
         print(f"{asked.interop} is not there, so TRL is left out; `make test-interop` makes it")
     runs: dict[str, list[Run]] = {name: [] for name in (_OWN, *ways)}
-    read: dict[str, list[float]] = {name: [] for name in ways}
     n_sequences: dict[str, int] = {}
     expected: Answer | None = None
     for _ in range(asked.runs):
-        runs[_OWN].append(stage(project, ["arrow"], {}))
+        runs[_OWN].append(stage(project))
         found, n_sequences[_OWN] = own_answer(project / "data/tokens")
         assert expected in (None, found), "tokenmill's ids or masks differ from those of the run before"
         expected = found
@@ -92,12 +103,11 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
             assert Answer(*other["answer"]) == expected, (
                 f"{name}: other ids or masks: {other['answer']}, not {expected}"
             )
-            runs[name].append((other["seconds"], other["cpu_s"]))
-            read[name].append(other["read_s"])
+            runs[name].append(Run(other["seconds"], other["cpu_s"], other["read_s"]))
             n_sequences[name] = other["n_sequences"]
             versions |= other["versions"]
     assert expected is not None
-    _show(expected, runs, read, n_sequences)
+    _show(expected, runs, n_sequences)
     return [
         {
             "name": "instructions to packed sequences",
@@ -106,10 +116,10 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
             **expected._asdict(),
             "n_sequences": n_sequences[name],
             "answer": "same" if ways else "not compared",
-            "runs_s": record.seconds(seconds for seconds, _ in measured),
-            "runs_cpu_s": record.seconds(cpu_s for _, cpu_s in measured),
+            "runs_s": record.seconds(run.seconds for run in measured),
+            "runs_cpu_s": record.seconds(run.cpu_s for run in measured),
+            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(run.before_s for run in measured),
         }
-        | ({"runs_read_s": record.seconds(read[name])} if name in read else {})
         for name, measured in runs.items()
     ]
 
@@ -124,6 +134,37 @@ def make_project(root: Path, corpus: Path, tokenizer: Path) -> None:
     change_params(root, {}, "encode", _ENCODE)
     for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
         incremental.run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
+
+
+def stage(project: Path) -> Run:
+    """The encode stage in a process of its own."""
+    shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
+    os.sync()  # what was written before is not this stage's
+    command = [sys.executable, "-m", "benchmarks.chat", "--timed", str(project)]
+    done = subprocess.run(
+        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, check=True
+    )
+    return Run(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def timed(project: Path) -> None:
+    """What that process does: prints the fields of a Run."""
+    from tokenmill import console
+    from tokenmill.artifacts.golden import checked_tokenizer
+    from tokenmill.layout import TOKENIZER_DIRECTORY
+    from tokenmill.pipeline import build
+    from tokenmill.pipeline.executor import run_in_threads
+    from tokenmill.stages import recipe
+
+    console.level = -1
+    recipe.import_stages()
+    pa.array([0])  # pyarrow imports pandas for its first list where that is installed, and imports are not timed
+    one = build.start(project / "params.yaml", "encode", force=True, rehash=False)
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
+    checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.runner.cache_mb_max)  # which the stage does not do again
+    loaded_s = time.perf_counter() - start_s
+    recipe.encode(one, run_in_threads(one.workers))
+    print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s, loaded_s]))
 
 
 def own_answer(tokens: Path) -> tuple[Answer, int]:
@@ -157,22 +198,30 @@ def _trl(folder: Path, n_processes: int, python: Path) -> dict[str, Any]:
     return found
 
 
-def _show(
-    answer: Answer, runs: dict[str, list[Run]], read: dict[str, list[float]], n_sequences: dict[str, int]
-) -> None:
+def _show(answer: Answer, runs: dict[str, list[Run]], n_sequences: dict[str, int]) -> None:
     print(
         f"{answer.n_conversations:,} conversations, {answer.n_tokens:,} tokens, {answer.n_trained:,} of them trained, to sequences "
         f"of {LENGTH:,}"
     )
+    own = _medians(runs[_OWN])
     for name, measured in runs.items():
-        seconds, cpu_s = zip(*measured, strict=True)
-        own_s, own_cpu_s = zip(*runs[_OWN], strict=True)
-        more = f"{statistics.median(cpu_s):6.2f} s of processor time; {n_sequences[name]:,} sequences"
-        if name in read:
-            ratios = [statistics.median(a) / statistics.median(b) for a, b in ((seconds, own_s), (cpu_s, own_cpu_s))]
-            more += f"; {ratios[0]:.1f} × tokenmill, {ratios[1]:.1f} of processor time; before it "
-            more += f"{statistics.median(read[name]):.2f} s to read"
-        print(f"{name:<28} {_range(seconds)}  {more}", flush=True)
+        found = _medians(measured)
+        more = f"{found.cpu_s:6.2f} s of processor time; {n_sequences[name]:,} sequences; "
+        if name == _OWN:
+            more += f"loading and checking the tokenizer took {found.before_s:.2f} s"
+        else:
+            ratios = [
+                found.seconds / own.seconds,
+                found.cpu_s / own.cpu_s,
+                found.seconds / (own.seconds - own.before_s),
+            ]
+            more += f"{ratios[0]:.1f} × tokenmill, {ratios[1]:.1f} of processor time, {ratios[2]:.1f} with the tokenizer loaded; "
+            more += f"before it {found.before_s:.2f} s to read"
+        print(f"{name:<28} {_range([run.seconds for run in measured])}  {more}", flush=True)
+
+
+def _medians(measured: Sequence[Run]) -> Run:
+    return Run(*map(statistics.median, zip(*measured, strict=True)))
 
 
 def _range(seconds: Sequence[float]) -> str:
