@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-count bench-encode bench-hard bench-plan bench-reader bench-sets bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-chat bench-count bench-encode bench-hard bench-plan bench-reader bench-sets bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -72,6 +72,9 @@ bench: setup .bench-venv/.installed ## count, train and encode side by side with
 bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one with one shard changed; and its overhead
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.incremental
+
+bench-chat: setup ## instruction samples to packed sequences with loss masks, by tokenmill and, where test-interop has it, by TRL
+	@$(BIN)/python -m benchmarks.chat
 
 bench-plan: setup ## how often builds of four corpora lie within the ranges of `tokenmill plan`
 	@$(BIN)/python -m benchmarks.plan

@@ -118,6 +118,7 @@ def make_project(root: Path, text_bytes: int, tokenizer: Path) -> int:
 def change_params(root: Path, top: dict[str, Any], section: str, values: dict[str, Any]) -> None:
     """Changes params.yaml."""
     yaml, path = YAML(typ="safe", pure=True), root / "params.yaml"
+    yaml.sort_base_mapping_type_on_output = False  # the order of roles is that of messages
     params = yaml.load(path.read_text(encoding="utf-8")) | top
     params[section] |= values
     with path.open("w", encoding="utf-8") as file:

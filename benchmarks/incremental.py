@@ -81,6 +81,17 @@ def main() -> None:
 
 def make_project(root: Path, n_shards: int, shard_bytes: int, engine: str, grouped: bool) -> int:
     """A project of so many shards; the bytes of all."""
+    empty_project(root, engine, grouped)
+    n_bytes = 0
+    for i, shard in enumerate(shards(n_shards, shard_bytes)):
+        (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
+        n_bytes += len(shard)
+    time.sleep(2.1)  # a file as young as its digest is not remembered
+    return n_bytes
+
+
+def empty_project(root: Path, engine: str, grouped: bool) -> None:
+    """A project without shards."""
     root.mkdir()
     yaml = YAML(typ="safe", pure=True)
     pipeline = yaml.load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
@@ -94,14 +105,8 @@ def make_project(root: Path, n_shards: int, shard_bytes: int, engine: str, group
         with (root / name).open("w", encoding="utf-8") as file:
             yaml.dump(content, file)
     (root / "data/raw").mkdir(parents=True)
-    n_bytes = 0
-    for i, shard in enumerate(shards(n_shards, shard_bytes)):
-        (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
-        n_bytes += len(shard)
     run(root, "git", "init", "-q")
     run(root, "dvc", "init", "-q")
-    time.sleep(2.1)  # a file as young as its digest is not remembered
-    return n_bytes
 
 
 def run(root: Path, command: str, *arguments: str) -> None:
