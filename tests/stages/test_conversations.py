@@ -201,6 +201,13 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
     assert "data/raw/a.jsonl, row 1: " in done.stderr and "message 2" in done.stderr, done.stderr
 
 
+def test_a_plan_counts_the_tokens_of_the_template(talks: Project) -> None:
+    done = cli(talks, "plan", "--json")
+    planned = json.loads(done.stdout)["result"]["quantities"]["tokens"]
+    build(talks)
+    assert planned["low"] <= read_manifest(talks.root / "data/tokens").n_tokens <= planned["high"]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -2,13 +2,14 @@
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Params, Source
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits
@@ -23,7 +24,7 @@ from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
 from tokenmill.dataset.spans import aligned
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
-from tokenmill.errors import DamagedError
+from tokenmill.errors import ChatError, CorpusError, DamagedError
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, learn
@@ -146,11 +147,13 @@ def take_sample(
     scratch: Path,
     read_bytes: int = READ_BYTES,
     work_bytes: int = WORK_BYTES,
+    chat_of: Callable[[Tokenizer], ChatEncoder] | None = None,
 ) -> Sample:
     """Draws shards, larger ones more often, reads batches of them, and counts, encodes and checks some.
 
     `shards`: the file bytes to be encoded of each. `tokenizer`: the one to encode with; None to take the one that is learned from
     the sample. `counts`, `learns`: whether the build counts pre-tokens, and learns a vocabulary. `scratch`: an empty folder.
+    `chat_of`: gives the encoder of conversations; None for documents that are texts.
     Raises what a build would raise for these documents.
     """
     rng = random.Random(seed)
@@ -177,7 +180,7 @@ def take_sample(
         learned = _learn(tables[is_most], params, rates, (half, all_)[is_most])
     used = tokenizer or learned
     assert used is not None
-    index_bytes, id_counts_bytes = _encode(chosen, used, params, scratch, rates)
+    index_bytes, id_counts_bytes = _encode(chosen, used, params, scratch, rates, chat_of and chat_of(used))
     return Sample(
         strata,
         rates,
@@ -391,7 +394,12 @@ def _learn(table: pa.Table, params: Params, rates: Rates, of: Distinct) -> Token
 
 
 def _encode(
-    chosen: Sequence[Chosen], tokenizer: Tokenizer, params: Params, scratch: Path, rates: Rates
+    chosen: Sequence[Chosen],
+    tokenizer: Tokenizer,
+    params: Params,
+    scratch: Path,
+    rates: Rates,
+    chat: ChatEncoder | None,
 ) -> tuple[float, int]:
     """Encodes the batches into files, as a build would, checks them, and adds what they became to their strata.
 
@@ -402,7 +410,8 @@ def _encode(
     for special in {stratum.special for stratum, _ in chosen}:
         tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder, which is not timed
     has_names = params.has_ids
-    shape = schema(id_type(tokenizer.id_max), has_names)
+    has_mask = chat is not None
+    shape = schema(id_type(tokenizer.id_max), has_names, has_mask)
     path, index_path, counts_path = (scratch / name for name in ("tokens.parquet", "index.arrow", "ids.parquet"))
     with write_tokens(path, shape):
         pass
@@ -412,15 +421,26 @@ def _encode(
     encode_s = validate_s = 0.0
     for stratum, batches in _in_files(chosen):
         special = stratum.special
-        judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {})
+        judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {}, chat)
         start_s = time.perf_counter()
-        with write_tokens(path, shape) as write, unit_index(index_path, has_names) as add_to_index:
+        with write_tokens(path, shape) as write, unit_index(index_path, has_names, None, has_mask) as add_to_index:
             for batch in batches:
-                ids = tokenizer.encode_batch(batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special)
+                encoded, loss_mask = batch, None
+                if chat is not None and batch.messages is not None:
+                    try:
+                        ids, loss_mask, texts, _ = chat.encode_batch(batch.messages)
+                    except ChatError as error:
+                        row = batch.rows()[error.index].as_py()
+                        raise CorpusError(f"{stratum.name}, row {row}: {error}", code=error.code) from None
+                    encoded = replace(batch, texts=texts)
+                else:
+                    ids = tokenizer.encode_batch(
+                        batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special
+                    )
                 counts.add(ids.values)
-                made = rows(batch, ids, shape)
+                made = rows(encoded, ids, shape, loss_mask)
                 write(made)
-                add_to_index(0, batch, made)
+                add_to_index(0, encoded, made)
                 stratum.encoded.append(Encoded(batch.text_bytes, len(batch.texts), len(ids.values)))
         middle_s = time.perf_counter()
         for span in aligned(((0, batch) for batch in batches), [stratum.name], read_tokens(path)):

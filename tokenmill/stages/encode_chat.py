@@ -22,12 +22,15 @@ _OF_TOKENIZER = "tokenizer"
 _N_SHOWN = 3
 
 
-def chat_entry(root: Path, params: Chat) -> ChatEntry:
+def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatEntry:
     """The chat template with its variables, as the manifest states it. Variables are those of params.yaml and the names that the
-    tokenizer's config gives to its special tokens, like bos_token. Raises ParamsError if there is no such template."""
-    names = special_names(root / TOKENIZER_DIRECTORY)
+    tokenizer's config gives to its special tokens, like bos_token. Raises ParamsError if there is no such template.
+
+    `root`: the project's folder. `tokenizer`: that of the tokenizer; None: data/tokenizer."""
+    directory = tokenizer or root / TOKENIZER_DIRECTORY
+    names = special_names(directory)
     return ChatEntry(
-        template=_template(root, params.template),
+        template=_template(root, params.template, directory),
         template_name=params.template,
         mask=params.mask,
         variables={**names, **params.variables},
@@ -49,9 +52,9 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     return ChatEncoder(tokenizer, *entry.encoding, f"encode.chat.template: {entry.template_name}")
 
 
-def _template(root: Path, name: str) -> str:
+def _template(root: Path, name: str, directory: Path) -> str:
     if name == _OF_TOKENIZER:
-        found = chat_template_of(root / TOKENIZER_DIRECTORY)
+        found = chat_template_of(directory)
         if found is None:
             raise ParamsError(
                 f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has neither {CHAT_TEMPLATE_FILE} "

@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
@@ -19,6 +20,7 @@ from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
 from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
+from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.outstanding import Outstanding, StageWork, outstanding
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -97,6 +99,7 @@ def make_plan(
                 scratch=scratch,
                 read_bytes=read_bytes,
                 work_bytes=work_bytes,
+                chat_of=_chat_of(root, params, scratch),
             )
     known = _known(root, work, 0 if shares_bytes else 1)
     ranges = estimate(sample, known, params, memory)
@@ -137,6 +140,15 @@ def _tokenizer(root: Path, params: Params, work: Outstanding, scratch: Path) -> 
     if params.train_vocab.extend is not None:
         return Tokenizer.load(root / params.train_vocab.extend.path)
     return None
+
+
+def _chat_of(root: Path, params: Params, scratch: Path) -> Callable[[Tokenizer], ChatEncoder] | None:
+    """What gives the encoder of conversations for the tokenizer that the sample is encoded with; None for texts."""
+    chat = params.encode.chat
+    if chat is None:
+        return None
+    imported = scratch / "tokenizer"
+    return lambda tokenizer: chat_encoder(tokenizer, chat_entry(root, chat, imported if imported.exists() else None))
 
 
 def _known(root: Path, work: Outstanding, copies: int) -> Known:
