@@ -62,7 +62,8 @@ def sum_counts(units: Iterable[tuple[str, Path]], id_max: int) -> tuple["TokenCo
 def tokens_per_id(total: TokenCounts, tokenizer: Tokenizer) -> pa.Table:
     """A row for each token of the vocabulary in the order of ids: `id` uint32, `bytes` binary, `count` uint64 (zeros too)."""
     ids = tokenizer.ids
-    columns = [pa.array(ids, pa.uint32()), pa.array(map(tokenizer.token_bytes, ids), pa.binary()), total.counts[ids]]
+    tokens = tokenizer.tokens
+    columns = [pa.array(ids, pa.uint32()), pa.array([tokens[id] for id in ids], pa.binary()), total.counts[ids]]
     shape = pa.schema([_COUNTED.field("id"), pa.field("bytes", pa.binary(), nullable=False), _COUNTED.field("count")])
     return pa.table(columns, schema=shape.with_metadata(_metadata(tokenizer)))
 
@@ -79,11 +80,8 @@ def tokens_per_id_by_source(by_source: Mapping[str, pa.Table], tokenizer: Tokeni
 
 def token_bytes(tokenizer: Tokenizer) -> "np.ndarray[tuple[int], np.dtype[np.uint32]]":
     """The length in bytes of each id's token, by id; 0 for special tokens, which are no text, and for ids without a token."""
-    lengths = np.zeros(tokenizer.id_max + 1, np.uint32)
-    special = set(tokenizer.special_tokens.values())
-    for id in tokenizer.ids:
-        if id not in special:
-            lengths[id] = len(tokenizer.token_bytes(id))
+    lengths = tokenizer.token_lengths.astype(np.uint32)
+    lengths[list(tokenizer.special_tokens.values())] = 0
     return lengths
 
 

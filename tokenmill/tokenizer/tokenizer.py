@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from tokenmill import _core
@@ -417,6 +418,11 @@ class Tokenizer:
         """The bytes of one token; for an added token, its text in UTF-8. Raises TokenizerError for an unknown id, and TypeError
         for an id that is not an integer."""
         return self._tokens[self._known(id, "id")]
+
+    @property
+    def tokens(self) -> Mapping[int, bytes]:
+        """The bytes of every token by id; of an added token, its text in UTF-8."""
+        return MappingProxyType(self._tokens)
 
     def _known(self, id: Any, name: str) -> int:
         """The id as an int. Raises TokenizerError for an unknown id, and TypeError for one that is not an integer."""
