@@ -54,10 +54,10 @@ def depend(project: Project, stage: str, name: str) -> None:
         yaml.dump(pipeline, file)
 
 
-def take_tokenizer(project: Project, folder: str) -> None:
+def take(project: Project, section: str, value: Any) -> None:
     path = project.root / "params.yaml"
     yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(path.read_text(encoding="utf-8")) | {"tokenizer": {"from": folder}}
+    params = yaml.load(path.read_text(encoding="utf-8")) | {section: value}
     with path.open("w", encoding="utf-8") as file:
         yaml.dump(params, file)
 
@@ -114,6 +114,8 @@ def test_conversations_become_ids_with_masks_that_verify_finds_right(talks: Proj
     last = read_manifest(talks.root / "data/tokens").n_tokens - 1
     assert "trained   no" in cli(talks, "locate", "--token", str(last)).stdout  # the line end behind the turn
     assert "trained   yes" in cli(talks, "locate", "--token", str(last - 1)).stdout
+    (talks.root / "chatml").touch()  # a name is not taken for this file
+    assert set(talks.actions(build(talks)).values()) == {"up to date"}
     digest = index[1]["sha256"].hex()
     assert "a.jsonl-1" in cli(talks, "locate", "--digest", digest).stdout
 
@@ -141,7 +143,7 @@ def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Projec
 def test_a_new_file_of_conversations_is_encoded_alone(talks: Project) -> None:
     talks.set(encode__formats=["megatron_sft"], encode__pack={"length": 64, "mode": "best_fit"})
     build(talks)
-    take_tokenizer(talks, "kept")
+    take(talks, "tokenizer", {"from": "kept"})
     (talks.root / "data/tokenizer").rename(talks.root / "kept")
     build(talks)
     write(talks, "c.jsonl", [[("user", "the mat"), ("assistant", "the log")]])
@@ -184,9 +186,13 @@ def test_conversations_that_lose_their_answer_are_counted_and_limited(talks: Pro
     assert done.returncode == 2
     assert "1 of 5 conversations lose trained tokens, because they are longer than 120 tokens" in done.stderr
     assert "data/raw/c.jsonl, row 1: " in done.stderr and "encode.chat.cut_max allows 0" in done.stderr
-    talks.set(encode__chat={"template": "chatml", "cut_max": 0.2})
+    talks.set(encode__pack=pack | {"long": "drop"})
+    done = cli(talks, "build")
+    assert done.returncode == 2 and "data/raw/c.jsonl, row 1: " in done.stderr
+    talks.set(encode__pack=pack, encode__chat={"template": "chatml", "cut_max": 0.2})
+    take(talks, "sources", {"all": {"glob": "data/raw/*", "epochs": 3.0}})  # repeats do not make it more
     build(talks)
-    assert read_manifest(talks.root / "data/tokens").packed[""]["n_cut_answers"] == 1
+    assert read_manifest(talks.root / "data/tokens").packed[""]["n_cut_answers"] == 3
 
 
 def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: Project) -> None:
@@ -236,7 +242,7 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
             {"chat_template": PLAIN.replace("<|im_end|>", "{{ eos_token }}"), "eos_token": {"content": "<|pad|>"}}
         )
     )
-    take_tokenizer(talks, "taken")
+    take(talks, "tokenizer", {"from": "taken"})
     talks.set(encode__chat={"template": "tokenizer"})
     build(talks)
     tokenizer = Tokenizer.load(talks.root / "data/tokenizer")

@@ -15,7 +15,8 @@ class Pin(BaseModel):
     """The pinned tokenizer. `asked`: the section tokenizer of params.yaml for which it was pinned.
 
     `version`, `commit`: null for a file or a directory. `digest`: the digest of the tokenizer as a build uses it.
-    `files_sha256`: the sha256 over the imported files.
+    `files_sha256`: the sha256 over the imported files. `chat_sha256`: over the chat template and the names of special tokens that
+    a folder has beside tokenizer.json; null where there are none, and in the pin of an earlier tokenmill.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -25,6 +26,7 @@ class Pin(BaseModel):
     commit: str | None
     digest: str
     files_sha256: str
+    chat_sha256: str | None = None
 
 
 class Lock(BaseModel):

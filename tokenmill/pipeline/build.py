@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from tokenmill import _core, console
+from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
@@ -467,7 +468,7 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: dvc_stage.Stage, name: str
 def refuse_unseen_template(root: Path, template: str, stage: dvc_stage.Stage) -> None:
     """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
     path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
-    if path.is_file():  # else it is the name of a template, or stage encode says that there is none
+    if template not in ("tokenizer", *NAMED) and path.is_file():  # stage encode tells of one that is not there
         _refuse_unseen_file(path, "encode.chat.template", template, stage, "encode", ["encode"])
 
 

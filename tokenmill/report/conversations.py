@@ -1,12 +1,13 @@
 """Conversations in the report: how much of them is trained, how long they are, and some with their trained tokens marked."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.dataset.manifest import Manifest
@@ -29,21 +30,28 @@ def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: 
     chat = manifest.chat
     if chat is None:
         return None
-    index = pq.read_table(tables / DOCUMENTS_FILE, columns=["n_tokens", "n_trained", "n_messages"])
-    n_messages = index["n_messages"].to_numpy()
+    n_messages, n_untrained = _of_index(tables / DOCUMENTS_FILE)
     return {
         "template": chat.template_name,
         "mask": chat.mask,
         "tokens_trained": chat.n_trained,
         "trained_share": chat.n_trained / max(manifest.n_tokens, 1),
-        "without_trained": int((index["n_trained"].to_numpy() == 0).sum()),
+        "without_trained": n_untrained,
         "cut": {split: of["n_cut_answers"] for split, of in manifest.packed.items() if "n_cut_answers" in of},
-        "messages": [
-            {"messages": int(n), "conversations": int(times)}
-            for n, times in zip(*np.unique(n_messages, return_counts=True), strict=True)
-        ],
+        "messages": [{"messages": n, "conversations": times} for n, times in sorted(n_messages.items())],
         "samples": _samples(manifest, tokens, tokenizer),
     }
+
+
+def _of_index(path: Path) -> tuple[Counter[int], int]:
+    """How many conversations have each number of messages, and how many have no trained token."""
+    n_messages: Counter[int] = Counter()
+    n_untrained = 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["n_trained", "n_messages"]):
+            n_messages.update(batch["n_messages"].to_pylist())
+            n_untrained += pc.sum(pc.equal(batch["n_trained"], 0)).as_py() or 0
+    return n_messages, n_untrained
 
 
 def _samples(manifest: Manifest, tokens: Path, tokenizer: Tokenizer) -> list[dict[str, Any]]:

@@ -1,14 +1,13 @@
 """encode, for conversations: the chat template that params.yaml asks for, and the limits that its loss masks must keep."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, TURN_TOKENS, template_text
-from tokenmill.config.params import Chat
+from tokenmill.config.params import Chat, Pack
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import ChatEntry
@@ -91,37 +90,29 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
         )
 
 
-def check_cut(params: Chat, units: Sequence[EncodedUnit], packed: Mapping[str, Mapping[str, int]], length: int) -> None:
-    """Raises CorpusError if packing cut trained tokens away from more conversations than `encode.chat.cut_max` allows.
-
-    `packed`: the numbers of the packing, by split. `length`: of a sequence."""
-    n_cut = sum(of_split.get("n_cut_answers", 0) for of_split in packed.values())
-    n_documents = sum(_n_documents(unit) for unit in units) if n_cut else 0
-    allowed: Any = params.cut_max if isinstance(params.cut_max, int) else params.cut_max * n_documents
+def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit]) -> None:
+    """Raises CorpusError if packing leaves out trained tokens of more conversations than `encode.chat.cut_max` allows. Each counts
+    once, however often a mixture repeats it."""
+    if pack.long == "split":
+        return
+    n_documents = n_cut = 0
+    first: list[str] = []
+    for unit in units:
+        index = read_unit_index(unit.index, ["piece", "row", "n_tokens", "trained_end"])
+        ends = index["trained_end"].to_numpy()
+        lost = np.flatnonzero((ends if pack.long == "cut" else index["n_tokens"].to_numpy()) * (ends > 0) > pack.length)
+        n_documents, n_cut = n_documents + len(index), n_cut + len(lost)
+        for i in lost[: _N_SHOWN - len(first)].tolist():
+            [row] = index.slice(i, 1).to_pylist()
+            first.append(f"  {unit.shards[row['piece']]}, row {row['row']}: {row['n_tokens']:,} tokens")
+    allowed = params.cut_max if isinstance(params.cut_max, int) else params.cut_max * n_documents
     if n_cut <= allowed:
         return
     most = params.cut_max if isinstance(params.cut_max, int) else f"{params.cut_max * 100:g} %"
-    shown = "\n".join(f"  {where}" for where in _first_cut(units, length))
+    lines = "\n".join(first)
     raise CorpusError(
-        f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than {length:,} "
-        f"tokens; encode.chat.cut_max allows {most}. The first:\n{shown}\n"
+        f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than "
+        f"{pack.length:,} tokens; encode.chat.cut_max allows {most}. The first:\n{lines}\n"
         "Raise encode.pack.length, set encode.pack.long: split, or raise encode.chat.cut_max.",
         code="TM212",
     )
-
-
-def _n_documents(unit: EncodedUnit) -> int:
-    return len(read_unit_index(unit.index, ["row"]))
-
-
-def _first_cut(units: Sequence[EncodedUnit], length: int) -> list[str]:
-    """Where the first conversations are whose trained tokens end behind `length` tokens."""
-    found: list[str] = []
-    for unit in units:
-        index = read_unit_index(unit.index, ["piece", "row", "n_tokens", "trained_end"])
-        for i in np.flatnonzero(index["trained_end"].to_numpy() > length):
-            row = index.slice(int(i), 1).to_pylist()[0]
-            found.append(f"{unit.shards[row['piece']]}, row {row['row']}: {row['n_tokens']:,} tokens")
-            if len(found) == _N_SHOWN:
-                return found
-    return found

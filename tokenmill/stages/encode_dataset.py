@@ -118,7 +118,7 @@ def write_dataset(
             check_trained(entry, sum(shard.n_tokens for shard in shards))
         sets, packed = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
         if params.chat is not None and params.pack is not None:
-            check_cut(params.chat, encoded, packed, params.pack.length)
+            check_cut(params.chat, params.pack, encoded)
         bad_documents = quarantine / QUARANTINE_FILE
         write_quarantine(bad_documents, zip(units, folders, strict=True))
         write_dropped(
@@ -227,7 +227,8 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
     """The digest of the parameters that decide bytes of the dataset. The manifest itself lists the
     shards, and dropped.parquet what was left out."""
     unset = {key for key in ("messages_column", "tools_column", "template") if getattr(source, key) is None}
-    deciding = source.model_dump_json(exclude={"glob", "drop"} | unset) + params.model_dump_json()
+    no_chat = {"chat"} if params.chat is None else set()
+    deciding = source.model_dump_json(exclude={"glob", "drop"} | unset) + params.model_dump_json(exclude=no_chat)
     named = [_deciding(one) for name, one in sources.items() if name is not None]
     return hashlib.sha256((deciding + (json.dumps(named) if named else "")).encode()).hexdigest()
 

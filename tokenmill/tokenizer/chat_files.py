@@ -44,19 +44,29 @@ def chat_template_of(directory: Path) -> str | None:
 
 def special_names(directory: Path) -> dict[str, str]:
     """The texts of the special tokens that tokenizer_config.json names, such as bos_token, by these names."""
-    found = {}
+    found, config = {}, _config(directory)
     for name in _NAMES:
-        value = _config(directory).get(name)
+        value = config.get(name)
         text = value.get("content") if isinstance(value, dict) else value
         if isinstance(text, str):
             found[name] = text
     return found
 
 
+def chat_of(directory: Path) -> tuple[str | None, dict[str, str]]:
+    """The chat template and the names of special tokens of a tokenizer. A template that cannot be used counts as none: it does not
+    keep a tokenizer from being used for texts."""
+    try:
+        template = chat_template_of(directory)
+    except TokenizerError:
+        template = None
+    return template, special_names(directory)
+
+
 def copy_chat_files(source: Path, directory: Path) -> None:
     """Adds the chat template and the names of special tokens of the tokenizer in the directory `source` to one that was saved in
     `directory`. Raises TokenizerError if they cannot be read."""
-    template, names = chat_template_of(source), special_names(source)
+    template, names = chat_of(source)
     if template is not None:
         with write_atomic(directory / CHAT_TEMPLATE_FILE) as partial:
             partial.write_text(template, encoding="utf-8", newline="")

@@ -16,7 +16,7 @@ from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
-from tokenmill.tokenizer.chat_files import chat_template_of, copy_chat_files, special_names
+from tokenmill.tokenizer.chat_files import chat_of, copy_chat_files
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
 
@@ -38,6 +38,7 @@ def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
         commit=None if version is None else version.commit,
         digest=digest,
         files_sha256=files_sha256,
+        chat_sha256=_chat_sha256(root, asked),
     )
     write_pin(root, pin)
     return pin
@@ -67,7 +68,7 @@ def refuse_changed(root: Path, pin: Pin) -> None:
     if not source.exists():
         return
     try:
-        is_same = _files_sha256(source) == pin.files_sha256
+        is_same = _files_sha256(source) == pin.files_sha256 and pin.chat_sha256 in (None, _chat_sha256(root, pin.asked))
     except FileNotFoundError:  # a directory without its tokenizer.json
         is_same = False
     if not is_same:
@@ -82,8 +83,9 @@ def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
         for what, found, expected in (
             ("digest", tokenizer.digest, pin.digest),
             ("sha256 over its files", files_sha256, pin.files_sha256),
+            ("sha256 of its chat template and names of special tokens", _chat_sha256(root, pin.asked), pin.chat_sha256),
         ):
-            if found != expected:
+            if found != expected and expected is not None:
                 raise VersionsError(
                     f"{words_for(pin.asked)}: not the tokenizer that {LOCK_FILE} pins: {what}: expected {expected}, found {found}. "
                     "To use it anyway, run `tokenmill pin`; all documents are then encoded again.",
@@ -149,11 +151,16 @@ def _files_sha256(source: Path) -> str:
     """The sha256 over the files that an import of this file or directory copies."""
     if _is_ours(source):
         return sha256_directory(source)
-    if not source.is_dir():
-        return sha256_file(source)
-    sha256 = sha256_file(source / "tokenizer.json")
-    chat = [chat_template_of(source), special_names(source)]
-    return hashlib.sha256(json.dumps([sha256, *chat]).encode()).hexdigest() if any(chat) else sha256
+    return sha256_file(source / "tokenizer.json" if source.is_dir() else source)
+
+
+def _chat_sha256(root: Path, asked: TokenizerSource) -> str | None:
+    """The sha256 of what an import of a folder takes beside its tokenizer.json; None if there is nothing. What tokenmill made is
+    covered by the digest of its files."""
+    if asked.name is not None or not (source := _source(root, asked)).is_dir() or _is_ours(source):
+        return None
+    chat = chat_of(source)
+    return hashlib.sha256(json.dumps(chat).encode()).hexdigest() if any(chat) else None
 
 
 def _copy(source: Path, directory: Path) -> None:
