@@ -1,6 +1,7 @@
 """Messages of both shapes, and templates, give one canonical JSON; what makes no conversation is refused with its reason."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -170,7 +171,11 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
     "a tool that is a text": ([USER], ["f"], "tool 0: expected an object; found a text"),
     "tools that are no list": ([USER], {}, "tools: expected a list, or its JSON text; found an object"),
-    "deep nesting": ("[" * 10**5 + "]" * 10**5, None, "nested too deep"),
+    "deep nesting": (
+        "[" * 10**5 + "]" * 10**5,
+        None,
+        "messages: expected at most 100 levels of lists and objects; found more",
+    ),
 }
 
 
@@ -181,6 +186,34 @@ def test_what_is_no_conversation_is_refused_with_message_expected_and_found(case
         of_messages(messages, tools)
     assert expected in str(error.value)
     assert len(str(error.value)) < 200
+
+
+def nested(n_levels: int) -> Any:
+    """An object with lists in lists: so many levels of both."""
+    value: Any = 1
+    for _ in range(n_levels - 1):
+        value = [value]
+    return {"x": value}
+
+
+def deeply_called(n_calls: int, function: Callable[[], Any]) -> Any:
+    return function() if n_calls == 0 else deeply_called(n_calls - 1, function)
+
+
+@pytest.mark.parametrize("n_calls", [0, 500])
+def test_a_hundred_levels_can_be_read_and_one_more_is_refused_whatever_calls_led_there(n_calls: int) -> None:
+    for n_levels in (100, 101, 200, 400):
+        for messages, tools, where in (
+            ([USER | nested(n_levels)], None, "message 0"),
+            ([USER], [nested(n_levels)], "tool 0"),
+            ([USER], json.dumps([nested(n_levels)]), "tool 0"),
+        ):
+            if n_levels == 100:
+                assert b"[" * 98 in deeply_called(n_calls, lambda: of_messages(messages, tools)).json  # noqa: B023
+                continue
+            with pytest.raises(ConversationError) as error:
+                deeply_called(n_calls, lambda: of_messages(messages, tools))  # noqa: B023
+            assert str(error.value) == f"{where}: expected at most 100 levels of lists and objects; found more"
 
 
 def test_a_template_leaves_out_parts_and_messages_whose_columns_are_empty() -> None:

@@ -23,6 +23,9 @@ _ROLE_OF_SHAREGPT = {
     "observation": "tool",
     "tool": "tool",
 }
+_LEVELS_MAX = 100
+"""How deep lists and objects of a message or tool may be nested, itself counted. It is fixed, since what Python can read depends on
+the calls that lead there; templates and encoders read the same levels again."""
 _KINDS = {str: "a text", bool: "a bool", int: "an int", float: "a float", list: "a list", dict: "an object"}
 
 _encode = msgspec.json.Encoder().encode  # not ASCII-escaped, without white space, keys in their order
@@ -75,20 +78,17 @@ def of_messages(messages: Any, tools: Any) -> Conversation:
     >>> of_messages([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], None).json
     b'{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}]}'
     """
-    try:
-        found = _list(messages, "messages")
-        if not found:
-            raise ConversationError("expected messages; found an empty list")
-        texts: list[str] = []
-        whole: dict[str, Any] = {"messages": [_message(i, one, texts) for i, one in enumerate(found)]}
-        if tools is not None and (some := _list(tools, "tools")):
-            for i, tool in enumerate(some):
-                if not isinstance(tool, dict):
-                    raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
-            whole["tools"] = _without_nulls(some, "tools")
-        return Conversation(_encode(whole), "\n".join(texts))
-    except RecursionError:
-        raise ConversationError("the messages or tools are nested too deep to be read") from None
+    found = _list(messages, "messages")
+    if not found:
+        raise ConversationError("expected messages; found an empty list")
+    texts: list[str] = []
+    whole: dict[str, Any] = {"messages": [_message(i, one, texts) for i, one in enumerate(found)]}
+    if tools is not None and (some := _list(tools, "tools")):
+        for i, tool in enumerate(some):
+            if not isinstance(tool, dict):
+                raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
+        whole["tools"] = [_without_nulls(tool, f"tool {i}") for i, tool in enumerate(some)]
+    return Conversation(_encode(whole), "\n".join(texts))
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -99,6 +99,8 @@ def _list(value: Any, what: str) -> list[Any]:
             raise ConversationError(
                 f"{what}: expected the JSON text of a list; found a text that is no JSON: {error}"
             ) from None
+        except RecursionError:
+            raise _too_deep(what) from None
     if not isinstance(value, list):
         raise ConversationError(f"{what}: expected a list, or its JSON text; found {_kind(value)}")
     return value
@@ -175,15 +177,21 @@ def _content(i: int, content: Any) -> str:
     return "".join(texts)
 
 
-def _without_nulls(value: Any, where: str) -> Any:
+def _without_nulls(value: Any, where: str, level: int = 1) -> Any:
     """The value without keys whose value is null, at any depth: the columns of a table have null for a key that a row lacks."""
+    if isinstance(value, dict | list) and level > _LEVELS_MAX:
+        raise _too_deep(where)
     if isinstance(value, dict):
-        return {key: _without_nulls(one, where) for key, one in value.items() if one is not None}
+        return {key: _without_nulls(one, where, level + 1) for key, one in value.items() if one is not None}
     if isinstance(value, list):
-        return [_without_nulls(one, where) for one in value]
+        return [_without_nulls(one, where, level + 1) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ConversationError(f"{where}: expected numbers that JSON has; found {value}")
     return value
+
+
+def _too_deep(where: str) -> ConversationError:
+    return ConversationError(f"{where}: expected at most {_LEVELS_MAX} levels of lists and objects; found more")
 
 
 def _by_template(
