@@ -193,6 +193,40 @@ def test_every_type_of_list_and_string_is_read(tmp_path: Path, kind: pa.DataType
     assert batch.digested.to_pylist() == ['{"messages":[{"role":"user","content":"é"}]}']
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "file.arrow"])
+def test_a_null_is_a_key_that_the_row_lacks_in_a_struct_and_a_value_in_json_and_in_maps(
+    tmp_path: Path, name: str
+) -> None:
+    call = {"id": None, "function": {"arguments": {"city": "x", "unit": None}}}
+    message = {"role": "assistant", "name": None, "tool_calls": [call]}
+    tool = {"type": None, "default": {"unit": None, "city": "x"}}
+    arguments = pa.struct([("city", pa.string()), ("unit", pa.string())])
+    calls = pa.list_(pa.struct([("id", pa.string()), ("function", pa.struct([("arguments", arguments)]))]))
+    messages = pa.list_(pa.struct([("role", pa.string()), ("name", pa.string()), ("tool_calls", calls)]))
+    tools = pa.list_(pa.struct([("type", pa.string()), ("default", pa.map_(pa.string(), pa.string()))]))
+    columns = pa.table(
+        {
+            "messages": pa.array([[message]] * 2, messages),
+            "tools": pa.array([[tool | {"default": [*tool["default"].items()]}], None], tools),
+        }
+    )
+    rows = [{"messages": [message], "tools": [tool]}, {"messages": [message]}]
+    if name == "a.jsonl":
+        (tmp_path / name).write_bytes(lines(rows))
+        call_json = '{"id":null,"function":{"arguments":{"city":"x","unit":null}}}'
+        tool_json = '{"type":null,"default":{"unit":null,"city":"x"}}'
+    else:
+        if name == "a.parquet":
+            pq.write_table(columns, tmp_path / name)
+        else:
+            write_ipc(tmp_path / name, columns, pa.ipc.new_file)
+        call_json = '{"function":{"arguments":{"city":"x"}}}'
+        tool_json = '{"default":{"unit":null,"city":"x"}}'
+    whole = f'{{"messages":[{{"role":"assistant","tool_calls":[{call_json}]}}]'
+    found = read(tmp_path / name, id_column=None)[0]
+    assert found.digested.to_pylist() == [f'{whole},"tools":[{tool_json}]}}', f"{whole}}}"]
+
+
 BAD_ROWS: Rows = [
     ROWS[0],
     {"id": "x", "messages": [{"role": "bot", "content": "?"}]},

@@ -61,17 +61,23 @@ def test_every_speaker_of_sharegpt_has_a_role(speaker: str, role: str) -> None:
     assert found.json == f'{{"messages":[{{"role":"{role}","content":"é\\n\\"","weight":0}}]}}'.encode()
 
 
-def test_other_keys_follow_role_and_content_in_their_order_without_nulls_at_any_depth() -> None:
-    message = {
-        "weight": 1,
-        "tool_calls": [{"id": None, "function": {"arguments": {"a": None, "b": [1.5, None]}, "name": "f"}}],
-        "name": None,
-        "role": "assistant",
-        "content": None,
-    }
-    assert of_messages([message], None).json == (
-        b'{"messages":[{"role":"assistant","weight":1,"tool_calls":[{"function":{"arguments":{"b":[1.5,null]},"name":"f"}}]}]}'
+def test_other_keys_follow_role_and_content_in_their_order_without_those_that_are_null() -> None:
+    message = {"weight": 1, "name": None, "tool_calls": [CALL], "role": "assistant", "content": None}
+    assert messages_of(of_messages([message], None)) == [{"role": "assistant", "weight": 1, "tool_calls": [CALL]}]
+    assert list(messages_of(of_messages([message], None))[0]) == ["role", "weight", "tool_calls"]
+
+
+def test_a_null_inside_a_value_of_a_message_or_in_a_tool_stays() -> None:
+    arguments = {"city": "x", "unit": None, "days": [1.5, None]}
+    answer = {"role": "assistant", "tool_calls": [{"id": None, "function": {"name": "f", "arguments": arguments}}]}
+    tools = [{"name": "f", "parameters": {"unit": {"type": "string", "default": None}}, "strict": None}]
+    expected = (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":null,"function":{"name":"f","arguments":{"city":"x",'
+        b'"unit":null,"days":[1.5,null]}}}]}],'
+        b'"tools":[{"name":"f","parameters":{"unit":{"type":"string","default":null}},"strict":null}]}'
     )
+    assert of_messages([answer], tools).json == expected
+    assert of_messages(json.dumps([answer]), json.dumps(tools)).json == expected
 
 
 def test_an_answer_of_calls_alone_needs_no_content_and_adds_no_text() -> None:
@@ -100,7 +106,7 @@ def test_a_list_of_texts_as_content_is_joined() -> None:
 
 @pytest.mark.parametrize("tools", [[{"name": "f", "x": None, "n": 1}], '[{"name": "f", "x": null, "n": 1}]'])
 def test_tools_stand_behind_the_messages(tools: Any) -> None:
-    expected = b'{"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","n":1}]}'
+    expected = b'{"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","x":null,"n":1}]}'
     assert of_messages([USER], tools).json == expected
 
 

@@ -1,6 +1,6 @@
 """Makes conversations of the rows of tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,8 +9,10 @@ import pyarrow as pa
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.conversations import ConversationError, Maker
 from tokenmill.corpus.strings import large_strings
+from tokenmill.corpus.table_columns import element_of
 
 _ROWS_MAX = 1024  # made at once, since values in Python are larger than in Arrow
+_Cleaner = Callable[[Any], Any]
 
 
 class Made(NamedTuple):
@@ -41,11 +43,12 @@ def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
     texts: list[bytes | None] = []
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
+    cleaners = [_cleaner(column.type) for column in columns]
     for i, values in enumerate(_rows(columns, maker.columns)):
         try:
             if isinstance(values, ConversationError):
                 raise values
-            found = maker.make(values)
+            found = maker.make([_cleaned(value, cleaner) for value, cleaner in zip(values, cleaners, strict=True)])
         except ConversationError as error:
             is_read = not isinstance(values, ConversationError)
             raw = msgspec.json.encode(dict(zip(maker.columns, values, strict=True))) if is_read else None
@@ -80,3 +83,27 @@ def _row(columns: Sequence[pa.Array], names: Sequence[str]) -> list[Any] | Conve
 def _values(column: pa.Array) -> list[Any]:
     values = column.to_pylist(maps_as_pydicts="strict")
     return [value.decode() if isinstance(value, bytes) else value for value in values]
+
+
+def _cleaned(value: Any, cleaner: _Cleaner | None) -> Any:
+    return value if value is None or cleaner is None else cleaner(value)
+
+
+def _cleaner(kind: pa.DataType) -> _Cleaner | None:
+    """What removes from a value of this type the keys that its row lacks; None if no value can have such keys. A struct has null
+    for a key that a row lacks. A map has only the keys of its row, so a null there is a value."""
+    if pa.types.is_dictionary(kind):
+        return _cleaner(kind.value_type)
+    if pa.types.is_struct(kind):
+        cleaners = {field.name: _cleaner(field.type) or _as_it_is for field in kind}
+        return lambda value: {name: cleaners[name](one) for name, one in value.items() if one is not None}
+    if pa.types.is_map(kind):
+        of_item = _cleaner(kind.item_type)
+        return of_item and (lambda value: {key: None if one is None else of_item(one) for key, one in value.items()})
+    element = element_of(kind)
+    of_element = None if element is None else _cleaner(element)
+    return of_element and (lambda value: [None if one is None else of_element(one) for one in value])
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -71,7 +71,8 @@ def maker_of(conversations: Conversations) -> Maker:
 
 
 def of_messages(messages: Any, tools: Any) -> Conversation:
-    """The conversation of some messages and tools, each a list or the JSON text of a list; None: no tools.
+    """The conversation of some messages and tools, each a list or the JSON text of a list; None: no tools. A message loses the keys
+    whose value is null. Inside the values, and in tools, null is a value like any other.
 
     Raises ConversationError.
 
@@ -87,7 +88,8 @@ def of_messages(messages: Any, tools: Any) -> Conversation:
         for i, tool in enumerate(some):
             if not isinstance(tool, dict):
                 raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
-        whole["tools"] = [_without_nulls(tool, f"tool {i}") for i, tool in enumerate(some)]
+            _check_json(tool, f"tool {i}")
+        whole["tools"] = some
     return Conversation(_encode(whole), "\n".join(texts))
 
 
@@ -115,7 +117,8 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
             return {"role": role, "content": content}
     if not isinstance(found, dict):
         raise ConversationError(f"message {i}: expected an object; found {_kind(found)}")
-    message = _without_nulls(found, f"message {i}")
+    _check_json(found, f"message {i}")
+    message = {key: value for key, value in found.items() if value is not None}
     if "role" not in message and "from" in message:
         message = _of_sharegpt(i, message)
     if "role" not in message:
@@ -177,17 +180,15 @@ def _content(i: int, content: Any) -> str:
     return "".join(texts)
 
 
-def _without_nulls(value: Any, where: str, level: int = 1) -> Any:
-    """The value without keys whose value is null, at any depth: the columns of a table have null for a key that a row lacks."""
-    if isinstance(value, dict | list) and level > _LEVELS_MAX:
-        raise _too_deep(where)
-    if isinstance(value, dict):
-        return {key: _without_nulls(one, where, level + 1) for key, one in value.items() if one is not None}
-    if isinstance(value, list):
-        return [_without_nulls(one, where, level + 1) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
+def _check_json(value: Any, where: str, level: int = 1) -> None:
+    """Raises ConversationError for a value that is nested too deep, or has a number that JSON lacks."""
+    if isinstance(value, dict | list):
+        if level > _LEVELS_MAX:
+            raise _too_deep(where)
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_json(one, where, level + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
         raise ConversationError(f"{where}: expected numbers that JSON has; found {value}")
-    return value
 
 
 def _too_deep(where: str) -> ConversationError:

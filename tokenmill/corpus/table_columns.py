@@ -57,7 +57,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _is_json_list(kind: pa.DataType) -> bool:
     """Whether the values are lists of objects that JSON can write: structs or maps, at any depth of lists, structs, maps, strings,
     numbers and bools. A list of which all are empty has elements of the type null."""
-    element = _element(kind)
+    element = element_of(kind)
     return element is not None and (_is_object(element) or pa.types.is_null(element))
 
 
@@ -69,7 +69,7 @@ def _is_object(kind: pa.DataType) -> bool:
 
 def _is_json(kind: pa.DataType) -> bool:
     types = pa.types
-    if (element := _element(kind)) is not None:
+    if (element := element_of(kind)) is not None:
         return _is_json(element)
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -81,7 +81,7 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _element(kind: pa.DataType) -> pa.DataType | None:
+def element_of(kind: pa.DataType) -> pa.DataType | None:
     """The type of a list's elements; None for what is no list."""
     types = pa.types
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
