@@ -91,11 +91,27 @@ def test_an_answer_of_calls_alone_needs_no_content_and_adds_no_text() -> None:
     assert found.text == "Hi\n3"
 
 
-def test_reasoning_is_part_of_the_text_behind_the_content() -> None:
-    answer = {"role": "assistant", "reasoning_content": "Greet.", "content": "Hello"}
-    found = of_messages([USER, answer], None)
-    assert found.text == "Hi\nHello\nGreet."
-    assert list(messages_of(found)[1]) == ["role", "content", "reasoning_content"]
+@pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
+def test_reasoning_has_one_key_and_is_part_of_the_text_behind_the_content(key: str) -> None:
+    answer = {"role": "assistant", "a": 1, key: "Greet.", "content": "Hello", "b": 2}
+    for message in (answer, answer | {"reasoning": "Greet.", "thinking": "Greet."}):
+        found = of_messages([USER, message], None)
+        assert found.text == "Hi\nHello\nGreet."
+        assert messages_of(found)[1] == {
+            "role": "assistant",
+            "content": "Hello",
+            "a": 1,
+            "reasoning_content": "Greet.",
+            "b": 2,
+        }
+        assert list(messages_of(found)[1]) == ["role", "content", "a", "reasoning_content", "b"]
+
+
+def test_reasoning_beside_calls_alone_is_text_and_that_of_sharegpt_too() -> None:
+    call = {"role": "assistant", "thinking": "Add.", "tool_calls": [CALL]}
+    found = of_messages([USER, call], None)
+    assert (found.text, list(messages_of(found)[1])) == ("Hi\nAdd.", ["role", "reasoning_content", "tool_calls"])
+    assert of_messages([{"from": "gpt", "value": "a", "thinking": "b"}], None).text == "a\nb"
 
 
 def test_a_list_of_texts_as_content_is_joined() -> None:
@@ -169,6 +185,16 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         [{"role": "assistant", "content": "x", "reasoning_content": ["y"]}],
         None,
         "message 0: reasoning_content: expected a text; found a list",
+    ),
+    "thinking that is no text": (
+        [{"role": "assistant", "content": "x", "thinking": True}],
+        None,
+        "message 0: thinking: expected a text; found a bool",
+    ),
+    "two reasonings": (
+        [USER, {"role": "assistant", "content": "x", "thinking": "y", "reasoning": "z"}],
+        None,
+        "message 1: expected one reasoning; found different ones in thinking and reasoning",
     ),
     "a number that JSON lacks": (
         [{"role": "user", "content": "x", "weight": float("nan")}],

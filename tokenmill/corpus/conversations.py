@@ -23,6 +23,8 @@ _ROLE_OF_SHAREGPT = {
     "observation": "tool",
     "tool": "tool",
 }
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""The keys under which datasets have what an assistant thinks. Canonical JSON has the first one."""
 _LEVELS_MAX = 100
 """How deep lists and objects of a message or tool may be nested, itself counted. It is fixed, since what Python can read depends on
 the calls that lead there; templates and encoders read the same levels again."""
@@ -139,11 +141,22 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
         message = {"role": role, **message}
     else:
         raise ConversationError(f"message {i}: content: expected a text, or tool_calls beside it; found none")
-    if (reasoning := message.get("reasoning_content")) is not None:
-        if not isinstance(reasoning, str):
-            raise ConversationError(f"message {i}: reasoning_content: expected a text; found {_kind(reasoning)}")
-        texts.append(reasoning)
+    if not message.keys().isdisjoint(_REASONING):
+        message = _with_one_reasoning(i, message)
+        texts.append(message[_REASONING[0]])
     return message
+
+
+def _with_one_reasoning(i: int, message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its reasoning under the first of the keys for it, at the place of the one that it has."""
+    keys = [key for key in message if key in _REASONING]
+    for key in keys:
+        if not isinstance(message[key], str):
+            raise ConversationError(f"message {i}: {key}: expected a text; found {_kind(message[key])}")
+        if message[key] != message[keys[0]]:
+            raise ConversationError(f"message {i}: expected one reasoning; found different ones in {keys[0]} and {key}")
+    renamed = {_REASONING[0] if key == keys[0] else key: value for key, value in message.items()}
+    return {key: value for key, value in renamed.items() if key not in _REASONING[1:]}
 
 
 def _of_sharegpt(i: int, message: dict[str, Any]) -> dict[str, Any]:
