@@ -23,7 +23,7 @@ from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import cut
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.storage.file_facts import Digests
 
 Rows = list[dict[str, Any]]
@@ -273,6 +273,46 @@ def test_a_null_id_and_text_that_is_no_utf8_are_bad_conversations_of_a_table(tmp
         (0, "column 'id': expected a value; found null"),
         (1, "column 'messages': expected UTF-8; found 0xe9 at byte 0 of a text."),
     ]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow"])
+def test_a_map_with_a_key_twice_is_a_bad_conversation(tmp_path: Path, name: str) -> None:
+    good = [("role", "user"), ("content", "x")]
+    rows = pa.array([[good], [[*good, ("role", "tool")]], [good]], pa.list_(pa.map_(pa.string(), pa.string())))
+    if name == "a.parquet":
+        pq.write_table(pa.table({"messages": rows}), tmp_path / name)
+    else:
+        write_ipc(tmp_path / name, pa.table({"messages": rows}), pa.ipc.new_file)
+    conversations = Conversations("messages", None, None)
+    bad: list[BadDocument] = []
+    (batch,) = read(tmp_path / name, conversations, None, on_bad=bad.append)
+    reason = "column 'messages': expected maps with each key once; found a key twice."
+    assert [(one.row, one.reason, one.raw) for one in bad] == [(1, reason, None)]
+    assert batch.rows().to_pylist() == [0, 2]
+    with pytest.raises(CorpusError, match=f"{name}, row 1: {reason} Correct the row"):
+        read(tmp_path / name, conversations, None)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_struct_with_two_fields_of_a_name_is_refused(tmp_path: Path, depth: int) -> None:
+    kind = pa.struct([("role", pa.string()), ("content", pa.string()), ("content", pa.string())])
+    if depth:
+        kind = pa.struct([("role", pa.string()), ("content", pa.string()), ("tool_calls", pa.list_(kind))])
+    rows = pa.table({"messages": pa.array([None], pa.list_(kind))})
+    write_ipc(tmp_path / "a.arrow", rows, pa.ipc.new_file)
+    with pytest.raises(
+        ColumnError, match=r"column 'messages': expected lists of messages \(structs\).*; found .*content"
+    ):
+        read(tmp_path / "a.arrow", Conversations("messages", None, None), None)
+
+
+def test_a_field_whose_name_is_no_utf8_is_damage(tmp_path: Path) -> None:
+    kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()), ("remark", pa.string())]))
+    write_ipc(tmp_path / "a.arrow", pa.table({"messages": pa.array([None], kind)}), pa.ipc.new_file)
+    found = (tmp_path / "a.arrow").read_bytes()
+    (tmp_path / "a.arrow").write_bytes(found.replace(b"remark", b"rem\xe9rk"))
+    with pytest.raises(DamagedError, match="the name of a column is not UTF-8"):
+        read(tmp_path / "a.arrow", Conversations("messages", None, None), None)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])

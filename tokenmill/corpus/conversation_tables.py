@@ -62,10 +62,10 @@ def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
 
 
 def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:
-    """The values of each row, in the order of the columns; for a row that is not UTF-8, the error in their place."""
+    """The values of each row, in the order of the columns; for a row that has none, the error in their place."""
     try:
         return list(zip(*map(_values, columns), strict=True))
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, KeyError):
         return [_row([column.slice(i, 1) for column in columns], names) for i in range(len(columns[0]))]
 
 
@@ -77,6 +77,8 @@ def _row(columns: Sequence[pa.Array], names: Sequence[str]) -> list[Any] | Conve
         except UnicodeDecodeError as error:
             found = f"{error.object[error.start]:#04x} at byte {error.start} of a text"
             return ConversationError(f"column {name!r}: expected UTF-8; found {found}")
+        except KeyError:  # of to_pylist, for a map
+            return ConversationError(f"column {name!r}: expected maps with each key once; found a key twice")
     return row
 
 
