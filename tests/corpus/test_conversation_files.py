@@ -276,6 +276,21 @@ def test_a_null_id_and_text_that_is_no_utf8_are_bad_conversations_of_a_table(tmp
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "file.arrow"])
+def test_a_bad_conversation_with_a_bad_id_is_bad_once(tmp_path: Path, name: str) -> None:
+    ids = pa.array([b"a", b"\xe9", None], pa.binary())
+    rows = pa.table({"id": ids, "messages": ['[{"role": "user", "content": "x"}]', "[]", "[]"]})
+    if name == "a.parquet":
+        pq.write_table(rows, tmp_path / name)
+    else:
+        write_ipc(tmp_path / name, rows, pa.ipc.new_file)
+    bad: list[BadDocument] = []
+    found = read(tmp_path / name, Conversations("messages", None, None), on_bad=bad.append)
+    assert [one[0] for one in found_in(found)] == ["a"]
+    reason = "expected messages; found an empty list."
+    assert [(one.row, one.reason, one.raw) for one in bad] == [(i, reason, b'{"messages":"[]"}') for i in (1, 2)]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow"])
 def test_a_map_with_a_key_twice_is_a_bad_conversation(tmp_path: Path, name: str) -> None:
     good = [("role", "user"), ("content", "x")]
     rows = pa.array([[good], [[*good, ("role", "tool")]], [good]], pa.list_(pa.map_(pa.string(), pa.string())))
