@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.corpus.test_reader import shard, write_ipc, zstd
 from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
-from tokenmill.corpus.conversations import of_messages
+from tokenmill.corpus.conversation_tables import conversations_of
+from tokenmill.corpus.conversations import maker_of, of_messages
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
@@ -436,6 +437,20 @@ def test_a_large_record_batch_is_made_in_pieces(tmp_path: Path) -> None:
     assert [one.row for one in bad] == [2500]
     assert found_in(found) == expected_of(rows[:2500] + rows[2501:])
     assert [row for batch in found for row in batch.rows().to_pylist()] == [i for i in range(3000) if i != 2500]
+
+
+@pytest.mark.parametrize(
+    ("content", "n_short"), [(pa.string(), 2000), (pa.string_view(), 0), (pa.dictionary(pa.int32(), pa.string()), 0)]
+)
+def test_long_conversations_of_a_record_batch_are_made_few_at_a_time(content: pa.DataType, n_short: int) -> None:
+    texts = ["short"] * n_short + [f"{i}" * 500_000 for i in range(9)] + ["x"] * 2
+    roles = pa.array(["user"] * len(texts))
+    messages = pa.StructArray.from_arrays([roles, pa.array(texts, content)], ["role", "content"])
+    column = pa.ListArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), messages)
+    made = list(conversations_of([column], maker_of(Conversations("messages", None, None))))
+    assert [text for one in made for text in one.texts.to_pylist()] == texts
+    assert max(len(one.texts) for one in made) > n_short // 2
+    assert max(pc.sum(pc.binary_length(one.texts)).as_py() for one in made) <= 4 << 20
 
 
 def test_dropped_conversations_are_known_by_the_digest_of_their_json(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tokenmill.corpus.strings import large_strings
 from tokenmill.corpus.table_columns import element_of
 
 _ROWS_MAX = 1024  # made at once, since values in Python are larger than in Arrow
+_ROWS_BYTES = 4 << 20  # of Arrow, made at once unless one row has more
 _Cleaner = Callable[[Any], Any]
 
 
@@ -35,8 +36,26 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Iterator[Made
         except pa.ArrowInvalid as error:
             if "UTF8" not in str(error):  # else it is known which rows are bad when they are read
                 raise
-    for start in range(0, len(columns[0]), _ROWS_MAX):
-        yield _made([column.slice(start, _ROWS_MAX) for column in columns], maker)
+    start = 0
+    while start < len(columns[0]):
+        some = _at_once(columns, start)
+        yield _made(some, maker)
+        start += len(some[0])
+
+
+def _at_once(columns: Sequence[pa.Array], start: int) -> list[pa.Array]:
+    """The rows from `start` on that are made at once."""
+    n_rows = min(_ROWS_MAX, len(columns[0]) - start)
+    while n_rows > 1 and sum(_n_bytes(column, start, n_rows) for column in columns) > _ROWS_BYTES:
+        n_rows = (n_rows + 1) // 2
+    return [column.slice(start, n_rows) for column in columns]
+
+
+def _n_bytes(column: pa.Array, start: int, n_rows: int) -> int:
+    """The size of some rows in Arrow. What all rows share, the values of a dictionary or of views, is divided among them, since
+    it is not known which are whose."""
+    shared = column.slice(start, 0).nbytes
+    return int(column.slice(start, n_rows).nbytes - shared + shared * n_rows // len(column))
 
 
 def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
