@@ -275,6 +275,7 @@ FormatName = Literal[
     "megatron_sft_parquet",
 ]
 SplitName = SourceName
+Mask = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
 
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # how far the sum of shares may be from 1, since 0.98 + 0.01 + 0.01 is not 1 in floating point
@@ -350,7 +351,7 @@ class Chat(_Section):
     comes with, the name of one of tokenmill's, or a file."""
 
     template: str = Field(min_length=1)
-    mask: Literal["assistant", "all", "last"] = "assistant"
+    mask: Mask = "assistant"
     variables: dict[VariableName, VariableValue] = {}
     cut_max: Annotated[int | float, BeforeValidator(_share_or_number)] = 0.01
 

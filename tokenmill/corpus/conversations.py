@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tokenmill.config.conversation_template import Part, parse_part
+from tokenmill.config.conversation_template import ROLES, Part, parse_part
 from tokenmill.config.sources import Conversations
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
 _ROLE_OF_SHAREGPT = {
     "system": "system",
     "human": "user",
