@@ -1,5 +1,6 @@
 """Templates are rendered as transformers renders them, without clock and chance."""
 
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from tests.chat.made import a_conversation, canonical, encoded, encoder, peer, told
 from tokenmill.chat.template import ChatTemplate, regions
+from tokenmill.corpus.conversations import of_messages
 from tokenmill.errors import ChatError, TemplateError
 
 ONE = [told("user", '<é & "x">', extra={"b": [1, 2.5, None], "a": True})]
@@ -34,11 +36,16 @@ def test_a_template_writes_what_it_writes_in_transformers(template: str) -> None
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
-def test_thinking_has_the_names_that_transformers_gives_it(key: str) -> None:
+def test_thinking_is_rendered_as_transformers_renders_it(key: str) -> None:
     messages = [told("user", "q"), told("assistant", "a", **{key: "t"})]
-    template = "{{ messages | tojson }}{{ messages[1].reasoning_content }}"
+    conversation = of_messages(messages, None).json.decode()
+    one = encoder(template="{{ messages[1].reasoning_content }} {{ messages[1].thinking }}", mask="all")
+    assert one.render(conversation).text == "t t"
+    template = "{{ messages | tojson }}"
+    if key == "reasoning":  # transformers keeps this key beside the others
+        messages = json.loads(conversation)["messages"]
     wanted = peer("plain").apply_chat_template(messages, chat_template=template, tokenize=False)
-    assert encoder(template=template, mask="all").render(canonical(messages)).text == wanted
+    assert encoder(template=template, mask="all").render(conversation).text == wanted
 
 
 def test_regions_of_a_macro_or_of_a_set_block_are_found_where_they_are() -> None:

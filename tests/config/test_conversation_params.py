@@ -138,6 +138,52 @@ def test_a_wrong_value_names_key_found_and_allowed(tmp_path: Path, case: str) ->
     assert expected in str(error.value)
 
 
+def with_variables(folder: Path, variables: str) -> Params:
+    text = (REPOSITORY / "params.yaml").read_text(encoding="utf-8")
+    for key, value in {
+        "  messages_column: null ": "  messages_column: m ",
+        '  end_of_document: "<|endoftext|>" ': "  end_of_document: null ",
+        "  chat: null ": f"  chat: {{template: chatml, variables: {variables}}} ",
+    }.items():
+        assert key in text
+        text = text.replace(key, value)
+    (folder / "params.yaml").write_text(text, encoding="utf-8")
+    return load_params(folder / "params.yaml")
+
+
+def test_variables_are_plain_values(tmp_path: Path) -> None:
+    chat = with_variables(tmp_path, "{a: x, b: true, c: 3, d: 1.5, e: null}").encode.chat
+    assert chat is not None
+    assert chat.variables == {"a": "x", "b": True, "c": 3, "d": 1.5, "e": None}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        *(
+            (f"{{{name}: 1}}", f"{name}: found '{name}'; allowed: other names, since DVC")
+            for name in ("size", "nfiles")
+        ),
+        *(
+            (
+                f"{{{name}: 1}}",
+                f"{name}: found '{name}'; allowed: other names, since each conversation gives the template",
+            )
+            for name in ("messages", "tools", "documents", "add_generation_prompt")
+        ),
+        ("{x: .inf}", "x: found inf; allowed: a text, a finite number, true, false or null."),
+        ("{x: .nan}", "x: found nan; allowed: a text, a finite number, true, false or null."),
+        ("{x: [1]}", "x: found [1]; allowed: a text, a finite number, true, false or null."),
+        ("{'a b': 1}", "a b: found 'a b'; allowed: what the regex "),
+    ],
+)
+def test_a_variable_that_would_be_overlooked_or_lost_is_refused(tmp_path: Path, variables: str, expected: str) -> None:
+    with pytest.raises(ParamsError) as error:
+        with_variables(tmp_path, variables)
+    (line,) = str(error.value).splitlines()
+    assert f"encode.chat.variables.{expected}" in line
+
+
 @given(
     st.lists(st.tuples(st.text("a{} %", max_size=4), st.text("b :.", min_size=1, max_size=3))),
     st.text("{}", max_size=3),

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from tests.corpus.test_reader import shard, write_ipc, zstd
 from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
-from tokenmill.corpus.conversations import of_messages
+from tokenmill.corpus.conversation_tables import conversations_of
+from tokenmill.corpus.conversations import maker_of, of_messages
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import cut
-from tokenmill.errors import CorpusError
+from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.storage.file_facts import Digests
 
 Rows = list[dict[str, Any]]
@@ -193,6 +194,40 @@ def test_every_type_of_list_and_string_is_read(tmp_path: Path, kind: pa.DataType
     assert batch.digested.to_pylist() == ['{"messages":[{"role":"user","content":"é"}]}']
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "file.arrow"])
+def test_a_null_is_a_key_that_the_row_lacks_in_a_struct_and_a_value_in_json_and_in_maps(
+    tmp_path: Path, name: str
+) -> None:
+    call = {"id": None, "function": {"arguments": {"city": "x", "unit": None}}}
+    message = {"role": "assistant", "name": None, "tool_calls": [call]}
+    tool = {"type": None, "default": {"unit": None, "city": "x"}}
+    arguments = pa.struct([("city", pa.string()), ("unit", pa.string())])
+    calls = pa.list_(pa.struct([("id", pa.string()), ("function", pa.struct([("arguments", arguments)]))]))
+    messages = pa.list_(pa.struct([("role", pa.string()), ("name", pa.string()), ("tool_calls", calls)]))
+    tools = pa.list_(pa.struct([("type", pa.string()), ("default", pa.map_(pa.string(), pa.string()))]))
+    columns = pa.table(
+        {
+            "messages": pa.array([[message]] * 2, messages),
+            "tools": pa.array([[tool | {"default": [*tool["default"].items()]}], None], tools),
+        }
+    )
+    rows = [{"messages": [message], "tools": [tool]}, {"messages": [message]}]
+    if name == "a.jsonl":
+        (tmp_path / name).write_bytes(lines(rows))
+        call_json = '{"id":null,"function":{"arguments":{"city":"x","unit":null}}}'
+        tool_json = '{"type":null,"default":{"unit":null,"city":"x"}}'
+    else:
+        if name == "a.parquet":
+            pq.write_table(columns, tmp_path / name)
+        else:
+            write_ipc(tmp_path / name, columns, pa.ipc.new_file)
+        call_json = '{"function":{"arguments":{"city":"x"}}}'
+        tool_json = '{"default":{"unit":null,"city":"x"}}'
+    whole = f'{{"messages":[{{"role":"assistant","tool_calls":[{call_json}]}}]'
+    found = read(tmp_path / name, id_column=None)[0]
+    assert found.digested.to_pylist() == [f'{whole},"tools":[{tool_json}]}}', f"{whole}}}"]
+
+
 BAD_ROWS: Rows = [
     ROWS[0],
     {"id": "x", "messages": [{"role": "bot", "content": "?"}]},
@@ -239,6 +274,61 @@ def test_a_null_id_and_text_that_is_no_utf8_are_bad_conversations_of_a_table(tmp
         (0, "column 'id': expected a value; found null"),
         (1, "column 'messages': expected UTF-8; found 0xe9 at byte 0 of a text."),
     ]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow"])
+def test_a_bad_conversation_with_a_bad_id_is_bad_once(tmp_path: Path, name: str) -> None:
+    ids = pa.array([b"a", b"\xe9", None], pa.binary())
+    rows = pa.table({"id": ids, "messages": ['[{"role": "user", "content": "x"}]', "[]", "[]"]})
+    if name == "a.parquet":
+        pq.write_table(rows, tmp_path / name)
+    else:
+        write_ipc(tmp_path / name, rows, pa.ipc.new_file)
+    bad: list[BadDocument] = []
+    found = read(tmp_path / name, Conversations("messages", None, None), on_bad=bad.append)
+    assert [one[0] for one in found_in(found)] == ["a"]
+    reason = "expected messages; found an empty list."
+    assert [(one.row, one.reason, one.raw) for one in bad] == [(i, reason, b'{"messages":"[]"}') for i in (1, 2)]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "file.arrow"])
+def test_a_map_with_a_key_twice_is_a_bad_conversation(tmp_path: Path, name: str) -> None:
+    good = [("role", "user"), ("content", "x")]
+    rows = pa.array([[good], [[*good, ("role", "tool")]], [good]], pa.list_(pa.map_(pa.string(), pa.string())))
+    if name == "a.parquet":
+        pq.write_table(pa.table({"messages": rows}), tmp_path / name)
+    else:
+        write_ipc(tmp_path / name, pa.table({"messages": rows}), pa.ipc.new_file)
+    conversations = Conversations("messages", None, None)
+    bad: list[BadDocument] = []
+    (batch,) = read(tmp_path / name, conversations, None, on_bad=bad.append)
+    reason = "column 'messages': expected maps with each key once; found a key twice."
+    assert [(one.row, one.reason, one.raw) for one in bad] == [(1, reason, None)]
+    assert batch.rows().to_pylist() == [0, 2]
+    with pytest.raises(CorpusError, match=f"{name}, row 1: {reason} Correct the row"):
+        read(tmp_path / name, conversations, None)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_struct_with_two_fields_of_a_name_is_refused(tmp_path: Path, depth: int) -> None:
+    kind = pa.struct([("role", pa.string()), ("content", pa.string()), ("content", pa.string())])
+    if depth:
+        kind = pa.struct([("role", pa.string()), ("content", pa.string()), ("tool_calls", pa.list_(kind))])
+    rows = pa.table({"messages": pa.array([None], pa.list_(kind))})
+    write_ipc(tmp_path / "a.arrow", rows, pa.ipc.new_file)
+    with pytest.raises(
+        ColumnError, match=r"column 'messages': expected lists of messages \(structs\).*; found .*content"
+    ):
+        read(tmp_path / "a.arrow", Conversations("messages", None, None), None)
+
+
+def test_a_field_whose_name_is_no_utf8_is_damage(tmp_path: Path) -> None:
+    kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()), ("remark", pa.string())]))
+    write_ipc(tmp_path / "a.arrow", pa.table({"messages": pa.array([None], kind)}), pa.ipc.new_file)
+    found = (tmp_path / "a.arrow").read_bytes()
+    (tmp_path / "a.arrow").write_bytes(found.replace(b"remark", b"rem\xe9rk"))
+    with pytest.raises(DamagedError, match="the name of a column is not UTF-8"):
+        read(tmp_path / "a.arrow", Conversations("messages", None, None), None)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
@@ -347,6 +437,20 @@ def test_a_large_record_batch_is_made_in_pieces(tmp_path: Path) -> None:
     assert [one.row for one in bad] == [2500]
     assert found_in(found) == expected_of(rows[:2500] + rows[2501:])
     assert [row for batch in found for row in batch.rows().to_pylist()] == [i for i in range(3000) if i != 2500]
+
+
+@pytest.mark.parametrize(
+    ("content", "n_short"), [(pa.string(), 2000), (pa.string_view(), 0), (pa.dictionary(pa.int32(), pa.string()), 0)]
+)
+def test_long_conversations_of_a_record_batch_are_made_few_at_a_time(content: pa.DataType, n_short: int) -> None:
+    texts = ["short"] * n_short + [f"{i}" * 500_000 for i in range(9)] + ["x"] * 2
+    roles = pa.array(["user"] * len(texts))
+    messages = pa.StructArray.from_arrays([roles, pa.array(texts, content)], ["role", "content"])
+    column = pa.ListArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), messages)
+    made = list(conversations_of([column], maker_of(Conversations("messages", None, None))))
+    assert [text for one in made for text in one.texts.to_pylist()] == texts
+    assert max(len(one.texts) for one in made) > n_short // 2
+    assert max(pc.sum(pc.binary_length(one.texts)).as_py() for one in made) <= 4 << 20
 
 
 def test_dropped_conversations_are_known_by_the_digest_of_their_json(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Messages of both shapes, and templates, give one canonical JSON; what makes no conversation is refused with its reason."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,17 +61,23 @@ def test_every_speaker_of_sharegpt_has_a_role(speaker: str, role: str) -> None:
     assert found.json == f'{{"messages":[{{"role":"{role}","content":"é\\n\\"","weight":0}}]}}'.encode()
 
 
-def test_other_keys_follow_role_and_content_in_their_order_without_nulls_at_any_depth() -> None:
-    message = {
-        "weight": 1,
-        "tool_calls": [{"id": None, "function": {"arguments": {"a": None, "b": [1.5, None]}, "name": "f"}}],
-        "name": None,
-        "role": "assistant",
-        "content": None,
-    }
-    assert of_messages([message], None).json == (
-        b'{"messages":[{"role":"assistant","weight":1,"tool_calls":[{"function":{"arguments":{"b":[1.5,null]},"name":"f"}}]}]}'
+def test_other_keys_follow_role_and_content_in_their_order_without_those_that_are_null() -> None:
+    message = {"weight": 1, "name": None, "tool_calls": [CALL], "role": "assistant", "content": None}
+    assert messages_of(of_messages([message], None)) == [{"role": "assistant", "weight": 1, "tool_calls": [CALL]}]
+    assert list(messages_of(of_messages([message], None))[0]) == ["role", "weight", "tool_calls"]
+
+
+def test_a_null_inside_a_value_of_a_message_or_in_a_tool_stays() -> None:
+    arguments = {"city": "x", "unit": None, "days": [1.5, None]}
+    answer = {"role": "assistant", "tool_calls": [{"id": None, "function": {"name": "f", "arguments": arguments}}]}
+    tools = [{"name": "f", "parameters": {"unit": {"type": "string", "default": None}}, "strict": None}]
+    expected = (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":null,"function":{"name":"f","arguments":{"city":"x",'
+        b'"unit":null,"days":[1.5,null]}}}]}],'
+        b'"tools":[{"name":"f","parameters":{"unit":{"type":"string","default":null}},"strict":null}]}'
     )
+    assert of_messages([answer], tools).json == expected
+    assert of_messages(json.dumps([answer]), json.dumps(tools)).json == expected
 
 
 def test_an_answer_of_calls_alone_needs_no_content_and_adds_no_text() -> None:
@@ -84,11 +91,27 @@ def test_an_answer_of_calls_alone_needs_no_content_and_adds_no_text() -> None:
     assert found.text == "Hi\n3"
 
 
-def test_reasoning_is_part_of_the_text_behind_the_content() -> None:
-    answer = {"role": "assistant", "reasoning_content": "Greet.", "content": "Hello"}
-    found = of_messages([USER, answer], None)
-    assert found.text == "Hi\nHello\nGreet."
-    assert list(messages_of(found)[1]) == ["role", "content", "reasoning_content"]
+@pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
+def test_reasoning_has_one_key_and_is_part_of_the_text_behind_the_content(key: str) -> None:
+    answer = {"role": "assistant", "a": 1, key: "Greet.", "content": "Hello", "b": 2}
+    for message in (answer, answer | {"reasoning": "Greet.", "thinking": "Greet."}):
+        found = of_messages([USER, message], None)
+        assert found.text == "Hi\nHello\nGreet."
+        assert messages_of(found)[1] == {
+            "role": "assistant",
+            "content": "Hello",
+            "a": 1,
+            "reasoning_content": "Greet.",
+            "b": 2,
+        }
+        assert list(messages_of(found)[1]) == ["role", "content", "a", "reasoning_content", "b"]
+
+
+def test_reasoning_beside_calls_alone_is_text_and_that_of_sharegpt_too() -> None:
+    call = {"role": "assistant", "thinking": "Add.", "tool_calls": [CALL]}
+    found = of_messages([USER, call], None)
+    assert (found.text, list(messages_of(found)[1])) == ("Hi\nAdd.", ["role", "reasoning_content", "tool_calls"])
+    assert of_messages([{"from": "gpt", "value": "a", "thinking": "b"}], None).text == "a\nb"
 
 
 def test_a_list_of_texts_as_content_is_joined() -> None:
@@ -99,7 +122,7 @@ def test_a_list_of_texts_as_content_is_joined() -> None:
 
 @pytest.mark.parametrize("tools", [[{"name": "f", "x": None, "n": 1}], '[{"name": "f", "x": null, "n": 1}]'])
 def test_tools_stand_behind_the_messages(tools: Any) -> None:
-    expected = b'{"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","n":1}]}'
+    expected = b'{"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","x":null,"n":1}]}'
     assert of_messages([USER], tools).json == expected
 
 
@@ -163,6 +186,16 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         None,
         "message 0: reasoning_content: expected a text; found a list",
     ),
+    "thinking that is no text": (
+        [{"role": "assistant", "content": "x", "thinking": True}],
+        None,
+        "message 0: thinking: expected a text; found a bool",
+    ),
+    "two reasonings": (
+        [USER, {"role": "assistant", "content": "x", "thinking": "y", "reasoning": "z"}],
+        None,
+        "message 1: expected one reasoning; found different ones in thinking and reasoning",
+    ),
     "a number that JSON lacks": (
         [{"role": "user", "content": "x", "weight": float("nan")}],
         None,
@@ -170,7 +203,11 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
     "a tool that is a text": ([USER], ["f"], "tool 0: expected an object; found a text"),
     "tools that are no list": ([USER], {}, "tools: expected a list, or its JSON text; found an object"),
-    "deep nesting": ("[" * 10**5 + "]" * 10**5, None, "nested too deep"),
+    "deep nesting": (
+        "[" * 10**5 + "]" * 10**5,
+        None,
+        "messages: expected at most 100 levels of lists and objects; found more",
+    ),
 }
 
 
@@ -181,6 +218,34 @@ def test_what_is_no_conversation_is_refused_with_message_expected_and_found(case
         of_messages(messages, tools)
     assert expected in str(error.value)
     assert len(str(error.value)) < 200
+
+
+def nested(n_levels: int) -> Any:
+    """An object with lists in lists: so many levels of both."""
+    value: Any = 1
+    for _ in range(n_levels - 1):
+        value = [value]
+    return {"x": value}
+
+
+def deeply_called(n_calls: int, function: Callable[[], Any]) -> Any:
+    return function() if n_calls == 0 else deeply_called(n_calls - 1, function)
+
+
+@pytest.mark.parametrize("n_calls", [0, 500])
+def test_a_hundred_levels_can_be_read_and_one_more_is_refused_whatever_calls_led_there(n_calls: int) -> None:
+    for n_levels in (100, 101, 200, 400):
+        for messages, tools, where in (
+            ([USER | nested(n_levels)], None, "message 0"),
+            ([USER], [nested(n_levels)], "tool 0"),
+            ([USER], json.dumps([nested(n_levels)]), "tool 0"),
+        ):
+            if n_levels == 100:
+                assert b"[" * 98 in deeply_called(n_calls, lambda: of_messages(messages, tools)).json  # noqa: B023
+                continue
+            with pytest.raises(ConversationError) as error:
+                deeply_called(n_calls, lambda: of_messages(messages, tools))  # noqa: B023
+            assert str(error.value) == f"{where}: expected at most 100 levels of lists and objects; found more"
 
 
 def test_a_template_leaves_out_parts_and_messages_whose_columns_are_empty() -> None:

@@ -1,6 +1,8 @@
 """dvc.yaml says what the stages depend on and is safe to run; the code of a room makes its stages stale and no others."""
 
 import ast
+import importlib
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -49,7 +51,7 @@ def module_of(stage: str) -> str:
 
 def modules_of(stage: str) -> set[str]:
     further = {"encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets")}}
-    return {module_of(stage)} | further.get(stage, set())
+    return {module_of(stage), "config/conversation_template.py"} | further.get(stage, set())
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -58,6 +60,36 @@ def test_a_stage_depends_on_every_room_that_it_imports_and_that_decides_bytes(st
     named = {dep for dep in STAGES[stage]["deps"] if not dep.startswith("data/") and dep != LOCK}
     rooms = (*ROOMS[stage], *AFTER_UNITS.get(stage, ()), *modules_of(stage))
     assert named == {f"tokenmill/{room}" for room in rooms} | CORE
+
+
+def test_the_code_of_config_that_a_room_which_decides_bytes_calls_is_in_the_digest(package: Path) -> None:
+    called = set()
+    for module in (path for room in DECIDING for path in (PACKAGE / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tokenmill.config"):
+                found = importlib.import_module(str(node.module))
+                values = [getattr(found, alias.name) for alias in node.names]
+                if any(inspect.isfunction(one) or isinstance(one, tuple | str | int) for one in values):
+                    called.add(f"{str(node.module).removeprefix('tokenmill.').replace('.', '/')}.py")
+    assert called == {"config/conversation_template.py"}
+    before = {stage: code_digest.__wrapped__(stage, package) for stage in STAGES}
+    path = package / "config/conversation_template.py"
+    ours = path.read_bytes()
+    path.write_bytes(ours.replace(b'"system", "developer", "user"', b'"developer", "system", "user"'))
+    after = {stage: code_digest.__wrapped__(stage, package) for stage in STAGES}
+    path.write_bytes(ours)
+    assert all(after[stage] != before[stage] for stage in ("count", "train-vocab", "encode", "validate"))
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "jinja2", "msgspec"])
+def test_another_version_of_a_library_that_decides_bytes_changes_every_digest(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {stage: code_digest.__wrapped__(stage) for stage in STAGES}
+    (tmp_path / f"{library}-99.dist-info").mkdir()
+    (tmp_path / f"{library}-99.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: {library}\nVersion: 99\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert all(code_digest.__wrapped__(stage) != before[stage] for stage in STAGES)
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,10 @@ def test_a_plan_counts_the_tokens_of_the_template(talks: Project) -> None:
         ({"encode__end_of_document": "<|pad|>"}, "encode.chat: found beside end_of_document: '<|pad|>'"),
         ({"encode__special_tokens_in_text": "allow"}, "encode.chat: found beside special_tokens_in_text: allow"),
         ({"encode__chat": {"template": "chatlm"}}, "found 'chatlm'"),
-        ({"encode__chat": {"template": "gemma"}}, "gemma marks turns with <start_of_turn>, <end_of_turn>, which"),
+        (
+            {"encode__chat": {"template": "gemma"}},
+            "gemma marks turns with <start_of_turn>, <end_of_turn>, that are no added tokens",
+        ),
         ({"encode__chat": {"template": "tokenizer"}}, "the tokenizer has no chat template"),
         ({"encode__chat": {"template": "chatml", "mask": "user"}}, "encode.chat.mask: found 'user'"),
     ],

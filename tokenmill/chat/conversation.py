@@ -7,9 +7,6 @@ import msgspec
 
 from tokenmill.errors import ChatError
 
-_THINKING = ("reasoning_content", "thinking", "reasoning")
-"""The keys that thinking is given under. The first one is the key that templates read; gpt-oss's reads the second."""
-
 
 class Conversation(msgspec.Struct):
     """Messages, and the tools that the template shows."""
@@ -22,7 +19,8 @@ _decoder = msgspec.json.Decoder(Conversation)
 
 
 def read_conversation(text: str, index: int) -> Conversation:
-    """The conversation. Thinking is under the keys that templates read, whatever it is called, as transformers has it.
+    """The conversation. A message's reasoning_content is under `thinking`, too, which the template of gpt-oss reads. So does
+    transformers.
 
     Raises ChatError, with the index, for what is no conversation."""
     try:
@@ -31,14 +29,13 @@ def read_conversation(text: str, index: int) -> Conversation:
         raise ChatError(
             index, f"expected the JSON of a conversation, with messages; found {text!r:.60}: {error}."
         ) from None
-    if '"thinking"' in text or '"reasoning' in text:
+    if '"reasoning_content"' in text:
         conversation.messages = [_with_thinking(message) for message in conversation.messages]
     return conversation
 
 
 def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
-    thinking = next((message[key] for key in _THINKING if message.get(key) is not None), None)
-    return message if thinking is None else {"thinking": thinking, **message, "reasoning_content": thinking}
+    return {"thinking": message["reasoning_content"], **message} if "reasoning_content" in message else message
 
 
 def chosen(messages: Sequence[dict[str, Any]], mask: str, index: int) -> tuple[list[int], list[int]]:

@@ -1,11 +1,14 @@
 """source.template: which message of each role is made of a row's columns."""
 
 import re
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-ROLES = ("system", "developer", "user", "assistant")  # in the order of the messages
+TemplateRole = Literal["system", "developer", "user", "assistant"]
+"""The roles of messages that a template makes, in the order of these messages."""
+ROLES: tuple[str, ...] = (*get_args(TemplateRole), "tool")
+"""The roles of messages."""
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 
 
@@ -59,7 +62,7 @@ def _with_columns_in_order(template: dict[str, list[str]]) -> dict[str, list[str
 
 
 Template = Annotated[
-    dict[Literal["system", "developer", "user", "assistant"], Annotated[list[str], BeforeValidator(_as_parts)]],
+    dict[TemplateRole, Annotated[list[str], BeforeValidator(_as_parts)]],
     Field(min_length=1),
     AfterValidator(_with_columns_in_order),
 ]

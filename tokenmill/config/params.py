@@ -1,5 +1,6 @@
 """params.yaml as frozen pydantic models. It is read once and checked completely before any work."""
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -274,6 +275,7 @@ FormatName = Literal[
     "megatron_sft_parquet",
 ]
 SplitName = SourceName
+Mask = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
 
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # how far the sum of shares may be from 1, since 0.98 + 0.01 + 0.01 is not 1 in floating point
@@ -322,13 +324,35 @@ class Pack(_Section):
         return _special_or_null(value, info) if isinstance(value, str) else value
 
 
+_OF_EVERY_RENDERING = ("messages", "tools", "documents", "add_generation_prompt")
+
+
+def _is_variable(name: str) -> str:
+    if name in _OF_EVERY_RENDERING:
+        raise ValueError(
+            f"found {name!r}; allowed: other names, since each conversation gives the template its own {name}"
+        )
+    return _seen_by_dvc(name)
+
+
+def _as_variable(value: object) -> object:
+    is_plain = value is None or isinstance(value, str | bool | int | float)
+    if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"found {_shown(value)}; allowed: a text, a finite number, true, false or null")
+    return value
+
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_is_variable)]
+VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
+
+
 class Chat(_Section):
     """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
     comes with, the name of one of tokenmill's, or a file."""
 
     template: str = Field(min_length=1)
-    mask: Literal["assistant", "all", "last"] = "assistant"
-    variables: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str | bool | int | float | None] = {}
+    mask: Mask = "assistant"
+    variables: dict[VariableName, VariableValue] = {}
     cut_max: Annotated[int | float, BeforeValidator(_share_or_number)] = 0.01
 
 

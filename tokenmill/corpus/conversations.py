@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tokenmill.config.conversation_template import Part, parse_part
+from tokenmill.config.conversation_template import ROLES, Part, parse_part
 from tokenmill.config.sources import Conversations
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
 _ROLE_OF_SHAREGPT = {
     "system": "system",
     "human": "user",
@@ -23,6 +22,11 @@ _ROLE_OF_SHAREGPT = {
     "observation": "tool",
     "tool": "tool",
 }
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""The keys under which datasets have what an assistant thinks. Canonical JSON has the first one."""
+_LEVELS_MAX = 100
+"""How deep lists and objects of a message or tool may be nested, itself counted. It is fixed, since what Python can read depends on
+the calls that lead there; templates and encoders read the same levels again."""
 _KINDS = {str: "a text", bool: "a bool", int: "an int", float: "a float", list: "a list", dict: "an object"}
 
 _encode = msgspec.json.Encoder().encode  # not ASCII-escaped, without white space, keys in their order
@@ -68,27 +72,26 @@ def maker_of(conversations: Conversations) -> Maker:
 
 
 def of_messages(messages: Any, tools: Any) -> Conversation:
-    """The conversation of some messages and tools, each a list or the JSON text of a list; None: no tools.
+    """The conversation of some messages and tools, each a list or the JSON text of a list; None: no tools. A message loses the keys
+    whose value is null. Inside the values, and in tools, null is a value like any other.
 
     Raises ConversationError.
 
     >>> of_messages([{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], None).json
     b'{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}]}'
     """
-    try:
-        found = _list(messages, "messages")
-        if not found:
-            raise ConversationError("expected messages; found an empty list")
-        texts: list[str] = []
-        whole: dict[str, Any] = {"messages": [_message(i, one, texts) for i, one in enumerate(found)]}
-        if tools is not None and (some := _list(tools, "tools")):
-            for i, tool in enumerate(some):
-                if not isinstance(tool, dict):
-                    raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
-            whole["tools"] = _without_nulls(some, "tools")
-        return Conversation(_encode(whole), "\n".join(texts))
-    except RecursionError:
-        raise ConversationError("the messages or tools are nested too deep to be read") from None
+    found = _list(messages, "messages")
+    if not found:
+        raise ConversationError("expected messages; found an empty list")
+    texts: list[str] = []
+    whole: dict[str, Any] = {"messages": [_message(i, one, texts) for i, one in enumerate(found)]}
+    if tools is not None and (some := _list(tools, "tools")):
+        for i, tool in enumerate(some):
+            if not isinstance(tool, dict):
+                raise ConversationError(f"tool {i}: expected an object; found {_kind(tool)}")
+            _check_json(tool, f"tool {i}")
+        whole["tools"] = some
+    return Conversation(_encode(whole), "\n".join(texts))
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -99,6 +102,8 @@ def _list(value: Any, what: str) -> list[Any]:
             raise ConversationError(
                 f"{what}: expected the JSON text of a list; found a text that is no JSON: {error}"
             ) from None
+        except RecursionError:
+            raise _too_deep(what) from None
     if not isinstance(value, list):
         raise ConversationError(f"{what}: expected a list, or its JSON text; found {_kind(value)}")
     return value
@@ -113,7 +118,8 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
             return {"role": role, "content": content}
     if not isinstance(found, dict):
         raise ConversationError(f"message {i}: expected an object; found {_kind(found)}")
-    message = _without_nulls(found, f"message {i}")
+    _check_json(found, f"message {i}")
+    message = {key: value for key, value in found.items() if value is not None}
     if "role" not in message and "from" in message:
         message = _of_sharegpt(i, message)
     if "role" not in message:
@@ -134,11 +140,22 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
         message = {"role": role, **message}
     else:
         raise ConversationError(f"message {i}: content: expected a text, or tool_calls beside it; found none")
-    if (reasoning := message.get("reasoning_content")) is not None:
-        if not isinstance(reasoning, str):
-            raise ConversationError(f"message {i}: reasoning_content: expected a text; found {_kind(reasoning)}")
-        texts.append(reasoning)
+    if not message.keys().isdisjoint(_REASONING):
+        message = _with_one_reasoning(i, message)
+        texts.append(message[_REASONING[0]])
     return message
+
+
+def _with_one_reasoning(i: int, message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its reasoning under the first of the keys for it, at the place of the one that it has."""
+    keys = [key for key in message if key in _REASONING]
+    for key in keys:
+        if not isinstance(message[key], str):
+            raise ConversationError(f"message {i}: {key}: expected a text; found {_kind(message[key])}")
+        if message[key] != message[keys[0]]:
+            raise ConversationError(f"message {i}: expected one reasoning; found different ones in {keys[0]} and {key}")
+    renamed = {_REASONING[0] if key == keys[0] else key: value for key, value in message.items()}
+    return {key: value for key, value in renamed.items() if key not in _REASONING[1:]}
 
 
 def _of_sharegpt(i: int, message: dict[str, Any]) -> dict[str, Any]:
@@ -175,15 +192,19 @@ def _content(i: int, content: Any) -> str:
     return "".join(texts)
 
 
-def _without_nulls(value: Any, where: str) -> Any:
-    """The value without keys whose value is null, at any depth: the columns of a table have null for a key that a row lacks."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(one, where) for key, one in value.items() if one is not None}
-    if isinstance(value, list):
-        return [_without_nulls(one, where) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
+def _check_json(value: Any, where: str, level: int = 1) -> None:
+    """Raises ConversationError for a value that is nested too deep, or has a number that JSON lacks."""
+    if isinstance(value, dict | list):
+        if level > _LEVELS_MAX:
+            raise _too_deep(where)
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_json(one, where, level + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
         raise ConversationError(f"{where}: expected numbers that JSON has; found {value}")
-    return value
+
+
+def _too_deep(where: str) -> ConversationError:
+    return ConversationError(f"{where}: expected at most {_LEVELS_MAX} levels of lists and objects; found more")
 
 
 def _by_template(

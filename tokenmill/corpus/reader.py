@@ -241,10 +241,10 @@ def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, c
     bad = {one.row: one.reason for one in known if one.row is not None}
     if messages is None:
         bad = dict(_bad_values(shard, text_column, texts))
-    if id_column is not None:
-        bad = dict(_bad_values(shard, id_column, ids)) | bad
-    if len(bad) == len(known):
+    bad_ids = {} if id_column is None else dict(_bad_values(shard, id_column, ids))
+    if not bad_ids and len(bad) == len(known):
         return columns
+    bad = bad_ids | bad  # of a row that is bad twice, the reason is that of its text or messages
     raw = (texts if messages is None else messages).cast(pa.large_binary())
     is_good = pa.array([i not in bad for i in range(len(texts))])
     raws = {one.row: one.raw for one in known}

@@ -21,24 +21,27 @@ def check_columns(shard: Shard, schema: pa.Schema, params: Iterable[tuple[str, s
     """Raises ColumnError for a column that is missing, duplicated, or of a wrong type. `params`: each column's name, with the key
     of params.yaml that says it. Raises pa.ArrowInvalid for a damaged schema."""
     try:
-        names = schema.names
+        for name, param in params:
+            _check(shard, schema, name, param)
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("the name of a column is not UTF-8") from None
-    for name, param in params:
-        setting, kind = f"{shard.section}.{param}", _KINDS[param]
-        if names.count(name) != 1:
-            problem = "is missing" if name not in names else "is there more than once"
-            raise ColumnError(
-                f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(names) or '(none)'}.",
-                f"Set {setting} in params.yaml, {whom(setting)}, {kind.remedy}.",
-                setting,
-            )
-        if not kind.is_right(found := schema.field(name).type):
-            raise ColumnError(
-                f"{shard.name}: column {name!r}: expected {kind.expected}; found {found}.",
-                f"Set {setting} in params.yaml to another of {', '.join(names)}, or convert the column.",
-                setting,
-            )
+
+
+def _check(shard: Shard, schema: pa.Schema, name: str, param: str) -> None:
+    names, setting, kind = schema.names, f"{shard.section}.{param}", _KINDS[param]
+    if names.count(name) != 1:
+        problem = "is missing" if name not in names else "is there more than once"
+        raise ColumnError(
+            f"{shard.name}: the column {name!r} {problem}; found the columns {', '.join(names) or '(none)'}.",
+            f"Set {setting} in params.yaml, {whom(setting)}, {kind.remedy}.",
+            setting,
+        )
+    if not kind.is_right(found := schema.field(name).type):
+        raise ColumnError(
+            f"{shard.name}: column {name!r}: expected {kind.expected}; found {found}.",
+            f"Set {setting} in params.yaml to another of {', '.join(names)}, or convert the column.",
+            setting,
+        )
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -56,20 +59,21 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 def _is_json_list(kind: pa.DataType) -> bool:
     """Whether the values are lists of objects that JSON can write: structs or maps, at any depth of lists, structs, maps, strings,
-    numbers and bools. A list of which all are empty has elements of the type null."""
-    element = _element(kind)
+    numbers and bools. A list of which all are empty has elements of the type null. The fields of a struct have different names."""
+    element = element_of(kind)
     return element is not None and (_is_object(element) or pa.types.is_null(element))
 
 
 def _is_object(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        return all(_is_json(field.type) for field in kind)
+        names = {field.name for field in kind}
+        return len(names) == kind.num_fields and all(_is_json(field.type) for field in kind)
     return bool(pa.types.is_map(kind)) and _is_string(kind.key_type) and _is_json(kind.item_type)
 
 
 def _is_json(kind: pa.DataType) -> bool:
     types = pa.types
-    if (element := _element(kind)) is not None:
+    if (element := element_of(kind)) is not None:
         return _is_json(element)
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -81,7 +85,7 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _element(kind: pa.DataType) -> pa.DataType | None:
+def element_of(kind: pa.DataType) -> pa.DataType | None:
     """The type of a list's elements; None for what is no list."""
     types = pa.types
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)

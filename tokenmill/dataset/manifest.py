@@ -4,13 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import tokenmill
 from tokenmill import _core
-from tokenmill.config.params import Pack, Shuffle
+from tokenmill.config.params import Mask, Pack, Shuffle
 from tokenmill.config.sources import Conversations, DocumentSource
 from tokenmill.corpus.units import source_folder
 from tokenmill.errors import ValidationError as DatasetError
@@ -125,12 +125,12 @@ class ChatEntry(_Record):
 
     template: str
     template_name: str
-    mask: Literal["assistant", "all", "last"]
+    mask: Mask
     variables: dict[str, Any]
     n_trained: int
 
     @property
-    def encoding(self) -> tuple[str, Literal["assistant", "all", "last"], dict[str, Any]]:
+    def encoding(self) -> tuple[str, Mask, dict[str, Any]]:
         """Template, mask and variables, as a ChatEncoder takes them: all that decides how conversations are encoded."""
         return self.template, self.mask, self.variables
 

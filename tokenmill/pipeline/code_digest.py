@@ -1,8 +1,8 @@
 """The digest of the code that makes a stage's outputs, so that outputs of other code are never reused.
 
-A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, and on its own modules in tokenmill/stages/, whose
-names begin with the stage's. The other rooms decide how a build runs but not what it makes, so a change there makes no output
-stale.
+A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, on its own modules in tokenmill/stages/, whose names
+begin with the stage's, and on a module of config/ that decides bytes. The rest decides how a build runs but not what it makes, so a
+change there makes no output stale.
 """
 
 import functools
@@ -12,6 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tokenmill import _core
+
+_LIBRARIES = ("pyarrow", "jinja2", "msgspec")
+"""Those whose version decides bytes: it is written into output files, or decides what a chat template renders and how the canonical
+JSON of a conversation is written."""
 
 _PACKAGE = Path(__file__).parent.parent
 _SUFFIXES = (".py", ".jinja")
@@ -25,6 +29,10 @@ ROOMS = {
 }
 """The rooms that decide the bytes of each stage's outputs, beside the stage's own module. dvc.yaml names the same rooms."""
 
+MODULES = (
+    "config/conversation_template.py",
+)  # it says what a template makes of columns; config/ may not import corpus/ for it
+"""The modules of other rooms that decide bytes of every stage."""
 
 AFTER_UNITS = {"validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
@@ -32,8 +40,8 @@ AFTER_UNITS = {"validate": ("report",)}
 
 @functools.cache
 def code_digest(stage: str, package: Path = _PACKAGE) -> str:
-    """The sha256, in hex, over the code of the stage's units: its rooms and module, the core's sources, and the version of pyarrow,
-    which is written into output files. `stage`: the name in dvc.yaml.
+    """The sha256, in hex, over the code of the stage's units: its rooms and modules, the core's sources, and the versions of
+    libraries that decide bytes. `stage`: the name in dvc.yaml.
 
     Other packages are assumed to have the versions of requirements.lock.
     """
@@ -47,8 +55,9 @@ def output_digest(stage: str, package: Path = _PACKAGE) -> str:
 
 
 def _digest(stage: str, rooms: Sequence[str], package: Path) -> str:
-    digest = hashlib.sha256(f"{_core.SOURCE_HASH} {version('pyarrow')}".encode())
-    modules = list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
+    digest = hashlib.sha256(" ".join([_core.SOURCE_HASH, *map(version, _LIBRARIES)]).encode())
+    modules = [package / name for name in MODULES]
+    modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:
         modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
     for path in sorted(modules):

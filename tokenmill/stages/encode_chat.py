@@ -44,9 +44,8 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
     lacking = [one for one in TURN_TOKENS.get(entry.template_name, ()) if one not in known]
     if lacking:
         raise ParamsError(
-            f"encode.chat.template: {entry.template_name} marks turns with {', '.join(lacking)}, which the tokenizer has not as "
-            "added tokens, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the "
-            "tokenizer."
+            f"encode.chat.template: {entry.template_name} marks turns with {', '.join(lacking)}, that are no added tokens of this "
+            "tokenizer, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the tokenizer."
         )
     return ChatEncoder(tokenizer, *entry.encoding, f"encode.chat.template: {entry.template_name}")
 
