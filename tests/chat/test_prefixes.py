@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.made import VARIABLES, a_conversation, canonical, encoded, encoder, tokenizer, told
+from tests.chat.made import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.template import ChatTemplate
@@ -129,8 +129,3 @@ def test_a_template_that_refuses_the_first_messages_alone_is_refused() -> None:
         ChatError, match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please\."
     ):
         encoded(encoder(template=template), TURNS[:2])
-
-
-def test_what_is_rendered_for_a_reader_has_the_parts_by_prefixes() -> None:
-    text, parts = encoder(template=without_tags("chatml")).render(canonical(TURNS))
-    assert [text[start:end] for start, end in parts] == ["cat<|im_end|>\n", "sat<|im_end|>\n"]

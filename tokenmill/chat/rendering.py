@@ -30,7 +30,6 @@ class Rendering(NamedTuple):
     text: str
     guarded: str | None
     parts: list[Part]
-    n_messages: int
 
 
 class Renderer:
@@ -68,7 +67,6 @@ class Renderer:
             plain.text,
             None if guarded is None else rendered.text,
             [part for part in parts if part.start < part.end],
-            len(conversation.messages),
         )
 
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], index: int) -> Regions:
