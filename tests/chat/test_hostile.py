@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, tokenizer, told
+from tests.chat.made import SPECIAL, canonical, encoded, encoder, tokenizer, told
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED
@@ -159,8 +159,8 @@ def test_a_template_that_looks_for_a_special_token_in_a_message_is_refused() -> 
     assert caught.value.index == 1
 
 
-def test_text_that_the_tokenizer_encodes_otherwise_at_the_begin_of_a_text_is_refused() -> None:
-    """Metaspace puts a ▁ only at the begin of the whole text, so text behind a special token is not encoded as it is alone."""
+def test_text_that_the_tokenizer_encodes_otherwise_at_the_beginning_of_a_text_is_refused() -> None:
+    """Metaspace puts a ▁ only at the beginning of the whole text, so text behind a special token is not encoded as it is alone."""
     messages = [told("user", "the cat <s>"), told("assistant", "x")]
     with pytest.raises(ChatError, match="behind a special token differently than alone"):
         encoded(encoder("metaspace"), messages)
@@ -176,4 +176,5 @@ def test_variables_are_the_template_s_own_text() -> None:
     template = "{{ greeting }}{% for message in messages %}{{ message.content }}{% endfor %}"
     found = encoded(encoder(template=template, mask="all", greeting="<s>"), [told("user", "<s>")])
     assert found.input_ids[0].as_py() == [0, *tokenizer("plain").encode("<s>")]
-    assert VARIABLES["bos_token"] == "<s>"
+    found = encoded(encoder(template="{{ bos_token }}{{ messages[0].content }}", mask="all"), [told("user", "</s>")])
+    assert found.input_ids[0].as_py() == [0, *tokenizer("plain").encode("</s>")]

@@ -67,6 +67,8 @@ def test_regions_inside_regions_are_one() -> None:
     [
         ("{% for m in messages %}\n{{ m.content }", r"chat\.jinja: the chat template is no valid Jinja at line 2: "),
         ("{% generation %}x", "no valid Jinja at line 1: "),
+        ("{% do messages %}", r"Encountered unknown tag 'do'\. Correct that line\.$"),
+        ("{{ 1" + " + 1" * 20_000 + " }}", "too long or nested too deeply"),
         ("{{ messages | random }}", "No filter named 'random'"),
         ("{{ pad_token }}", "writes pad_token, whose text is not known"),
         ("{% if unk_token %}{{ unk_token }}{% endif %}", "writes unk_token, whose text is not known"),

@@ -54,15 +54,16 @@ class Renderer:
         if guarded is not None:
             with_stand_ins = self._rendered(guarded.conversation, marks, index)
             if (with_stand_ins.text.translate(guarded.back), with_stand_ins.generated) != plain:
-                raise _depends(guarded, index)
+                raise _depends(guarded, conversation, index)
             shown, rendered = guarded.conversation, with_stand_ins
         else:
             shown, rendered = conversation, plain
+        back = {} if guarded is None else guarded.back
         assistants, needed = chosen(conversation.messages, self._mask, index)
         if self._template.has_generation:
             parts = self._generated(conversation, rendered, assistants, needed, index)
         else:
-            parts = [self._between_prefixes(shown, rendered.text, i, index) for i in needed]
+            parts = [self._between_prefixes(shown, rendered.text, back, i, index) for i in needed]
         return Rendering(
             plain.text,
             None if guarded is None else rendered.text,
@@ -93,19 +94,22 @@ class Renderer:
         regions_of = dict(zip(assistants, rendered.generated, strict=True))
         return [Part(i, *regions_of[i]) for i in needed]
 
-    def _between_prefixes(self, conversation: Conversation, whole: str, i: int, index: int) -> Part:
-        """Message `i`: what the conversation up to it has more than the conversation before it, with the prompt for an answer."""
+    def _between_prefixes(
+        self, conversation: Conversation, whole: str, back: dict[int, str], i: int, index: int
+    ) -> Part:
+        """Message `i`: what the conversation up to it has more than the conversation before it, with the prompt for an answer.
+        `back`: what its stand-ins stand for, for messages of errors."""
         end = len(whole)
         if i + 1 < len(conversation.messages):
             through = self._begin(conversation, i + 1, False, index, i)
             if not whole.startswith(through):
-                raise _no_prefix(conversation, whole, through, f"up to {named(conversation.messages, i)}", index)
+                raise _no_prefix(whole, through, back, f"up to {named(conversation.messages, i)}", index)
             end = len(through)
         before = self._begin(conversation, i, True, index, i)
         if not whole.startswith(before):
             before = self._begin(conversation, i, False, index, i)
         if not whole.startswith(before):
-            raise _no_prefix(conversation, whole, before, f"before {named(conversation.messages, i)}", index)
+            raise _no_prefix(whole, before, back, f"before {named(conversation.messages, i)}", index)
         return Part(i, len(before), end)
 
     def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:
@@ -127,8 +131,8 @@ def _said(error: BaseException) -> str:
     return f"{words:.300}."
 
 
-def _depends(guarded: Guarded, index: int) -> ChatError:
-    place = "tools" if guarded.first is None else named(guarded.conversation.messages, guarded.first)
+def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatError:
+    place = "tools" if guarded.first is None else named(conversation.messages, guarded.first)
     found = ", ".join(sorted(guarded.back.values()))
     return ChatError(
         index,
@@ -137,11 +141,12 @@ def _depends(guarded: Guarded, index: int) -> ChatError:
     )
 
 
-def _no_prefix(conversation: Conversation, whole: str, found: str, which: str, index: int) -> ChatError:
+def _no_prefix(whole: str, found: str, back: dict[int, str], which: str, index: int) -> ChatError:
     at = next((i for i, (one, other) in enumerate(zip(whole, found, strict=False)) if one != other), len(whole))
+    which, instead, there = (text.translate(back) for text in (which, found[at : at + 30], whole[at : at + 30]))
     return ChatError(
         index,
         f"the chat template has no {{% generation %}}, and writes the conversation {which} differently on its own than in the "
-        f"whole: at character {at:,}, {found[at : at + 30]!r} instead of {whole[at : at + 30]!r}. Put {{% generation %}} and "
+        f"whole: at character {at:,}, {instead!r} instead of {there!r}. Put {{% generation %}} and "
         "{% endgeneration %} around what an assistant writes in the template.",
     )

@@ -47,10 +47,10 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(
-                f"{place}: the chat template is no valid Jinja at line {error.lineno}: {error.message}. Correct that line."
+                f"{place}: the chat template is no valid Jinja at line {error.lineno}: {(error.message or '').rstrip('.')}. Correct that line."
             ) from None
         except RecursionError:
-            raise TemplateError(f"{place}: the chat template is nested too deeply. Simplify it.") from None
+            raise TemplateError(f"{place}: the chat template is too long or nested too deeply. Simplify it.") from None
         self._template.globals = dict(
             environment.globals
         )  # jinja2's ChainMap of them is copied for each rendering, slowly
