@@ -69,6 +69,9 @@ def test_regions_inside_regions_are_one() -> None:
         ("{% generation %}x", "no valid Jinja at line 1: "),
         ("{% do messages %}", r"Encountered unknown tag 'do'\. Correct that line\.$"),
         ("{{ 1" + " + 1" * 20_000 + " }}", "too long or nested too deeply"),
+        ("{% break %}", r"chat\.jinja: the chat template does not compile: 'break' outside loop"),
+        ("{% for i in 'a' %}" * 25 + "{% endfor %}" * 25, "does not compile: too many statically nested blocks"),
+        ("{{ " + "1" * 5_000 + " }}", "does not compile: .*digits"),
         ("{{ messages | random }}", "No filter named 'random'"),
         ("{{ pad_token }}", "writes pad_token, whose text is not known"),
         ("{% if unk_token %}{{ unk_token }}{% endif %}", "writes unk_token, whose text is not known"),
@@ -103,7 +106,10 @@ def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> 
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{{ raise_exception('roles must take turns') }}", r"the chat template refuses it: roles must take turns\."),
+        (
+            "{{ raise_exception('roles must take turns') }}",
+            r"the chat template refuses it: roles must take turns \(chat\.jinja, line 1\)\.$",
+        ),
         ("{{ messages[0].nothing.more }}", "has no attribute 'nothing'"),
         ("{{ messages[0].content + 1 }}", "the chat template refuses it: "),
         ("{{ 1 / 0 }}", "division by zero"),
@@ -112,6 +118,21 @@ def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> 
         ("{{ namespace(_x=1) }}", "may not have the attribute '_x'"),
         ("{% set ns = namespace() %}{% set ns._x = 1 %}", "may not have the attribute '_x'"),
         ("{{ strftime_now('%d') }}", "may not ask the clock; give the date in the template's variables"),
+        ("\n{{ '\\ud800' }}", r"surrogates not allowed \(chat\.jinja\)"),
+        ("\n{{ messages[0].content * 10**11 }}", r"1 characters .* are more than 10,000,000 \(chat\.jinja, line 2\)"),
+        ("{{ 'a' * 10**11 }}", "are more than 10,000,000"),
+        ("{{ 10**11 * [1] }}", "are more than 10,000,000"),
+        ("{{ 10**10000000 }}", "too large a number"),
+        ("{{ (10**2000 * 10**2000) % 7 }}", "too large a number"),
+        ("{{ '%099999999999d' % 1 }}", r"up to 5 digits, written out; found '%0999999'"),
+        ("{{ '%*d' % (10**11, 1) }}", "up to 5 digits"),
+        ("{{ '%.99999999999f' | format(1.5) }}", "up to 5 digits"),
+        ("{{ '{:99999999999}'.format(1) }}", "up to 5 digits"),
+        ("{{ 'a'.center(10**11) }}", "center: 100,000,000,000 is more than 100,000"),
+        ("{{ 'a' | center(99999999999) }}", "center: 99,999,999,999 is more than 100,000"),
+        ("{{ [1] | tojson(indent=99999999999) }}", "tojson: 99,999,999,999 is more than 100,000"),
+        ("{{ 1 | batch(99999999999, 2) }}", "batch: 99,999,999,999 is more than 100,000"),
+        ("{% for i in range(99999) %}{{ 'abcd' * 9 }}{% endfor %}", r"more than 1,000,\d+ characters"),
         ("{{ lipsum() }}", "'lipsum' is undefined"),
     ],
 )
@@ -121,6 +142,26 @@ def test_a_conversation_that_the_template_refuses_is_named(template: str, words:
         encoded(encoder(template=late), [told("user", "a")], [told("user", "b")])
     assert caught.value.index == 1
     assert caught.value.code == "TM305"
+
+
+@pytest.mark.parametrize("written", ["messages[0].items", "[messages[0].items]", "{'a': (range,)}", "'' | map('trim')"])
+def test_an_object_whose_text_is_another_one_in_each_run_is_refused(written: str) -> None:
+    with pytest.raises(ChatError, match=r"it writes an object of the type .*, which has no text of its own"):
+        encoded(encoder(template=f"{{{{ {written} }}}}"), [told("user", "a at 0x7f")])
+
+
+def test_objects_with_a_text_of_their_own_are_written() -> None:
+    messages = [told("user", "a at 0x7f")]
+    template = "{{ messages }}{{ messages[0].keys() }}{{ nothing }}{{ messages[0].values() }}{{ namespace(a=1) }}"
+    wanted = peer("plain").apply_chat_template(messages, chat_template=template, tokenize=False)
+    assert shown(template, messages) == wanted
+
+
+def test_a_small_result_is_no_reason_to_refuse() -> None:
+    template = (
+        "{{ 2 ** 10 * 3 % 7 }}{{ 'ab' * 3 }}{{ '%5d|%s' % (1, 'x') }}{{ '{:>7}'.format(1) }}{{ 'a' | center(5) }}"
+    )
+    assert shown(template, ONE) == peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ from tokenmill.errors import ChatError
 Mask = Literal["assistant", "all", "last"]
 
 
+_RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
+"""The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""
+
+
 class Part(NamedTuple):
     """Characters of a rendered text that an assistant's message is, from `start` up to `end`. `message`: its number, or -1 where
     it need not be known."""
@@ -48,11 +52,12 @@ class Renderer:
 
     def _one(self, text: str, index: int, suspect: bool) -> Rendering:
         conversation = read_conversation(text, index)
+        most = _RENDERED_OF_NOTHING + _RENDERED_OF_A_CHARACTER * len(text)
         marks = self._guard.marks_for(text) if suspect else self._guard.marks
-        plain = self._rendered(conversation, marks, index)
+        plain = self._rendered(conversation, marks, most, index)
         guarded = self._guard.guarded(conversation, text) if suspect else None
         if guarded is not None:
-            with_stand_ins = self._rendered(guarded.conversation, marks, index)
+            with_stand_ins = self._rendered(guarded.conversation, marks, most, index)
             if (with_stand_ins.text.translate(guarded.back), with_stand_ins.generated) != plain:
                 raise _depends(guarded, conversation, index)
             shown, rendered = guarded.conversation, with_stand_ins
@@ -70,11 +75,12 @@ class Renderer:
             [part for part in parts if part.start < part.end],
         )
 
-    def _rendered(self, conversation: Conversation, marks: tuple[str, str], index: int) -> Regions:
+    def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
         try:
-            return regions(self._template.marked(conversation.messages, conversation.tools, marks), marks)
+            marked = self._template.marked(conversation.messages, conversation.tools, marks, False, most)
+            return regions(marked, marks)
         except RENDER_ERRORS as error:
-            raise ChatError(index, f"the chat template refuses it: {_said(error)}") from None
+            raise ChatError(index, f"the chat template refuses it: {self._said(error)}") from None
 
     def _generated(
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
@@ -120,15 +126,14 @@ class Renderer:
             raise ChatError(
                 index,
                 f"{named(conversation.messages, i)}: the chat template has no {{% generation %}}, and refuses the "
-                f"{n_messages} messages up to there on their own, so what of them is learned is not known: {_said(error)}",
+                f"{n_messages} messages up to there on their own, so what of them is learned is not known: {self._said(error)}",
             ) from None
 
-
-def _said(error: BaseException) -> str:
-    words = str(error).rstrip(".") or type(error).__name__
-    if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
-        words += " (a template may not ask the clock; give the date in the template's variables)"
-    return f"{words:.300}."
+    def _said(self, error: BaseException) -> str:
+        words = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
+            words += " (a template may not ask the clock; give the date in the template's variables)"
+        return f"{words:.300} ({self._template.place_of(error)})."
 
 
 def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatError:

@@ -167,8 +167,8 @@ class SegmentEncoder:
         if apart != self._tokenizer.encode(text, special="allow"):
             raise ChatError(
                 owner,
-                "a message has the text of a special token, or a part of one at its beginning or end, and this tokenizer encodes text "
-                "behind a special token differently than alone, so that text cannot be kept text. Remove it from the message.",
+                "a message has the text of a special token, or a part of one at its beginning or end, and this tokenizer encodes "
+                "text behind a special token differently than alone, so that text cannot be kept text. Remove it from the message.",
             )
 
 
