@@ -57,6 +57,27 @@ def test_regions_of_a_macro_or_of_a_set_block_are_found_where_they_are() -> None
     assert (found.texts[0].as_py(), trained) == ("A:é🙂;B:x", "é🙂x")
 
 
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ("{{ x | trim }}", "keeps a generated region in a variable or a macro, and changes what is in it"),
+        ("{{ x[1:] }}", "the end of a generated region without its beginning"),
+        ("{{ x[:3] }}", "the beginning of a generated region without its end"),
+        ("{{ x | length }}", "changes what is in it"),
+    ],
+)
+def test_a_region_that_the_template_changes_is_refused(after: str, words: str) -> None:
+    template = "{% set x %}{% generation %} {{ messages[0].content }}{% endgeneration %}{% endset %}[" + after + "]"
+    with pytest.raises(ChatError, match=words):
+        encoded(encoder(template=template), [told("assistant", "yes ")])
+
+
+def test_a_region_that_a_loop_leaves_is_refused() -> None:
+    template = "{% for m in messages %}{% generation %}x{% break %}{% endgeneration %}{% endfor %}"
+    with pytest.raises(ChatError, match="the beginning of a generated region without its end"):
+        encoded(encoder(template=template), [told("assistant", "yes")])
+
+
 def test_regions_inside_regions_are_one() -> None:
     found = regions("(a(b)c)", ("(", ")"))
     assert (found.text, found.generated) == ("abc", [(0, 3), (1, 2)])

@@ -78,7 +78,12 @@ class Renderer:
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
         try:
             marked = self._template.marked(conversation.messages, conversation.tools, marks, False, most)
-            return regions(marked, marks)
+            found = regions(marked, marks)
+            if self._template.keeps_generation and found.text != self._template.marked(
+                conversation.messages, conversation.tools, ("", ""), False, most
+            ):
+                raise ValueError("it keeps a generated region in a variable or a macro, and changes what is in it")
+            return found
         except RENDER_ERRORS as error:
             raise ChatError(index, f"the chat template refuses it: {self._said(error)}") from None
 

@@ -11,6 +11,7 @@ from tokenmill.chat.sandbox import BEGIN, END, sandbox
 from tokenmill.errors import TemplateError
 
 _TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+_KEEPERS = (jinja2.nodes.AssignBlock, jinja2.nodes.CallBlock, jinja2.nodes.FilterBlock, jinja2.nodes.Macro)
 _RENDERED_MAX = 64_000_000
 RENDER_ERRORS = (
     jinja2.TemplateError,
@@ -58,6 +59,8 @@ class ChatTemplate:
         )  # jinja2's ChainMap of them is copied for each rendering, slowly
         names = jinja2.meta.find_undeclared_variables(tree)
         self.has_generation: bool = BEGIN in names
+        self.keeps_generation: bool = any(_has_generation(node) for node in tree.find_all(_KEEPERS))
+        """Whether the template can read or change what it marks before it writes it."""
         self.token_names: list[str] = [name for name in _TOKEN_NAMES if name in names]
         if missing := [name for name in self.token_names if not isinstance(variables.get(name), str)]:
             raise TemplateError(
@@ -113,8 +116,13 @@ class ChatTemplate:
         return self.place if line is None else f"{self.place}, line {line}"
 
 
+def _has_generation(node: jinja2.nodes.Node) -> bool:
+    return any(name.name == BEGIN for name in node.find_all(jinja2.nodes.Name))
+
+
 def regions(marked: str, marks: tuple[str, str]) -> Regions:
-    """The text of `ChatTemplate.marked` without its marks, and the regions that they enclose.
+    """The text of `ChatTemplate.marked` without its marks, and the regions that they enclose. Raises ValueError for a mark
+    without the other one.
 
     >>> regions("a(bc)d(e)", ("(", ")"))
     Regions(text='abcde', generated=[(1, 3), (4, 5)])
@@ -129,7 +137,11 @@ def regions(marked: str, marks: tuple[str, str]) -> Regions:
             opened.append(at)
         for j, text in enumerate(part.split(end)):
             if j:
+                if not opened:
+                    raise ValueError("it writes the end of a generated region without its beginning")
                 generated.append((opened.pop(), at))
             parts.append(text)
             at += len(text)
+    if opened:
+        raise ValueError("it writes the beginning of a generated region without its end")
     return Regions("".join(parts), sorted(generated))
