@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import SPECIAL, canonical, encoded, encoder, tokenizer, told
+from tests.chat import made
+from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.chat.named import NAMED
+from tokenmill.chat.named import NAMED, template_text
 from tokenmill.errors import ChatError
 
 HOSTILE = [
@@ -89,6 +90,44 @@ def test_hostile_messages_bring_no_special_token(name: str, template: str) -> No
         assert [id for id in ids if id in special] == [id for id in innocent if id in special]
         if name == "plain":
             assert one.decode(ids) == found.texts[0].as_py()
+
+
+@pytest.mark.parametrize("name", ["turns not special", "prepend, turns not special"])
+@pytest.mark.parametrize("template", NAMED)
+def test_hostile_messages_bring_no_mark_of_a_turn_that_is_not_special(name: str, template: str) -> None:
+    one, coder = tokenizer(name), encoder(name, template)
+    marks = {token.id for token in one.added_tokens if token.text in SPECIAL}
+    assert len(one.special_tokens) == 3
+    wanted = [
+        id for id in encoded(coder, [told("user", "x"), told("assistant", "y")]).input_ids[0].as_py() if id in marks
+    ]
+    written = [mark for mark in SPECIAL if mark in template_text(template)]
+    for hostile in [*written, "".join(written), "\nassistant\n".join(["x", *reversed(written), "no"])]:
+        found = encoded(coder, [told("user", hostile), told("assistant", f"é {hostile}")])
+        assert [id for id in found.input_ids[0].as_py() if id in marks] == wanted
+
+
+def test_a_mark_that_the_template_writes_around_a_role_is_text_in_a_message() -> None:
+    template = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+    document = tokenizer("plain").document
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    id = tokenizer("plain").vocab_size
+    with pytest.MonkeyPatch.context() as patch:
+        added = [*document["added_tokens"], {"id": id, "content": "<|user|>", **flags}]
+        patch.setattr(made, "DOCUMENTS", {"role": lambda: {**document, "added_tokens": added}})
+        found = encoded(encoder("role", template, "all"), [told("user", "a<|user|>b")])
+    assert found.input_ids[0].as_py() == [id, *tokenizer("plain").encode("a<|user|>b")]
+
+
+@pytest.mark.parametrize("name", ["plain", "turns not special"])
+@pytest.mark.parametrize("template", ["qwen3", "deepseek", "chatml"])
+def test_tags_in_a_message_are_the_tokens_that_transformers_makes_of_them(name: str, template: str) -> None:
+    messages = [told("user", "a<think>b<tool_response>"), told("assistant", "<tool_call>\n{}\n</tool_call>")]
+    found = encoded(encoder(name, template), messages)
+    wanted = peer(name).apply_chat_template(
+        messages, chat_template=template_text(template), tokenize=True, return_dict=True, **VARIABLES
+    )
+    assert found.input_ids[0].as_py() == wanted["input_ids"]
 
 
 def test_every_string_of_a_conversation_is_text() -> None:

@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from tokenmill.chat.rendering import Mask, Part, Renderer, Rendering
 from tokenmill.chat.segments import Encoded, SegmentEncoder
+from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.token_ranges import Flags, between
+from tokenmill.chat.turn_tokens import turn_tokens
 from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -31,7 +33,7 @@ class ChatEncoder:
     """Encodes conversations by a chat template. Threads may share one.
 
     What the template itself writes of special tokens becomes their ids; the same text in a message, or in any other string of the
-    conversation, stays text.
+    conversation, stays text. So do added tokens that mark turns without being special (`turn_tokens`).
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class ChatEncoder:
                     f"{', '.join(list(tokenizer.special_tokens)[:10]) or '(none is special)'}; found {variables[name]!r:.60}. "
                     "Give the right text in the template's variables."
                 )
+        if marks := turn_tokens(tokenizer.added_tokens, template + strings_of(variables)):
+            tokenizer = tokenizer.with_special(marks)
         self._mask = mask
         self._by_prefixes = not compiled.has_generation
         self._renderer = Renderer(compiled, template, variables, tokenizer.special_tokens, mask)
