@@ -66,6 +66,12 @@ def _with_flags(document: dict[str, Any], **flags: bool) -> dict[str, Any]:
     return {**document, "added_tokens": added}
 
 
+def _with_turns(document: dict[str, Any]) -> dict[str, Any]:
+    """The marks of turns and calls are added tokens that are not special, as DeepSeek-R1's distilled models have them."""
+    added = [{**one, "special": one["content"] in SPECIAL[:3]} for one in document["added_tokens"]]
+    return {**document, "added_tokens": added}
+
+
 @cache
 def _trained() -> dict[str, Any]:
     """tokenizer.json of a byte-level tokenizer with every special token of the templates."""
@@ -129,11 +135,13 @@ DOCUMENTS: Mapping[str, Callable[[], dict[str, Any]]] = {
         _trained(),
         pre_tokenizer={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
     ),
+    "turns not special": lambda: _with_turns(_trained()),
     "lowercase": lambda: _changed(_trained(), normalizer={"type": "Lowercase"}),
     "prepend": lambda: _like_sentencepiece(_PREPEND, None),
     "metaspace": lambda: _like_sentencepiece(None, _METASPACE),
+    "prepend, turns not special": lambda: _with_turns(_like_sentencepiece(_PREPEND, None)),
 }
-"""tokenizer.json by what is special about it; the last three are run by the tokenizers library."""
+"""tokenizer.json by what is special about it; the last four are run by the tokenizers library."""
 
 
 @cache

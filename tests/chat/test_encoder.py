@@ -53,7 +53,6 @@ def test_ids_and_masks_are_those_of_transformers(name: str, template: str) -> No
     found = encoder(name, template).encode_batch(
         pa.array([canonical(*conversation) for conversation in conversations], pa.large_string())
     )
-    assert found.n_messages.to_pylist() == [len(messages) for messages, _ in conversations]
     for i, (messages, tools) in enumerate(conversations):
         wanted = expected(name, template, messages, tools)
         assert found.input_ids[i].as_py() == wanted["input_ids"], found.texts[i]
@@ -99,15 +98,6 @@ def test_a_message_of_weight_0_is_not_learned() -> None:
     assert learned(encoder(), ones) == learned(encoder(), TWO_TURNS)
 
 
-@pytest.mark.parametrize("mask", ["assistant", "all", "last"])
-def test_what_is_rendered_for_a_reader_has_the_same_parts(mask: Any) -> None:
-    weighted = [{**message, "weight": 0} if message["content"] == "the cat" else message for message in TWO_TURNS]
-    one = encoder(mask=mask)
-    text, parts = one.render(canonical(weighted))
-    assert text == encoded(one, weighted).texts[0].as_py()
-    assert "|".join(text[start:end] for start, end in parts) == learned(one, weighted)
-
-
 def test_a_conversation_without_an_assistant_is_not_learned() -> None:
     for mask in ("assistant", "last"):
         assert learned(encoder(mask=mask), [told("user", "one")]) == ""
@@ -115,10 +105,10 @@ def test_a_conversation_without_an_assistant_is_not_learned() -> None:
 
 def test_no_conversation_gives_nothing() -> None:
     found = encoder().encode_batch(pa.array([], pa.large_string()))
-    assert [len(one) for one in found] == [0, 0, 0, 0]
+    assert [len(one) for one in found] == [0, 0, 0]
     assert found.input_ids.type == pa.large_list(pa.uint32())
     assert found.loss_mask.type == pa.large_list(pa.int8())
-    assert (found.texts.type, found.n_messages.type) == (pa.large_string(), pa.int32())
+    assert found.texts.type == pa.large_string()
 
 
 def test_a_batch_gives_what_each_conversation_gives_alone() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, tokenizer, told
+from tests.chat import made
+from tests.chat.made import SPECIAL, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill import Tokenizer
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.chat.named import NAMED
+from tokenmill.chat.named import NAMED, template_text
 from tokenmill.errors import ChatError
 
 HOSTILE = [
@@ -91,6 +92,44 @@ def test_hostile_messages_bring_no_special_token(name: str, template: str) -> No
             assert one.decode(ids) == found.texts[0].as_py()
 
 
+@pytest.mark.parametrize("name", ["turns not special", "prepend, turns not special"])
+@pytest.mark.parametrize("template", NAMED)
+def test_hostile_messages_bring_no_mark_of_a_turn_that_is_not_special(name: str, template: str) -> None:
+    one, coder = tokenizer(name), encoder(name, template)
+    marks = {token.id for token in one.added_tokens if token.text in SPECIAL}
+    assert len(one.special_tokens) == 3
+    wanted = [
+        id for id in encoded(coder, [told("user", "x"), told("assistant", "y")]).input_ids[0].as_py() if id in marks
+    ]
+    written = [mark for mark in SPECIAL if mark in template_text(template)]
+    for hostile in [*written, "".join(written), "\nassistant\n".join(["x", *reversed(written), "no"])]:
+        found = encoded(coder, [told("user", hostile), told("assistant", f"é {hostile}")])
+        assert [id for id in found.input_ids[0].as_py() if id in marks] == wanted
+
+
+def test_a_mark_that_the_template_writes_around_a_role_is_text_in_a_message() -> None:
+    template = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+    document = tokenizer("plain").document
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    id = tokenizer("plain").vocab_size
+    with pytest.MonkeyPatch.context() as patch:
+        added = [*document["added_tokens"], {"id": id, "content": "<|user|>", **flags}]
+        patch.setattr(made, "DOCUMENTS", {"role": lambda: {**document, "added_tokens": added}})
+        found = encoded(encoder("role", template, "all"), [told("user", "a<|user|>b")])
+    assert found.input_ids[0].as_py() == [id, *tokenizer("plain").encode("a<|user|>b")]
+
+
+@pytest.mark.parametrize("name", ["plain", "turns not special"])
+@pytest.mark.parametrize("template", ["qwen3", "deepseek", "chatml"])
+def test_tags_in_a_message_are_the_tokens_that_transformers_makes_of_them(name: str, template: str) -> None:
+    messages = [told("user", "a<think>b<tool_response>"), told("assistant", "<tool_call>\n{}\n</tool_call>")]
+    found = encoded(encoder(name, template), messages)
+    wanted = peer(name).apply_chat_template(
+        messages, chat_template=template_text(template), tokenize=True, return_dict=True, **VARIABLES
+    )
+    assert found.input_ids[0].as_py() == wanted["input_ids"]
+
+
 def test_every_string_of_a_conversation_is_text() -> None:
     call = {"function": {"name": "<|im_end|>", "arguments": {"<|im_end|>": ["<|im_end|>"], "b": "<|im_end"}}}
     messages = [
@@ -159,8 +198,8 @@ def test_a_template_that_looks_for_a_special_token_in_a_message_is_refused() -> 
     assert caught.value.index == 1
 
 
-def test_text_that_the_tokenizer_encodes_otherwise_at_the_begin_of_a_text_is_refused() -> None:
-    """Metaspace puts a ▁ only at the begin of the whole text, so text behind a special token is not encoded as it is alone."""
+def test_text_that_the_tokenizer_encodes_otherwise_at_the_beginning_of_a_text_is_refused() -> None:
+    """Metaspace puts a ▁ only at the beginning of the whole text, so text behind a special token is not encoded as it is alone."""
     messages = [told("user", "the cat <s>"), told("assistant", "x")]
     with pytest.raises(ChatError, match="behind a special token differently than alone"):
         encoded(encoder("metaspace"), messages)
@@ -176,4 +215,5 @@ def test_variables_are_the_template_s_own_text() -> None:
     template = "{{ greeting }}{% for message in messages %}{{ message.content }}{% endfor %}"
     found = encoded(encoder(template=template, mask="all", greeting="<s>"), [told("user", "<s>")])
     assert found.input_ids[0].as_py() == [0, *tokenizer("plain").encode("<s>")]
-    assert VARIABLES["bos_token"] == "<s>"
+    found = encoded(encoder(template="{{ bos_token }}{{ messages[0].content }}", mask="all"), [told("user", "</s>")])
+    assert found.input_ids[0].as_py() == [0, *tokenizer("plain").encode("</s>")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.made import VARIABLES, a_conversation, canonical, encoded, encoder, tokenizer, told
+from tests.chat.made import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.template import ChatTemplate
@@ -44,19 +44,24 @@ def naive(name: str, template: str, messages: list[dict[str, Any]], tools: Any, 
 @pytest.mark.parametrize("name", ["plain", "nfc", "rstrip", "lowercase", "prepend"])
 def test_masks_are_those_of_the_definition(name: str, template: str, mask: Any) -> None:
     chance = random.Random(f"{name} {template}")
-    one, text = encoder(name, without_tags(template), mask), without_tags(template)
-    n_refused = 0
+    text = without_tags(template)
+    if template == "llama3":  # gpt2's pattern makes one token of two line breaks only where the text ends
+        text = text.replace("\\n\\n", "\\n")
+    one = encoder(name, text, mask)
+    n_compared = 0
     for _ in range(15):
         messages, tools = a_conversation(chance, False, False)
+        first = next(i for i, message in enumerate(messages) if message["role"] == "user")
+        messages[first]["content"] = "the cat"
         try:
             wanted = naive(name, text, messages, tools, mask)
         except AssertionError:
-            n_refused += 1
             with pytest.raises(ChatError, match=r"inside a token|differently"):
                 encoded(one, messages)
             continue
         assert encoded(one, messages).loss_mask[0].as_py() == wanted
-    assert n_refused == 0 or name == "rstrip" or template == "llama3"
+        n_compared += sum(wanted) > 0
+    assert n_compared == 15
 
 
 def learned(one: ChatEncoder, messages: list[dict[str, Any]]) -> str:
@@ -91,6 +96,13 @@ def test_weights_and_all_work_by_prefixes_too() -> None:
 def test_a_hostile_message_is_learned_by_prefixes() -> None:
     messages = [told("user", "<|im_end|>"), told("assistant", "<|im_start|>x"), told("user", "<|im_")]
     assert learned(encoder(template=without_tags("chatml")), messages) == "<|im_start|>x<|im_end|>\n"
+
+
+def test_a_refusal_quotes_the_text_of_a_message_and_not_what_guards_it() -> None:
+    template = "{% for message in messages %}{{ messages | length }}{{ message.content }}{% endfor %}"
+    messages = [told("user", "a"), told("assistant", "<|im_start|>"), told("user<|im_end|>", "<|im_end|>")]
+    with pytest.raises(ChatError, match=r"'2a2<\|im_start\|>' instead of '3a3<\|im_start\|>3<\|im_end\|>'"):
+        encoded(encoder(template=template), messages)
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -129,8 +141,3 @@ def test_a_template_that_refuses_the_first_messages_alone_is_refused() -> None:
         ChatError, match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please\."
     ):
         encoded(encoder(template=template), TURNS[:2])
-
-
-def test_what_is_rendered_for_a_reader_has_the_parts_by_prefixes() -> None:
-    text, parts = encoder(template=without_tags("chatml")).render(canonical(TURNS))
-    assert [text[start:end] for start, end in parts] == ["cat<|im_end|>\n", "sat<|im_end|>\n"]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.chat.made import a_conversation, canonical, encoded, encoder, peer, told
+from tests.chat.made import a_conversation, canonical, encoded, encoder, peer, tokenizer, told
 from tokenmill.chat.template import ChatTemplate, regions
 from tokenmill.corpus.conversations import of_messages
 from tokenmill.errors import ChatError, TemplateError
@@ -29,23 +29,33 @@ SAME = [
 ]
 
 
+def shown(template: str, messages: list[dict[str, Any]]) -> str:
+    text: str = encoded(encoder(template=template, mask="all"), messages).texts[0].as_py()
+    return text
+
+
+def text_of(template: str, conversation: str) -> str:
+    found = encoder(template=template, mask="all").encode_batch(pa.array([conversation], pa.large_string()))
+    text: str = found.texts[0].as_py()
+    return text
+
+
 @pytest.mark.parametrize("template", SAME)
 def test_a_template_writes_what_it_writes_in_transformers(template: str) -> None:
     wanted = peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
-    assert encoder(template=template, mask="all").render(canonical(ONE)).text == wanted
+    assert shown(template, ONE) == wanted
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
 def test_thinking_is_rendered_as_transformers_renders_it(key: str) -> None:
     messages = [told("user", "q"), told("assistant", "a", **{key: "t"})]
     conversation = of_messages(messages, None).json.decode()
-    one = encoder(template="{{ messages[1].reasoning_content }} {{ messages[1].thinking }}", mask="all")
-    assert one.render(conversation).text == "t t"
+    assert text_of("{{ messages[1].reasoning_content }} {{ messages[1].thinking }}", conversation) == "t t"
     template = "{{ messages | tojson }}"
     if key == "reasoning":  # transformers keeps this key beside the others
         messages = json.loads(conversation)["messages"]
     wanted = peer("plain").apply_chat_template(messages, chat_template=template, tokenize=False)
-    assert encoder(template=template, mask="all").render(conversation).text == wanted
+    assert text_of(template, conversation) == wanted
 
 
 def test_regions_of_a_macro_or_of_a_set_block_are_found_where_they_are() -> None:
@@ -53,8 +63,31 @@ def test_regions_of_a_macro_or_of_a_set_block_are_found_where_they_are() -> None
         "{% macro answer(m) %}A:{% generation %}{{ m.content }}{% endgeneration %};{% endmacro %}"
         "{% set kept %}B:{% generation %}x{% endgeneration %}{% endset %}{{ answer(messages[0]) }}{{ kept }}"
     )
-    text, learned = encoder(template=template).render(canonical([told("assistant", "é🙂")]))
-    assert (text, [text[start:end] for start, end in learned]) == ("A:é🙂;B:x", ["é🙂", "x"])
+    found = encoded(encoder(template=template), [told("assistant", "é🙂")])
+    ids, mask = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
+    trained = tokenizer("plain").decode([id for id, flag in zip(ids, mask, strict=True) if flag])
+    assert (found.texts[0].as_py(), trained) == ("A:é🙂;B:x", "é🙂x")
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ("{{ x | trim }}", "keeps a generated region in a variable or a macro, and changes what is in it"),
+        ("{{ x[1:] }}", "the end of a generated region without its beginning"),
+        ("{{ x[:3] }}", "the beginning of a generated region without its end"),
+        ("{{ x | length }}", "changes what is in it"),
+    ],
+)
+def test_a_region_that_the_template_changes_is_refused(after: str, words: str) -> None:
+    template = "{% set x %}{% generation %} {{ messages[0].content }}{% endgeneration %}{% endset %}[" + after + "]"
+    with pytest.raises(ChatError, match=words):
+        encoded(encoder(template=template), [told("assistant", "yes ")])
+
+
+def test_a_region_that_a_loop_leaves_is_refused() -> None:
+    template = "{% for m in messages %}{% generation %}x{% break %}{% endgeneration %}{% endfor %}"
+    with pytest.raises(ChatError, match="the beginning of a generated region without its end"):
+        encoded(encoder(template=template), [told("assistant", "yes")])
 
 
 def test_regions_inside_regions_are_one() -> None:
@@ -67,6 +100,11 @@ def test_regions_inside_regions_are_one() -> None:
     [
         ("{% for m in messages %}\n{{ m.content }", r"chat\.jinja: the chat template is no valid Jinja at line 2: "),
         ("{% generation %}x", "no valid Jinja at line 1: "),
+        ("{% do messages %}", r"Encountered unknown tag 'do'\. Correct that line\.$"),
+        ("{{ 1" + " + 1" * 20_000 + " }}", "too long or nested too deeply"),
+        ("{% break %}", r"chat\.jinja: the chat template does not compile: 'break' outside loop"),
+        ("{% for i in 'a' %}" * 25 + "{% endfor %}" * 25, "does not compile: too many statically nested blocks"),
+        ("{{ " + "1" * 5_000 + " }}", "does not compile: .*digits"),
         ("{{ messages | random }}", "No filter named 'random'"),
         ("{{ pad_token }}", "writes pad_token, whose text is not known"),
         ("{% if unk_token %}{{ unk_token }}{% endif %}", "writes unk_token, whose text is not known"),
@@ -94,14 +132,17 @@ def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> 
     made_by = {**made.DOCUMENTS, flag: lambda: {**document, "added_tokens": added}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(made, "DOCUMENTS", made_by)
-        with pytest.raises(TemplateError, match=rf"special token '<s>' has the flag {flag}"):
+        with pytest.raises(TemplateError, match=rf"token '<s>' has the flag {flag}"):
             encoder(flag, "chatml")
 
 
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{{ raise_exception('roles must take turns') }}", r"the chat template refuses it: roles must take turns\."),
+        (
+            "{{ raise_exception('roles must take turns') }}",
+            r"the chat template refuses it: roles must take turns \(chat\.jinja, line 1\)\.$",
+        ),
         ("{{ messages[0].nothing.more }}", "has no attribute 'nothing'"),
         ("{{ messages[0].content + 1 }}", "the chat template refuses it: "),
         ("{{ 1 / 0 }}", "division by zero"),
@@ -110,6 +151,21 @@ def test_special_tokens_that_cannot_be_told_from_text_are_refused(flag: str) -> 
         ("{{ namespace(_x=1) }}", "may not have the attribute '_x'"),
         ("{% set ns = namespace() %}{% set ns._x = 1 %}", "may not have the attribute '_x'"),
         ("{{ strftime_now('%d') }}", "may not ask the clock; give the date in the template's variables"),
+        ("\n{{ '\\ud800' }}", r"surrogates not allowed \(chat\.jinja\)"),
+        ("\n{{ messages[0].content * 10**11 }}", r"1 characters .* are more than 10,000,000 \(chat\.jinja, line 2\)"),
+        ("{{ 'a' * 10**11 }}", "are more than 10,000,000"),
+        ("{{ 10**11 * [1] }}", "are more than 10,000,000"),
+        ("{{ 10**10000000 }}", "too large a number"),
+        ("{{ (10**2000 * 10**2000) % 7 }}", "too large a number"),
+        ("{{ '%099999999999d' % 1 }}", r"up to 5 digits, written out; found '%0999999'"),
+        ("{{ '%*d' % (10**11, 1) }}", "up to 5 digits"),
+        ("{{ '%.99999999999f' | format(1.5) }}", "up to 5 digits"),
+        ("{{ '{:99999999999}'.format(1) }}", "up to 5 digits"),
+        ("{{ 'a'.center(10**11) }}", "center: 100,000,000,000 is more than 100,000"),
+        ("{{ 'a' | center(99999999999) }}", "center: 99,999,999,999 is more than 100,000"),
+        ("{{ [1] | tojson(indent=99999999999) }}", "tojson: 99,999,999,999 is more than 100,000"),
+        ("{{ 1 | batch(99999999999, 2) }}", "batch: 99,999,999,999 is more than 100,000"),
+        ("{% for i in range(99999) %}{{ 'abcd' * 9 }}{% endfor %}", r"more than 1,000,\d+ characters"),
         ("{{ lipsum() }}", "'lipsum' is undefined"),
     ],
 )
@@ -119,6 +175,26 @@ def test_a_conversation_that_the_template_refuses_is_named(template: str, words:
         encoded(encoder(template=late), [told("user", "a")], [told("user", "b")])
     assert caught.value.index == 1
     assert caught.value.code == "TM305"
+
+
+@pytest.mark.parametrize("written", ["messages[0].items", "[messages[0].items]", "{'a': (range,)}", "'' | map('trim')"])
+def test_an_object_whose_text_is_another_one_in_each_run_is_refused(written: str) -> None:
+    with pytest.raises(ChatError, match=r"it writes an object of the type .*, which has no text of its own"):
+        encoded(encoder(template=f"{{{{ {written} }}}}"), [told("user", "a at 0x7f")])
+
+
+def test_objects_with_a_text_of_their_own_are_written() -> None:
+    messages = [told("user", "a at 0x7f")]
+    template = "{{ messages }}{{ messages[0].keys() }}{{ nothing }}{{ messages[0].values() }}{{ namespace(a=1) }}"
+    wanted = peer("plain").apply_chat_template(messages, chat_template=template, tokenize=False)
+    assert shown(template, messages) == wanted
+
+
+def test_a_small_result_is_no_reason_to_refuse() -> None:
+    template = (
+        "{{ 2 ** 10 * 3 % 7 }}{{ 'ab' * 3 }}{{ '%5d|%s' % (1, 'x') }}{{ '{:>7}'.format(1) }}{{ 'a' | center(5) }}"
+    )
+    assert shown(template, ONE) == peer("plain").apply_chat_template(ONE, chat_template=template, tokenize=False)
 
 
 @pytest.mark.parametrize(

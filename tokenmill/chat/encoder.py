@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from tokenmill.chat.rendering import Mask, Part, Renderer, Rendering
 from tokenmill.chat.segments import Encoded, SegmentEncoder
+from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.token_ranges import Flags, between
+from tokenmill.chat.turn_tokens import turn_tokens
 from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
@@ -19,27 +21,19 @@ class EncodedChat(NamedTuple):
 
     `input_ids`: large_list<uint32>, one list a conversation. `loss_mask`: large_list<int8> of the same lengths, 1 where a token is
     to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for a
-    tokenizer that normalizes. `n_messages`: int32.
+    tokenizer that normalizes.
     """
 
     input_ids: pa.LargeListArray
     loss_mask: pa.LargeListArray
     texts: pa.LargeStringArray
-    n_messages: pa.Int32Array
-
-
-class Rendered(NamedTuple):
-    """One rendered conversation. `learned`: the characters to be learned, as pairs of the first and the one behind the last."""
-
-    text: str
-    learned: list[tuple[int, int]]
 
 
 class ChatEncoder:
     """Encodes conversations by a chat template. Threads may share one.
 
     What the template itself writes of special tokens becomes their ids; the same text in a message, or in any other string of the
-    conversation, stays text.
+    conversation, stays text. So do added tokens that mark turns without being special (`turn_tokens`).
     """
 
     def __init__(
@@ -60,6 +54,8 @@ class ChatEncoder:
                     f"{', '.join(list(tokenizer.special_tokens)[:10]) or '(none is special)'}; found {variables[name]!r:.60}. "
                     "Give the right text in the template's variables."
                 )
+        if marks := turn_tokens(tokenizer.added_tokens, template + strings_of(variables)):
+            tokenizer = tokenizer.with_special(marks)
         self._mask = mask
         self._by_prefixes = not compiled.has_generation
         self._renderer = Renderer(compiled, template, variables, tokenizer.special_tokens, mask)
@@ -85,17 +81,7 @@ class ChatEncoder:
             pa.LargeListArray.from_arrays(offsets, pa.array(encoded.ids, pa.uint32())),
             pa.LargeListArray.from_arrays(offsets, pa.array(flags, pa.int8())),
             pa.array([one.text for one in renderings], pa.large_string()),
-            pa.array([one.n_messages for one in renderings], pa.int32()),
         )
-
-    def render(self, conversation: str) -> Rendered:
-        """One conversation, given as its canonical JSON, as text. Raises ChatError, with the number 0."""
-        (one,) = self._renderer.batch(pa.array([conversation], pa.large_string()))
-        parts = [(part.start, part.end) for part in one.parts]
-        if self._mask == "all":
-            bounds = [0, *(at for part in parts for at in part), len(one.text)]
-            parts = [(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=True) if start < end]
-        return Rendered(one.text, parts)
 
     def _flags_by_prefixes(self, renderings: list[Rendering], encoded: Encoded) -> Flags:
         """1 for the ids between those of the conversation before a message and those of the conversation with it, else 0.
@@ -130,7 +116,7 @@ class ChatEncoder:
 
 def _begin(rendering: Rendering, n_characters: int) -> Rendering:
     guarded = rendering.guarded
-    return Rendering(rendering.text[:n_characters], None if guarded is None else guarded[:n_characters], [], 0)
+    return Rendering(rendering.text[:n_characters], None if guarded is None else guarded[:n_characters], [])
 
 
 def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:

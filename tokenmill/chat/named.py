@@ -4,9 +4,6 @@ from pathlib import Path
 
 from tokenmill.errors import TemplateError, did_you_mean
 
-NAMED = ("chatml", "llama3", "qwen3", "mistral", "gemma", "deepseek")
-"""The names. Each template marks what an assistant generates with `{% generation %}`."""
-
 TURN_TOKENS = {
     "chatml": ("<|im_start|>", "<|im_end|>"),
     "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
@@ -16,6 +13,9 @@ TURN_TOKENS = {
     "deepseek": ("<｜User｜>", "<｜Assistant｜>"),
 }
 """What each template marks turns with. A tokenizer without these as added tokens would read them as plain text."""
+
+NAMED = tuple(TURN_TOKENS)
+"""The names. Each template marks what an assistant generates with `{% generation %}`."""
 
 _FOLDER = Path(__file__).parent / "templates"
 

@@ -14,6 +14,10 @@ from tokenmill.errors import ChatError
 Mask = Literal["assistant", "all", "last"]
 
 
+_RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
+"""The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""
+
+
 class Part(NamedTuple):
     """Characters of a rendered text that an assistant's message is, from `start` up to `end`. `message`: its number, or -1 where
     it need not be known."""
@@ -30,7 +34,6 @@ class Rendering(NamedTuple):
     text: str
     guarded: str | None
     parts: list[Part]
-    n_messages: int
 
 
 class Renderer:
@@ -49,33 +52,40 @@ class Renderer:
 
     def _one(self, text: str, index: int, suspect: bool) -> Rendering:
         conversation = read_conversation(text, index)
+        most = _RENDERED_OF_NOTHING + _RENDERED_OF_A_CHARACTER * len(text)
         marks = self._guard.marks_for(text) if suspect else self._guard.marks
-        plain = self._rendered(conversation, marks, index)
+        plain = self._rendered(conversation, marks, most, index)
         guarded = self._guard.guarded(conversation, text) if suspect else None
         if guarded is not None:
-            with_stand_ins = self._rendered(guarded.conversation, marks, index)
+            with_stand_ins = self._rendered(guarded.conversation, marks, most, index)
             if (with_stand_ins.text.translate(guarded.back), with_stand_ins.generated) != plain:
-                raise _depends(guarded, index)
+                raise _depends(guarded, conversation, index)
             shown, rendered = guarded.conversation, with_stand_ins
         else:
             shown, rendered = conversation, plain
+        back = {} if guarded is None else guarded.back
         assistants, needed = chosen(conversation.messages, self._mask, index)
         if self._template.has_generation:
             parts = self._generated(conversation, rendered, assistants, needed, index)
         else:
-            parts = [self._between_prefixes(shown, rendered.text, i, index) for i in needed]
+            parts = [self._between_prefixes(shown, rendered.text, back, i, index) for i in needed]
         return Rendering(
             plain.text,
             None if guarded is None else rendered.text,
             [part for part in parts if part.start < part.end],
-            len(conversation.messages),
         )
 
-    def _rendered(self, conversation: Conversation, marks: tuple[str, str], index: int) -> Regions:
+    def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
         try:
-            return regions(self._template.marked(conversation.messages, conversation.tools, marks), marks)
+            marked = self._template.marked(conversation.messages, conversation.tools, marks, False, most)
+            found = regions(marked, marks)
+            if self._template.keeps_generation and found.text != self._template.marked(
+                conversation.messages, conversation.tools, ("", ""), False, most
+            ):
+                raise ValueError("it keeps a generated region in a variable or a macro, and changes what is in it")
+            return found
         except RENDER_ERRORS as error:
-            raise ChatError(index, f"the chat template refuses it: {_said(error)}") from None
+            raise ChatError(index, f"the chat template refuses it: {self._said(error)}") from None
 
     def _generated(
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
@@ -95,19 +105,22 @@ class Renderer:
         regions_of = dict(zip(assistants, rendered.generated, strict=True))
         return [Part(i, *regions_of[i]) for i in needed]
 
-    def _between_prefixes(self, conversation: Conversation, whole: str, i: int, index: int) -> Part:
-        """Message `i`: what the conversation up to it has more than the conversation before it, with the prompt for an answer."""
+    def _between_prefixes(
+        self, conversation: Conversation, whole: str, back: dict[int, str], i: int, index: int
+    ) -> Part:
+        """Message `i`: what the conversation up to it has more than the conversation before it, with the prompt for an answer.
+        `back`: what its stand-ins stand for, for messages of errors."""
         end = len(whole)
         if i + 1 < len(conversation.messages):
             through = self._begin(conversation, i + 1, False, index, i)
             if not whole.startswith(through):
-                raise _no_prefix(conversation, whole, through, f"up to {named(conversation.messages, i)}", index)
+                raise _no_prefix(whole, through, back, f"up to {named(conversation.messages, i)}", index)
             end = len(through)
         before = self._begin(conversation, i, True, index, i)
         if not whole.startswith(before):
             before = self._begin(conversation, i, False, index, i)
         if not whole.startswith(before):
-            raise _no_prefix(conversation, whole, before, f"before {named(conversation.messages, i)}", index)
+            raise _no_prefix(whole, before, back, f"before {named(conversation.messages, i)}", index)
         return Part(i, len(before), end)
 
     def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:
@@ -118,19 +131,18 @@ class Renderer:
             raise ChatError(
                 index,
                 f"{named(conversation.messages, i)}: the chat template has no {{% generation %}}, and refuses the "
-                f"{n_messages} messages up to there on their own, so what of them is learned is not known: {_said(error)}",
+                f"{n_messages} messages up to there on their own, so what of them is learned is not known: {self._said(error)}",
             ) from None
 
+    def _said(self, error: BaseException) -> str:
+        words = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
+            words += " (a template may not ask the clock; give the date in the template's variables)"
+        return f"{words:.300} ({self._template.place_of(error)})."
 
-def _said(error: BaseException) -> str:
-    words = str(error).rstrip(".") or type(error).__name__
-    if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
-        words += " (a template may not ask the clock; give the date in the template's variables)"
-    return f"{words:.300}."
 
-
-def _depends(guarded: Guarded, index: int) -> ChatError:
-    place = "tools" if guarded.first is None else named(guarded.conversation.messages, guarded.first)
+def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatError:
+    place = "tools" if guarded.first is None else named(conversation.messages, guarded.first)
     found = ", ".join(sorted(guarded.back.values()))
     return ChatError(
         index,
@@ -139,11 +151,12 @@ def _depends(guarded: Guarded, index: int) -> ChatError:
     )
 
 
-def _no_prefix(conversation: Conversation, whole: str, found: str, which: str, index: int) -> ChatError:
+def _no_prefix(whole: str, found: str, back: dict[int, str], which: str, index: int) -> ChatError:
     at = next((i for i, (one, other) in enumerate(zip(whole, found, strict=False)) if one != other), len(whole))
+    which, instead, there = (text.translate(back) for text in (which, found[at : at + 30], whole[at : at + 30]))
     return ChatError(
         index,
         f"the chat template has no {{% generation %}}, and writes the conversation {which} differently on its own than in the "
-        f"whole: at character {at:,}, {found[at : at + 30]!r} instead of {whole[at : at + 30]!r}. Put {{% generation %}} and "
+        f"whole: at character {at:,}, {instead!r} instead of {there!r}. Put {{% generation %}} and "
         "{% endgeneration %} around what an assistant writes in the template.",
     )

@@ -46,9 +46,9 @@ class SegmentEncoder:
             if one.special and (one.single_word or (one.normalized and is_normalized)):
                 flag = "single_word" if one.single_word else "normalized"
                 raise TemplateError(
-                    f"{place}: the tokenizer's special token {one.text!r:.60} has the flag {flag}, so text beside it or that only "
-                    "looks like it decides where it is found. A template needs special tokens without it: set it to false in "
-                    "tokenizer.json."
+                    f"{place}: the tokenizer's token {one.text!r:.60} has the flag {flag}, so text beside it or that only "
+                    "looks like it decides where it is found. A template needs the tokens that it writes without it: set it to "
+                    "false in tokenizer.json."
                 )
         early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
         self._early, self._late = (Finder(some, ()) if some else None for some in (early, late))
@@ -167,8 +167,8 @@ class SegmentEncoder:
         if apart != self._tokenizer.encode(text, special="allow"):
             raise ChatError(
                 owner,
-                "a message has the text of a special token, or a part of one at its begin or end, and this tokenizer encodes text "
-                "behind a special token differently than alone, so that text cannot be kept text. Remove it from the message.",
+                "a message has the text of a special token, or a part of one at its beginning or end, and this tokenizer encodes "
+                "text behind a special token differently than alone, so that text cannot be kept text. Remove it from the message.",
             )
 
 

@@ -1,26 +1,24 @@
-"""Renders conversations by a chat template, in jinja2's sandbox as transformers does, and finds what an assistant generates."""
+"""Renders conversations by a chat template, and finds what an assistant generates."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
-import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
-import jinja2.parser
-import jinja2.sandbox
-import jinja2.utils
 
+from tokenmill.chat.sandbox import BEGIN, END, sandbox
 from tokenmill.errors import TemplateError
 
-_BEGIN, _END = "_generation_begin", "_generation_end"
 _TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+_KEEPERS = (jinja2.nodes.AssignBlock, jinja2.nodes.CallBlock, jinja2.nodes.FilterBlock, jinja2.nodes.Macro)
+_RENDERED_MAX = 64_000_000
 RENDER_ERRORS = (
     jinja2.TemplateError,
     ArithmeticError,
     AttributeError,
     LookupError,
+    MemoryError,
     RecursionError,
     TypeError,
     ValueError,
@@ -41,21 +39,28 @@ class ChatTemplate:
     def __init__(self, source: str, variables: Mapping[str, Any], place: str) -> None:
         """Raises TemplateError, whose message begins with `place`, for a template that does not compile or needs a token, like
         bos_token, whose text the variables lack."""
-        environment = _environment()
+        self.place = place
+        environment = sandbox()
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
+            words = str(error.message).rstrip(".")
             raise TemplateError(
-                f"{place}: the chat template is no valid Jinja at line {error.lineno}: {error.message}. Correct that line."
+                f"{place}: the chat template is no valid Jinja at line {error.lineno}: {words}. Correct that line."
             ) from None
-        except RecursionError:
-            raise TemplateError(f"{place}: the chat template is nested too deeply. Simplify it.") from None
+        except (RecursionError, MemoryError):
+            raise TemplateError(f"{place}: the chat template is too long or nested too deeply. Simplify it.") from None
+        except (SyntaxError, ValueError, OverflowError) as error:
+            words = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise TemplateError(f"{place}: the chat template does not compile: {words}. Simplify it.") from None
         self._template.globals = dict(
             environment.globals
         )  # jinja2's ChainMap of them is copied for each rendering, slowly
         names = jinja2.meta.find_undeclared_variables(tree)
-        self.has_generation: bool = _BEGIN in names
+        self.has_generation: bool = BEGIN in names
+        self.keeps_generation: bool = any(_has_generation(node) for node in tree.find_all(_KEEPERS))
+        """Whether the template can read or change what it marks before it writes it."""
         self.token_names: list[str] = [name for name in _TOKEN_NAMES if name in names]
         if missing := [name for name in self.token_names if not isinstance(variables.get(name), str)]:
             raise TemplateError(
@@ -67,24 +72,57 @@ class ChatTemplate:
         self._variables = dict(variables)
 
     def marked(
-        self, messages: Sequence[Any], tools: Sequence[Any] | None, marks: tuple[str, str], prompt: bool = False
+        self,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        marks: tuple[str, str],
+        prompt: bool = False,
+        characters_max: int = _RENDERED_MAX,
     ) -> str:
         """The rendered text, with the first of two marks where a generated region begins and the second where it ends.
 
-        `prompt`: the variable add_generation_prompt. Raises one of RENDER_ERRORS.
+        `prompt`: the variable add_generation_prompt. Raises one of RENDER_ERRORS, for a text of more than `characters_max`, too.
         """
-        return self._template.render(
-            self._variables,
-            messages=messages,
-            tools=tools,
-            documents=None,
-            add_generation_prompt=prompt,
-            **{_BEGIN: marks[0], _END: marks[1]},
-        )
+        values = {
+            **self._variables,
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": prompt,
+            BEGIN: marks[0],
+            END: marks[1],
+        }
+        pieces: list[str] = []
+        n_left = characters_max
+        for piece in self._template.generate(values):
+            pieces.append(piece)
+            n_left -= len(piece)
+            if n_left < 0:
+                raise ValueError(
+                    f"it writes more than {characters_max:,} characters, which is too much for this conversation"
+                )
+        text = "".join(pieces)
+        if not text.isascii():
+            text.encode()  # half of a surrogate pair is no text
+        return text
+
+    def place_of(self, error: BaseException) -> str:
+        """Where the template raised an error: its place, and the line if it is known."""
+        line, trace = None, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == "<template>":
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        return self.place if line is None else f"{self.place}, line {line}"
+
+
+def _has_generation(node: jinja2.nodes.Node) -> bool:
+    return any(name.name == BEGIN for name in node.find_all(jinja2.nodes.Name))
 
 
 def regions(marked: str, marks: tuple[str, str]) -> Regions:
-    """The text of `ChatTemplate.marked` without its marks, and the regions that they enclose.
+    """The text of `ChatTemplate.marked` without its marks, and the regions that they enclose. Raises ValueError for a mark
+    without the other one.
 
     >>> regions("a(bc)d(e)", ("(", ")"))
     Regions(text='abcde', generated=[(1, 3), (4, 5)])
@@ -99,75 +137,11 @@ def regions(marked: str, marks: tuple[str, str]) -> Regions:
             opened.append(at)
         for j, text in enumerate(part.split(end)):
             if j:
+                if not opened:
+                    raise ValueError("it writes the end of a generated region without its beginning")
                 generated.append((opened.pop(), at))
             parts.append(text)
             at += len(text)
+    if opened:
+        raise ValueError("it writes the beginning of a generated region without its end")
     return Regions("".join(parts), sorted(generated))
-
-
-class _Generation(jinja2.ext.Extension):
-    """The tag `{% generation %}`: its body, in a scope of its own, between two marks that each rendering chooses."""
-
-    tags = {"generation"}  # noqa: RUF012 — as jinja2 declares it
-
-    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
-        """The nodes for the tag, up to `{% endgeneration %}`."""
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        marks = [jinja2.nodes.Output([jinja2.nodes.Name(name, "load")], lineno=line) for name in (_BEGIN, _END)]
-        return jinja2.nodes.Scope([marks[0], *body, marks[1]], lineno=line)
-
-
-class _Namespace(jinja2.utils.Namespace):
-    """jinja2's namespace without names that begin with an underscore, which lead out of the sandbox."""
-
-    def __init__(*args: Any, **kwargs: Any) -> None:
-        values = dict(*args[1:], **kwargs)
-        for name in values:
-            _check_name(name)
-        jinja2.utils.Namespace.__init__(args[0], values)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        _check_name(name)
-        super().__setitem__(name, value)
-
-
-def _check_name(name: object) -> None:
-    if isinstance(name, str) and name.startswith("_"):
-        raise jinja2.exceptions.SecurityError(f"a namespace may not have the attribute {name!r}")
-
-
-def _raise_exception(message: object) -> None:
-    raise jinja2.TemplateError(str(message))
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, which asks only once whether an attribute of a type is safe: that took half of the time to render."""
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Whether a template may read the attribute. jinja2's answer depends on the type and the name alone."""
-        known = self.__dict__.setdefault("_known_safe", {})
-        key = type(obj), attr
-        safe = known.get(key)
-        if safe is None:
-            safe = known[key] = super().is_safe_attribute(obj, attr, value)
-        return bool(safe)
-
-
-def _environment() -> _Sandbox:
-    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["namespace"] = _Namespace
-    del environment.globals["lipsum"], environment.filters["random"]
-    return environment

@@ -428,7 +428,7 @@ def _encode(
                 encoded, loss_mask = batch, None
                 if chat is not None and batch.messages is not None:
                     try:
-                        ids, loss_mask, texts, _ = chat.encode_batch(batch.messages)
+                        ids, loss_mask, texts = chat.encode_batch(batch.messages)
                     except ChatError as error:
                         row = batch.rows()[error.index].as_py()
                         raise CorpusError(f"{stratum.name}, row {row}: {error}", code=error.code) from None

@@ -6,7 +6,8 @@ import json
 import operator
 import reprlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -73,6 +74,7 @@ class Tokenizer:
                 _ = self._engine
             except TokenizerError as error:
                 raise TokenizerError(f"{place}: {error}") from None
+        self._with_model: Callable[[Model], Tokenizer] = lambda other: Tokenizer(other, place, cache_mb_max)
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
@@ -352,6 +354,18 @@ class Tokenizer:
         engine = self._engine_for(special)
         assert isinstance(engine, TokenizersEngine)
         return engine.spans(text)
+
+    def with_special(self, texts: Collection[str]) -> Tokenizer:
+        """The same tokenizer with added tokens of these texts as special ones, so that `special` rules them, too."""
+        if self._model is not None:
+            added = (replace(one, special=one.special or one.text in texts) for one in self._model.added)
+            return self._with_model(replace(self._model, added=tuple(added)))
+        added_tokens = [
+            {**one, "special": one["special"] or one["content"] in texts} for one in self._document["added_tokens"]
+        ]
+        document = {**self._document, "added_tokens": added_tokens}
+        content = json.dumps(document, ensure_ascii=False).encode()
+        return Tokenizer._from_tokenizers(document, content, "tokenizer.json", self.engine_reason or "")
 
     @cached_property
     def added_tokens(self) -> tuple[AddedToken, ...]:

@@ -1,0 +1,37 @@
+"""Which added tokens of a tokenizer mark turns, although they are not special."""
+
+from collections.abc import Iterable
+
+from tokenmill.tokenizer.model import AddedToken
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_BRACKETS = (("<", ">"), ("[", "]"))
+
+
+def turn_tokens(added: Iterable[AddedToken], written: str) -> frozenset[str]:
+    """The added tokens in angle or square brackets that are not special, and that a template writes.
+
+    One of a pair of tags, like <think> and </think>, is none: messages may have these, and models are given them as tokens.
+    `written`: the text of the template and of its variables. A template may also write a token around a role, as in
+    `'<|' + message.role + '|>'`.
+
+    >>> added = [AddedToken(i, text, False, True) for i, text in enumerate(["<|user|>", "<|end|>", "<think>", "</think>"])]
+    >>> sorted(turn_tokens(added, "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}<think>"))
+    ['<|end|>', '<|user|>']
+    """
+    texts = [one.text for one in added if not one.special]
+    tags = {text for one in texts if one.startswith("</") for text in (one, "<" + one[2:])}
+    paired = {tag for tag in tags if tag.replace("</", "<") in texts and "</" + tag.replace("</", "<")[1:] in texts}
+    return frozenset(
+        text
+        for text in texts
+        if any(text.startswith(opening) and text.endswith(closing) for opening, closing in _BRACKETS)
+        and text not in paired
+        and _is_written(text, written)
+    )
+
+
+def _is_written(text: str, written: str) -> bool:
+    return text in written or any(
+        role in text and all(part in written for part in text.split(role, 1)) for role in _ROLES
+    )
