@@ -33,6 +33,11 @@ class ChatEncoder:
 
     What the template itself writes of special tokens becomes their ids; the same text in a message, or in any other string of the
     conversation, stays text. So do added tokens that mark turns without being special (`turn_tokens`).
+
+    The limit: a template that edits a message, as by `replace` or `lower`, can make a special token of text that is none. There is
+    no cheap exact check. Such text cannot be told by its looks, so every conversation, not only the few suspects, would have to be
+    rendered a second time, with a stand-in for each character that a filter could change or join, and a template that looks at such
+    characters would be refused.
     """
 
     def __init__(
