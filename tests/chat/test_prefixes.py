@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.chat.made import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
+from tokenmill.chat import prefixes, rendering
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import template_text
+from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.errors import ChatError
 
@@ -83,6 +85,43 @@ def test_a_prompt_that_the_template_does_not_write_in_the_conversation_is_left_o
     assert learned(encoder(template=template), TURNS[:2]) == "<|im_start|>assistant\ncat<|im_end|>\n"
 
 
+def test_masks_of_a_conversation_of_many_messages_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(3)
+    text = without_tags("chatml")
+    messages = [message for _ in range(40) for message in a_conversation(chance, False, False)[0]]
+    monkeypatch.setattr(prefixes, "_CHARACTERS_AT_ONCE", 100)
+    for name in ("plain", "nfc", "rstrip", "prepend"):
+        wanted = naive(name, text, messages, None, "assistant")
+        assert encoded(encoder(name, text), messages, messages).loss_mask.to_pylist() == [wanted, wanted]
+
+
+def test_only_text_behind_the_last_special_token_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_characters = []
+    encode = SegmentEncoder.encode
+
+    def counted(self: SegmentEncoder, renderings: Any, *owners: Any) -> Any:
+        n_characters.append(sum(len(one.text) for one in renderings))
+        return encode(self, renderings, *owners)
+
+    monkeypatch.setattr(SegmentEncoder, "encode", counted)
+    for hostile in ("", "<|im_end|>"):
+        n_characters.clear()
+        messages = [told("user", hostile), *TURNS * 100]
+        found = encoded(encoder(template=without_tags("chatml")), messages)
+        assert sum(n_characters) < 2.5 * len(found.texts[0].as_py())
+
+
+def test_a_conversation_that_would_be_rendered_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_PREFIX_CHARACTERS_MAX", 100)
+    one = encoder(template=without_tags("chatml"))
+    encoded(one, TURNS[:2])
+    with pytest.raises(
+        ChatError, match=r"is learned: 2 times 1\d\d characters; allowed are 100\. Put {% generation %}"
+    ):
+        encoded(one, TURNS)
+    encoded(encoder(), TURNS)
+
+
 def test_weights_and_all_work_by_prefixes_too() -> None:
     weighted = [TURNS[0], {**TURNS[1], "weight": 0}, *TURNS[2:]]
     assert learned(encoder(template=without_tags("chatml")), weighted) == "sat<|im_end|>\n"
@@ -138,6 +177,7 @@ def test_an_answer_that_begins_inside_a_token_is_refused() -> None:
 def test_a_template_that_refuses_the_first_messages_alone_is_refused() -> None:
     template = "{% if messages | length != 2 %}{{ raise_exception('two, please') }}{% endif %}x"
     with pytest.raises(
-        ChatError, match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please\."
+        ChatError,
+        match=r"message 1 \(assistant\): .*refuses the 1 messages up to there.*two, please \(chat\.jinja, line 1\)\.",
     ):
         encoded(encoder(template=template), TURNS[:2])

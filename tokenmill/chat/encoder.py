@@ -1,18 +1,17 @@
 """Conversations to token ids with loss masks."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from tokenmill.chat.rendering import Mask, Part, Renderer, Rendering
-from tokenmill.chat.segments import Encoded, SegmentEncoder
+from tokenmill.chat.prefixes import flags_by_prefixes
+from tokenmill.chat.rendering import Mask, Renderer
+from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
-from tokenmill.chat.token_ranges import Flags, between
 from tokenmill.chat.turn_tokens import turn_tokens
-from tokenmill.errors import ChatError, TemplateError
+from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
@@ -34,6 +33,11 @@ class ChatEncoder:
 
     What the template itself writes of special tokens becomes their ids; the same text in a message, or in any other string of the
     conversation, stays text. So do added tokens that mark turns without being special (`turn_tokens`).
+
+    The limit: a template that edits a message, as by `replace` or `lower`, can make a special token of text that is none. There is
+    no cheap exact check. Such text cannot be told by its looks, so every conversation, not only the few suspects, would have to be
+    rendered a second time, with a stand-in for each character that a filter could change or join, and a template that looks at such
+    characters would be refused.
     """
 
     def __init__(
@@ -70,7 +74,7 @@ class ChatEncoder:
         renderings = self._renderer.batch(conversations)
         if self._by_prefixes:
             encoded = self._encoder.encode([one._replace(parts=[]) for one in renderings])
-            flags = self._flags_by_prefixes(renderings, encoded)
+            flags = flags_by_prefixes(self._encoder, renderings, encoded)
         else:
             encoded = self._encoder.encode(renderings)
             flags = encoded.flags
@@ -82,49 +86,3 @@ class ChatEncoder:
             pa.LargeListArray.from_arrays(offsets, pa.array(flags, pa.int8())),
             pa.array([one.text for one in renderings], pa.large_string()),
         )
-
-    def _flags_by_prefixes(self, renderings: list[Rendering], encoded: Encoded) -> Flags:
-        """1 for the ids between those of the conversation before a message and those of the conversation with it, else 0.
-
-        Raises ChatError if the ids of either are not what the ids of the whole conversation begin with."""
-        cuts = sorted(
-            {
-                (i, at)
-                for i, one in enumerate(renderings)
-                for part in one.parts
-                for at in (part.start, part.end)
-                if 0 < at < len(one.text)
-            }
-        )
-        begins = self._encoder.encode([_begin(renderings[i], at) for i, at in cuts], [i for i, _ in cuts])
-        n_ids = {(i, at): begins.offsets[j + 1] - begins.offsets[j] for j, (i, at) in enumerate(cuts)}
-        for j, (i, at) in enumerate(cuts):
-            ids = begins.ids[begins.offsets[j] : begins.offsets[j + 1]]
-            whole = encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]]
-            if not np.array_equal(ids, whole[: len(ids)]):
-                raise _no_boundary(renderings[i], at, i)
-        firsts: list[Any] = []
-        stops: list[Any] = []
-        for i, one in enumerate(renderings):
-            start = encoded.offsets[i]
-            known = {0: 0, len(one.text): encoded.offsets[i + 1] - start}
-            for part in one.parts:
-                for found, at in ((firsts, part.start), (stops, part.end)):
-                    found.append(start + (known[at] if at in known else n_ids[i, at]))
-        return between(firsts, stops, len(encoded.ids))
-
-
-def _begin(rendering: Rendering, n_characters: int) -> Rendering:
-    guarded = rendering.guarded
-    return Rendering(rendering.text[:n_characters], None if guarded is None else guarded[:n_characters], [])
-
-
-def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:
-    part: Part = next(part for part in rendering.parts if at in (part.start, part.end))
-    which = "begins" if at == part.start else "ends"
-    return ChatError(
-        index,
-        f"message {part.message} (assistant): it {which} inside a token, at character {at:,} of the rendered text "
-        f"({rendering.text[max(0, at - 15) : at]!r}, then {rendering.text[at : at + 15]!r}), so which tokens are learned is not "
-        "known. Put {% generation %} and {% endgeneration %} around what an assistant writes in the template.",
-    )

@@ -17,6 +17,10 @@ Mask = Literal["assistant", "all", "last"]
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""
 
+_PREFIX_CHARACTERS_MAX = 1_000_000_000
+"""The most characters of a conversation, times its messages to learn, without generation tags. 1,000 messages of 280,000
+characters take 18 s."""
+
 
 class Part(NamedTuple):
     """Characters of a rendered text that an assistant's message is, from `start` up to `end`. `message`: its number, or -1 where
@@ -68,6 +72,13 @@ class Renderer:
         if self._template.has_generation:
             parts = self._generated(conversation, rendered, assistants, needed, index)
         else:
+            if len(needed) * len(plain.text) > _PREFIX_CHARACTERS_MAX:
+                raise ChatError(
+                    index,
+                    f"the chat template has no {{% generation %}}, so the conversation is rendered again for each message that is "
+                    f"learned: {len(needed):,} times {len(plain.text):,} characters; allowed are {_PREFIX_CHARACTERS_MAX:,}. Put "
+                    "{% generation %} and {% endgeneration %} around what an assistant writes in the template.",
+                )
             parts = [self._between_prefixes(shown, rendered.text, back, i, index) for i in needed]
         return Rendering(
             plain.text,

@@ -51,6 +51,8 @@ class SegmentEncoder:
                     "false in tokenizer.json."
                 )
         early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
+        self._looks_beside = any(one.single_word for one in added)
+        self._special_ids = np.array([one.id for one in added if one.special], np.uint32)
         self._early, self._late = (Finder(some, ()) if some else None for some in (early, late))
 
     def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> Encoded:
@@ -78,6 +80,17 @@ class SegmentEncoder:
             np.concatenate([one for _, one in found]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         )
+
+    def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[Segment], list[int]]:
+        """The special tokens of the template in a rendering, and where their ids are among `ids`, those of the rendering.
+
+        None where this cannot be told: if text has the id of a special token too, as characters that the vocabulary lacks
+        have, or if an added token is found by what stands beside it."""
+        special = [one for one in self._segments(rendering.guarded or rendering.text) if one.id is not None]
+        (places,) = np.nonzero(np.isin(ids, self._special_ids))
+        if self._looks_beside or ids[places].tolist() != [one.id for one in special]:
+            return [], []
+        return special, places.tolist()
 
     def _all_are_of_the_template(self, rendering: Rendering) -> bool:
         return self._segments(rendering.text) == self._segments(rendering.guarded or "")

@@ -12,6 +12,8 @@ from tokenmill.errors import ParamsError
 _BASE_MB = {"inline": 256, "threads": 384}
 _SHARE_MB_MIN = 160
 # Measured on a document of 100 MB that was one pre-token: encoding takes 27.7 bytes per byte; counting 7.8 for one in UCS-4.
+# A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
+# measured): Python then holds its JSON, its strings, and both renderings with 4 bytes a character.
 _HELD_FOR_A_BYTE = 28
 _HELD_OF_A_BLOCK = 3  # a block is held compressed, decompressed, and as an array
 

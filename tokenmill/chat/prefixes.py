@@ -1,0 +1,86 @@
+"""Masks without generation tags: where the ids of a conversation up to a message end among those of the whole."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tokenmill.chat.rendering import Part, Rendering
+from tokenmill.chat.segments import Encoded, SegmentEncoder
+from tokenmill.chat.token_ranges import Flags, between
+from tokenmill.errors import ChatError
+
+_CHARACTERS_AT_ONCE = 4_000_000
+
+
+class _Cut(NamedTuple):
+    """The place `at` in the text of conversation `i`, and the text before it from the special token that is next to it.
+    `n_before`: the ids of the conversation in front of that token."""
+
+    i: int
+    at: int
+    n_before: int
+    text: Rendering
+
+
+def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: Encoded) -> Flags:
+    """1 for the ids between those of the conversation before a message and those of the conversation with it, else 0.
+
+    Raises ChatError if the ids of either are not what the ids of the whole conversation begin with. Text in front of a special
+    token has the same ids whatever follows that token, so only the text from there up to a message is encoded again.
+    """
+    n_ids: dict[tuple[int, int], int] = {}
+    for cuts in _at_once(encoder, renderings, encoded):
+        begins = encoder.encode([cut.text for cut in cuts], [cut.i for cut in cuts])
+        for j, cut in enumerate(cuts):
+            ids = begins.ids[begins.offsets[j] : begins.offsets[j + 1]]
+            first = encoded.offsets[cut.i] + cut.n_before
+            if not np.array_equal(ids, encoded.ids[first : min(first + len(ids), encoded.offsets[cut.i + 1])]):
+                raise _no_boundary(renderings[cut.i], cut.at, cut.i)
+            n_ids[cut.i, cut.at] = cut.n_before + len(ids)
+    firsts: list[Any] = []
+    stops: list[Any] = []
+    for i, one in enumerate(renderings):
+        start = encoded.offsets[i]
+        known = {0: 0, len(one.text): encoded.offsets[i + 1] - start}
+        for part in one.parts:
+            for found, at in ((firsts, part.start), (stops, part.end)):
+                found.append(start + (known[at] if at in known else n_ids[i, at]))
+    return between(firsts, stops, len(encoded.ids))
+
+
+def _at_once(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: Encoded) -> Iterator[list[_Cut]]:
+    """The cuts of all conversations, so many at once that their texts take little memory."""
+    cuts: list[_Cut] = []
+    n_characters = 0
+    for i, one in enumerate(renderings):
+        for cut in _cuts(encoder, one, encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]], i):
+            if cuts and n_characters + len(cut.text.text) > _CHARACTERS_AT_ONCE:
+                yield cuts
+                cuts, n_characters = [], 0
+            cuts.append(cut)
+            n_characters += len(cut.text.text)
+    yield cuts
+
+
+def _cuts(encoder: SegmentEncoder, rendering: Rendering, ids: Any, index: int) -> Iterator[_Cut]:
+    places = sorted({at for part in rendering.parts for at in (part.start, part.end) if 0 < at < len(rendering.text)})
+    special, id_places = encoder.special_places(rendering, ids) if places else ([], [])
+    ends = [segment.end for segment in special]
+    for at in places:
+        k = bisect_right(ends, at) - 1
+        start, n_before = (special[k].start, id_places[k]) if k >= 0 else (0, 0)
+        guarded = None if rendering.guarded is None else rendering.guarded[start:at]
+        yield _Cut(index, at, n_before, Rendering(rendering.text[start:at], guarded, []))
+
+
+def _no_boundary(rendering: Rendering, at: int, index: int) -> ChatError:
+    part: Part = next(part for part in rendering.parts if at in (part.start, part.end))
+    which = "begins" if at == part.start else "ends"
+    return ChatError(
+        index,
+        f"message {part.message} (assistant): it {which} inside a token, at character {at:,} of the rendered text "
+        f"({rendering.text[max(0, at - 15) : at]!r}, then {rendering.text[at : at + 15]!r}), so which tokens are learned is not "
+        "known. Put {% generation %} and {% endgeneration %} around what an assistant writes in the template.",
+    )
