@@ -200,7 +200,8 @@ def test_a_null_is_a_key_that_the_row_lacks_in_a_struct_and_a_value_in_json_and_
 ) -> None:
     call = {"id": None, "function": {"arguments": {"city": "x", "unit": None}}}
     message = {"role": "assistant", "name": None, "tool_calls": [call]}
-    tool = {"type": None, "default": {"unit": None, "city": "x"}}
+    unit: dict[str, str | None] = {"unit": None, "city": "x"}
+    tool = {"type": None, "default": unit}
     arguments = pa.struct([("city", pa.string()), ("unit", pa.string())])
     calls = pa.list_(pa.struct([("id", pa.string()), ("function", pa.struct([("arguments", arguments)]))]))
     messages = pa.list_(pa.struct([("role", pa.string()), ("name", pa.string()), ("tool_calls", calls)]))
@@ -208,10 +209,10 @@ def test_a_null_is_a_key_that_the_row_lacks_in_a_struct_and_a_value_in_json_and_
     columns = pa.table(
         {
             "messages": pa.array([[message]] * 2, messages),
-            "tools": pa.array([[tool | {"default": [*tool["default"].items()]}], None], tools),
+            "tools": pa.array([[tool | {"default": [*unit.items()]}], None], tools),
         }
     )
-    rows = [{"messages": [message], "tools": [tool]}, {"messages": [message]}]
+    rows: Rows = [{"messages": [message], "tools": [tool]}, {"messages": [message]}]
     if name == "a.jsonl":
         (tmp_path / name).write_bytes(lines(rows))
         call_json = '{"id":null,"function":{"arguments":{"city":"x","unit":null}}}'
