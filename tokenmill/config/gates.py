@@ -26,6 +26,7 @@ MEASURES = (
     "text_bytes",
     "vocab_size",
     "special_texts",
+    "trained_share",
 )
 """The measures of the report. Some have parts, which are named behind a dot: bytes_per_token.lang.de."""
 
