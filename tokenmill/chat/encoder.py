@@ -6,11 +6,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tokenmill.chat.prefixes import flags_by_prefixes
-from tokenmill.chat.rendering import Mask, Renderer
+from tokenmill.chat.rendering import Renderer
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import turn_tokens
+from tokenmill.config.params import Mask
 from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 

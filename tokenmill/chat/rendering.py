@@ -1,7 +1,7 @@
 """Renders conversations for an encoder: the text, and the parts of it that the mask is about."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 import pyarrow as pa
@@ -9,10 +9,8 @@ import pyarrow as pa
 from tokenmill.chat.conversation import Conversation, chosen, named, read_conversation
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
+from tokenmill.config.params import Mask
 from tokenmill.errors import ChatError
-
-Mask = Literal["assistant", "all", "last"]
-
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.chat.conversation import Conversation
+from tokenmill.config.conversation_template import ROLES
 
-_ROLES = ("system", "developer", "user", "assistant", "tool")
 _PART_CHARACTERS_MAX = 4  # of a part of a token's text in the first, quick search, which may find too much
 _SPACE = r"(?:\\[bfnrt]|\\u00[01].|[\s\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}])*"
 """White space in JSON, in the syntax of RE2."""
@@ -73,7 +73,7 @@ class Guard:
 
         def guard(value: Any, place: int | None, is_role: bool = False) -> Any:
             if isinstance(value, str):
-                changed = value if is_role and value in _ROLES else self._guarded_text(value, replace)
+                changed = value if is_role and value in ROLES else self._guarded_text(value, replace)
                 if changed != value:
                     first.append(place)
                 return changed
