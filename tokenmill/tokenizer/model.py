@@ -53,6 +53,13 @@ class Merges(Sequence[Merge]):
     def __repr__(self) -> str:
         return repr(list(self))  # part of a checkpoint's key
 
+    @property
+    def n_ranks(self) -> int:
+        """The number of different ranks."""
+        import numpy as np
+
+        return len(np.unique(np.frombuffer(self.rows, "<u4")[2 :: len(Merge._fields)]))
+
     @classmethod
     def of(cls, merges: Sequence[Merge]) -> Merges:
         """The same merges packed."""

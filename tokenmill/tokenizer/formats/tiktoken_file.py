@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.schema import check_range
-from tokenmill.tokenizer.model import AddedToken, Merge, Model, bytes_of, check_id, is_text
+from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, bytes_of, check_id, is_text
 
 
 def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
@@ -90,7 +90,7 @@ def with_own_ranks(model: Model) -> Model:
     merge crosses its edge, so it is built the same way in any text as from its own bytes alone. A merge that completes no token
     this way is never used.
     """
-    if len({merge.rank for merge in model.merges}) == len(model.merges):
+    if Merges.of(model.merges).n_ranks == len(model.merges):
         return model
     rules = {(merge.left, merge.right): merge for merge in model.merges}
     ids = {token: id for id, token in model.tokens.items()}
