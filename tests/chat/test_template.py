@@ -50,7 +50,12 @@ def test_a_template_writes_what_it_writes_in_transformers(template: str) -> None
 def test_thinking_is_rendered_as_transformers_renders_it(key: str) -> None:
     messages = [told("user", "q"), told("assistant", "a", **{key: "t"})]
     conversation = of_messages(messages, None).json.decode()
-    assert text_of("{{ messages[1].reasoning_content }} {{ messages[1].thinking }}", conversation) == "t t"
+    assert (
+        text_of(
+            "{{ messages[1].reasoning_content }} {{ messages[1].thinking }} {{ messages[1].content }}", conversation
+        )
+        == "t t a"
+    )
     template = "{{ messages | tojson }}"
     if key == "reasoning":  # transformers keeps this key beside the others
         messages = json.loads(conversation)["messages"]
@@ -222,7 +227,7 @@ def test_a_weight_of_a_user_s_message_is_refused_with_all() -> None:
 
 
 def test_a_message_whose_region_is_not_known_is_refused() -> None:
-    template = "{% generation %}{{ messages | length }}{% endgeneration %}"
+    template = "{% generation %}{{ messages | tojson }}{% endgeneration %}"
     messages = [told("user", "a"), told("assistant", "b"), told("assistant", "c")]
     encoded(encoder(template=template), messages)
     with pytest.raises(
@@ -264,3 +269,11 @@ def test_template_is_pure() -> None:
     messages = [told("user", "a")]
     assert template.marked(messages, None, ("", "")) == template.marked(messages, None, ("", ""))
     assert messages == [told("user", "a")]
+
+
+def test_a_template_that_writes_no_word_of_an_answer_is_refused() -> None:
+    template = "{% for m in messages %}{{ m.role }}: {{ m.contnt }}\n{% endfor %}"
+    with pytest.raises(ChatError, match=r"message 1 \(assistant\): .* writes no word of its content, 'Blue sky'"):
+        encoded(encoder(template=template), [told("user", "colour?"), told("assistant", "Blue sky")])
+    shouted = "{% for m in messages %}{% generation %}{{ m.content | upper }}{% endgeneration %}{% endfor %}"
+    encoded(encoder(template=shouted), [told("assistant", "Blue sky")])

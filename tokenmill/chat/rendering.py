@@ -1,6 +1,6 @@
 """Renders conversations for an encoder: the text, and the parts of it that the mask is about."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
@@ -78,6 +78,8 @@ class Renderer:
                     "{% generation %} and {% endgeneration %} around what an assistant writes in the template.",
                 )
             parts = [self._between_prefixes(shown, rendered.text, back, i, index) for i in needed]
+        for i in needed if self._mask != "all" else set(assistants) - set(needed):
+            _check_written(conversation.messages, i, plain.text, index)
         return Rendering(
             plain.text,
             None if guarded is None else rendered.text,
@@ -158,6 +160,22 @@ def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatEr
         f"{place}: a string has the text of a special token, or begins or ends with a part of one ({found}), and the chat template "
         "writes something else because of it. Remove that text, or take a template that does not look into messages.",
     )
+
+
+def _check_written(messages: Sequence[Mapping[str, Any]], i: int, text: str, index: int) -> None:
+    """Raises ChatError if the rendered text has no word of an answer that is to be learned: the template does not write it. What
+    stands before the end of thinking may be left out."""
+    content = messages[i].get("content")
+    words = content.rpartition("</think>")[2].split() if isinstance(content, str) else []
+    if not words or words[0] in text:
+        return
+    folded = text.casefold()
+    if not any(word.casefold() in folded for word in words):
+        raise ChatError(
+            index,
+            f"{named(messages, i)}: the chat template writes no word of its content, {content!r:.60}. See that it writes "
+            "message.content, without a mistyped name.",
+        )
 
 
 def _no_prefix(whole: str, found: str, back: dict[int, str], which: str, index: int) -> ChatError:
