@@ -227,12 +227,23 @@ def test_a_directory_that_was_cut_in_the_remote_is_named(team: Team) -> None:
     name = directory_md5(team.project.root / "data/tokens")
     stored = team.store / "files/md5" / name[:2] / name[2:]
     stored.chmod(0o644)
-    stored.write_bytes(b"")
+    stored.write_bytes(b"[")
     said = refused(team.project, "dataset@v1.0.0")
     assert f"DVC's remote: object {name} is corrupted: {stored}. No version was registered. Delete that file" in said
     assert tags(team.bare) == ["tokenizer@v1.0.0"]
     stored.unlink()
     publish(team.project, "dataset@v1.0.0")
+
+
+def test_a_directory_that_a_killed_push_left_empty_in_the_remote_is_pushed_again(team: Team) -> None:
+    publish(team.project, "tokenizer@v1.0.0")
+    name = directory_md5(team.project.root / "data/tokens")
+    stored = team.store / "files/md5" / name[:2] / name[2:]
+    whole = stored.read_bytes()
+    stored.chmod(0o644)
+    stored.write_bytes(b"")
+    publish(team.project, "dataset@v1.0.0")
+    assert stored.read_bytes() == whole
 
 
 @pytest.mark.parametrize("damage", ["cut", "lost"])

@@ -1,6 +1,6 @@
 """Reads a conversation from its canonical JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,6 +64,6 @@ def chosen(messages: Sequence[dict[str, Any]], mask: str, index: int) -> tuple[l
     return assistants, [i for i in learned if i not in withheld]
 
 
-def named(messages: Sequence[dict[str, Any]], i: int) -> str:
+def named(messages: Sequence[Mapping[str, Any]], i: int) -> str:
     """A message in words: its number from 0, and its role."""
     return f"message {i} ({messages[i].get('role', 'without a role')!s:.40})"

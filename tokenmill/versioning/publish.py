@@ -101,6 +101,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
         objects = _objects(repo, publication)
         try:
             store = repo.cloud.get_remote_odb(dvc_remote, "push")
+            _remove_empty_objects(repo, store)
             n_pushed: int = repo.push(remote=dvc_remote)
             missing = sorted(objects - set(store.oids_exist(list(objects))))
             if missing:  # DVC looks only for the directory's own object, and assumes that its files are there
@@ -124,6 +125,16 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
                 f"{missing[0]}. No version was registered. Publish again."
             )
     return n_pushed
+
+
+def _remove_empty_objects(repo: Any, store: Any) -> None:
+    """Deletes empty lists of outputs' files from a remote that is a folder. DVC creates an object empty before it clones or copies
+    the bytes; where it was killed there, it calls a list corrupted in every later push (other files it writes again)."""
+    lists = {out.hash_info.value for out in repo.index.outs if out.hash_info and out.hash_info.isdir}
+    for name in lists if store.fs.protocol == "local" else ():
+        path = Path(store.oid_to_path(name))
+        if path.is_file() and not path.stat().st_size:
+            path.unlink()
 
 
 def register(publication: Publication, private_key: Path | None) -> list[str]:
