@@ -1,7 +1,6 @@
 """A tokenizer gives text back, reads special tokens as text, and is the same in every library that loads it."""
 
 import base64
-import copy
 import json
 import os
 import sys
@@ -445,11 +444,6 @@ def test_what_is_no_integer_is_no_end_id_and_no_token(id: Any) -> None:
         TOKENIZER.encode_batch(["a"], end_id=id)
     with pytest.raises(TypeError, match=r"id: expected an integer; found .* \((str|list|float)\)"):
         TOKENIZER.token_bytes(id)
-
-
-def test_a_tokenizer_is_not_copied() -> None:
-    with pytest.raises(TypeError, match="cannot be pickled or copied"):
-        copy.copy(TOKENIZER)
 
 
 @pytest.mark.parametrize(("cache_mb_max", "error"), [(-1, ValueError), (None, TypeError), (1.5, TypeError)])

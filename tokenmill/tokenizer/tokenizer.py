@@ -8,7 +8,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -68,6 +68,7 @@ class Tokenizer:
 
         `place` is None for a vocabulary that was just learned: it needs no check, and its engine is made on first use.
         """
+        self._cache_mb_max = cache_mb_max
         self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, allow, cache_mb_max)
         if place is not None:
             try:
@@ -144,16 +145,18 @@ class Tokenizer:
         try:
             return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:
-            return cls._from_tokenizers(document, content, place, str(beyond))
+            return cls._from_tokenizers(document, content, place, str(beyond), cache_mb_max)
 
     @classmethod
-    def _from_tokenizers(cls, document: dict[str, Any], content: bytes, place: str, reason: str) -> Tokenizer:
+    def _from_tokenizers(
+        cls, document: dict[str, Any], content: bytes, place: str, reason: str, cache_mb_max: int
+    ) -> Tokenizer:
         from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
         self._model, self._content, self._tokens = None, content, engine.tokens
-        self._document = document
+        self._document, self._cache_mb_max = document, cache_mb_max
         self._make_engine = lambda allow: (
             TokenizersEngine(document, content, place, allow_special=True) if allow else engine
         )
@@ -192,9 +195,8 @@ class Tokenizer:
             config["bos_token"] = begin_of_document
         if end_of_document is not None:
             config["eos_token"] = end_of_document
-        files = {"tokenizer.json": self._content, "tokenizer_config.json": _json(config)}
+        files = {"tokenizer.json": self._file, "tokenizer_config.json": _json(config)}
         if self._model is not None:
-            files["tokenizer.json"] = _json(self.document)
             files["vocab.tiktoken"] = tiktoken_file.write_ranks(self._model)
         for name, content in files.items():
             with write_atomic(Path(directory) / name) as partial:
@@ -365,7 +367,9 @@ class Tokenizer:
         ]
         document = {**self._document, "added_tokens": added_tokens}
         content = json.dumps(document, ensure_ascii=False).encode()
-        return Tokenizer._from_tokenizers(document, content, "tokenizer.json", self.engine_reason or "")
+        return Tokenizer._from_tokenizers(
+            document, content, "tokenizer.json", self.engine_reason or "", self._cache_mb_max
+        )
 
     @cached_property
     def added_tokens(self) -> tuple[AddedToken, ...]:
@@ -500,11 +504,23 @@ class Tokenizer:
         assert self._model is not None
         return tiktoken_file.with_own_ranks(self._model)
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a Tokenizer cannot be pickled or copied. Threads may share one; each process loads its own.")
+    def __reduce__(self) -> tuple[Callable[[bytes, int], Tokenizer], tuple[bytes, int]]:
+        """The tokenizer.json and `cache_mb_max`; no code. Raises PatternError for a regex that `save` refuses."""
+        return unpickled, (self._file, self._cache_mb_max)
+
+    @cached_property
+    def _file(self) -> bytes:
+        """The tokenizer.json that `save` writes."""
+        return self._content if self._model is None else _json(self.document)
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
+
+
+@lru_cache(maxsize=2)
+def unpickled(content: bytes, cache_mb_max: int) -> Tokenizer:
+    """The tokenizer of a pickle. A process that gets the same one again and again, as with each task, loads it once."""
+    return Tokenizer._from_json(content, "tokenizer.json", cache_mb_max)
 
 
 def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:
