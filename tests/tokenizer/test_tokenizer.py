@@ -563,6 +563,11 @@ def test_the_config_names_the_end_of_a_document(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["eos_token"] == "<|pad|>"
     with pytest.raises(ParamsError, match="no special token"):
         TOKENIZER.save(tmp_path, end_of_document="</s>")
+    TOKENIZER.save(tmp_path, pad_token="<|pad|>", unk_token=END, model_max_length=7)
+    found = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (found["pad_token"], found["unk_token"], found["model_max_length"]) == ("<|pad|>", END, 7)
+    with pytest.raises(ParamsError, match="pad_token: '</s>' is no special token of this tokenizer; it has: "):
+        TOKENIZER.save(tmp_path, pad_token="</s>")
 
 
 def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:

@@ -170,31 +170,42 @@ class Tokenizer:
         return self
 
     def save(
-        self, directory: str | Path, end_of_document: str | None = None, begin_of_document: str | None = None
+        self,
+        directory: str | Path,
+        end_of_document: str | None = None,
+        begin_of_document: str | None = None,
+        pad_token: str | None = None,
+        unk_token: str | None = None,
+        model_max_length: int | None = None,
     ) -> None:
         """Writes tokenizer.json, tokenizer_config.json and, with the engine core, vocab.tiktoken. Each file is written atomically.
 
         tokenizers, transformers and tiktoken then give the same ids, with one exception: if `ignore_merges` is set, as for a
         tokenizer from a .tiktoken file, tokenizers turns a pre-token with the text of a special token into that token.
-        `begin_of_document`, `end_of_document`: the special tokens that tokenizer_config.json names as bos_token and eos_token.
-        Loading the files gives the same digest. Raises ParamsError if one of them is not a special token, PatternError for a
-        regex that tokenizers would read differently.
+        `begin_of_document`, `end_of_document`: the special tokens that tokenizer_config.json names as bos_token and eos_token;
+        `pad_token` and `unk_token` stand there by their own names. `model_max_length`: the largest number of tokens, which
+        transformers cuts at when it is told to; None: no limit. Loading the files gives the same digest. Raises ParamsError if
+        one of them is not a special token, PatternError for a regex that tokenizers would read differently.
         """
         from tokenmill.storage.atomic import write_atomic
 
-        for name, token in (("begin_of_document", begin_of_document), ("end_of_document", end_of_document)):
-            if token is not None and token not in self.special_tokens:
-                known = ", ".join(self.special_tokens) or "none"
-                raise ParamsError(f"{name}: {token!r} is no special token of this tokenizer; it has: {known}.")
         config: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": _UNLIMITED,
+            "model_max_length": _UNLIMITED if model_max_length is None else model_max_length,
             "clean_up_tokenization_spaces": False,
         }
-        if begin_of_document is not None:
-            config["bos_token"] = begin_of_document
-        if end_of_document is not None:
-            config["eos_token"] = end_of_document
+        for name, key, token in (
+            ("begin_of_document", "bos_token", begin_of_document),
+            ("end_of_document", "eos_token", end_of_document),
+            ("pad_token", "pad_token", pad_token),
+            ("unk_token", "unk_token", unk_token),
+        ):
+            if token is None:
+                continue
+            if token not in self.special_tokens:
+                known = ", ".join(self.special_tokens) or "none"
+                raise ParamsError(f"{name}: {token!r} is no special token of this tokenizer; it has: {known}.")
+            config[key] = token
         files = {"tokenizer.json": self._file, "tokenizer_config.json": _json(config)}
         if self._model is not None:
             files["vocab.tiktoken"] = tiktoken_file.write_ranks(self._model)
