@@ -60,6 +60,10 @@ class Tokenizer:
     """The split pattern as regexes, applied one after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
+    warmed: set[SpecialTokensInText]
+    """Of which encodings the pre-token cache is warm: whoever calls `warm` notes it here."""
+    shared_at: Path | None
+    """Where other processes find its file. A pickle then has this path and the digest in place of the whole tokenizer.json."""
     _document: dict[str, Any]
     _digest_of: Callable[[], str]
 
@@ -79,6 +83,7 @@ class Tokenizer:
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
+        self.warmed, self.shared_at = set(), None
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
         self._digest_of = lambda: digest_of(self._saved_model)
@@ -157,6 +162,7 @@ class Tokenizer:
         self = cls.__new__(cls)
         self._model, self._content, self._tokens = None, content, engine.tokens
         self._document, self._cache_mb_max = document, cache_mb_max
+        self.warmed, self.shared_at = set(), None
         self._make_engine = lambda allow: (
             TokenizersEngine(document, content, place, allow_special=True) if allow else engine
         )
@@ -316,6 +322,7 @@ class Tokenizer:
 
     def forget(self) -> None:
         """Frees the memory of the pre-token cache (up to `cache_mb_max`); no id changes."""
+        self.warmed.clear()
         for made in ("_engine", "_allowing"):
             if self.engine == "core" and made in self.__dict__:
                 self.__dict__[made].forget()
@@ -515,8 +522,11 @@ class Tokenizer:
         assert self._model is not None
         return tiktoken_file.with_own_ranks(self._model)
 
-    def __reduce__(self) -> tuple[Callable[[bytes, int], Tokenizer], tuple[bytes, int]]:
-        """The tokenizer.json and `cache_mb_max`; no code. Raises PatternError for a regex that `save` refuses."""
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
+        """The tokenizer.json, or where it is (`shared_at`), and `cache_mb_max`; no code. Raises PatternError for a regex that
+        `save` refuses."""
+        if self.shared_at is not None:
+            return shared, (str(self.shared_at), self.digest, self._cache_mb_max)
         return unpickled, (self._file, self._cache_mb_max)
 
     @cached_property
@@ -528,10 +538,23 @@ class Tokenizer:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
 
 
+# A process that gets the same tokenizer again and again, as with each task, loads it once.
+
+
 @lru_cache(maxsize=2)
 def unpickled(content: bytes, cache_mb_max: int) -> Tokenizer:
-    """The tokenizer of a pickle. A process that gets the same one again and again, as with each task, loads it once."""
+    """The tokenizer of a pickle."""
     return Tokenizer._from_json(content, "tokenizer.json", cache_mb_max)
+
+
+@lru_cache(maxsize=4)
+def shared(path: str, digest: str, cache_mb_max: int) -> Tokenizer:
+    """The tokenizer of a pickle that has its path. Raises TokenizerError if another one is there."""
+    tokenizer = Tokenizer.load(path, cache_mb_max=cache_mb_max)
+    if tokenizer.digest != digest:
+        raise TokenizerError(f"{path}: expected the tokenizer with the digest {digest}; found {tokenizer.digest}.")
+    tokenizer.shared_at = Path(path)
+    return tokenizer
 
 
 def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:
