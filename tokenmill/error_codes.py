@@ -284,6 +284,13 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "The system refused a call: the file is missing, is not yours, or its disk is failing or read-only.",
             "Mend what the message names and run the command again.",
         ),
+        "TM603": ErrorCode(
+            "object storage cannot be used",
+            "A URL like s3://bucket/path is wrong, its bucket is missing, there are no credentials for it or they may not do this, "
+            "or the package that reads object storage is not installed. Nothing was written.",
+            "Do what the message says. docs/guides/object-storage.md has the settings of the environment that name credentials, "
+            "region and endpoint.",
+        ),
         "TM701": ErrorCode(
             "a unit took too long",
             "A unit of work was not done after run.unit_timeout_s seconds. A very large document, or a slow regex as "

@@ -14,6 +14,7 @@
     ├── ChatError                a conversation that its chat template does not render, or that cannot be masked
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
     ├── BusyError                another process builds the project
+    ├── StorageError             object storage: a name, the credentials, or a permission
     ├── ValidationError          a dataset that is not what it says
     ├── ClusterError             the cluster of run.engine, or a worker of it
     ├── UnitTimeoutError         a unit took longer than run.unit_timeout_s allows
@@ -171,6 +172,12 @@ class BusyError(TokenmillError):
     def __init__(self, holder: str, advice: str) -> None:
         self.holder = holder
         super().__init__(f"{holder} {advice}", fix=advice)
+
+
+class StorageError(TokenmillError):
+    """Object storage does not do what it is asked for."""
+
+    code = "TM603"
 
 
 class ValidationError(TokenmillError):

@@ -1,0 +1,71 @@
+"""An S3 server on 127.0.0.1, for tests of object storage."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from botocore.session import get_session
+
+WAIT_S = 60
+SECRET = "sEcrEtKey0123456789abcdefghij"
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert server.poll() is None and time.monotonic() < deadline, "the S3 server did not start"
+        time.sleep(0.05)
+
+
+@contextmanager
+def moto() -> Iterator[str]:
+    """The URL of a running moto_server."""
+    port = free_port()
+    command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port, server)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def environment(url: str, folder: Path) -> Iterator[pytest.MonkeyPatch]:
+    """The environment in which clients find the server at `url`, and no credentials of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_SKIP_SIGNATURE"):
+            patch.delenv(name, raising=False)
+        for name, value in {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": str(folder / "config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(folder / "credentials"),
+        }.items():
+            patch.setenv(name, value)
+        yield patch
+
+
+def client(url: str | None = None):  # type: ignore[no-untyped-def]  # botocore makes its methods when it runs
+    """A client of the server at `url`, or of the one that the environment names."""
+    keys = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": SECRET}
+    return get_session().create_client("s3", region_name="us-east-1", endpoint_url=url, **keys)

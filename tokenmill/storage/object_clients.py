@@ -1,0 +1,142 @@
+"""Clients of object storage, one for each bucket and process, with credentials from the environment or a named profile."""
+
+import configparser
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.errors import StorageError
+from tokenmill.storage.urls import shown_address
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+# A request is tried for some seconds here. Reads are tried longer, by tokenmill.storage.object_file.
+_RETRIES: Any = {
+    "max_retries": 3,
+    "retry_timeout": timedelta(seconds=30),
+    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=2), "base": 2},
+}
+_TIMES = {"connect_timeout": "5s", "read_timeout": "20s", "timeout": "120s"}
+_ROLES = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+_PROFILE_READ_AGAIN = timedelta(minutes=5)  # so that credentials which another program renews in the file are found
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
+
+_clients: dict[tuple[Any, ...], "ObjectStore"] = {}
+_lock = Lock()
+
+
+def client(scheme: str, bucket: str) -> "ObjectStore":
+    """The client of a bucket: the same one as long as the process and its environment do not change. Safe to use from several
+    threads. Raises StorageError where obstore is missing, or credentials or settings are."""
+    # The key is in memory only. With the process, because a fork has none of the threads that a client works with.
+    settings = tuple(sorted(one for one in os.environ.items() if one[0].startswith(_SETTINGS)))
+    key = (os.getpid(), scheme, bucket, settings)
+    with _lock:
+        if key not in _clients:
+            _clients[key] = _made(scheme, bucket)
+        return _clients[key]
+
+
+def _made(scheme: str, bucket: str) -> "ObjectStore":
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import AzureStore, GCSStore, S3Store
+    except ModuleNotFoundError:
+        raise StorageError(
+            f"{scheme}://{bucket}: obstore, which reads and writes object storage, is not installed. Run `pip install "
+            "tokenmill[storage]`."
+        ) from None
+    options: Any = dict(_TIMES)
+    try:
+        if scheme == "s3":
+            return S3Store(bucket, client_options=options, retry_config=_RETRIES, **_s3_settings(bucket, options))
+        if scheme == "gs":
+            return GCSStore(bucket, client_options=options, retry_config=_RETRIES)
+        return AzureStore(bucket, client_options=options, retry_config=_RETRIES)
+    except (BaseError, ValueError) as error:
+        from tokenmill.storage.object_errors import storage_error
+
+        raise storage_error(f"{scheme}://{bucket}", error) from None
+
+
+def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What obstore does not find in the environment itself. Sets the options of the connection."""
+    name = os.environ.get("AWS_PROFILE", "default")
+    profile = _profile(name)
+    endpoint = _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT") or profile.get("endpoint_url")
+    region = _first("AWS_REGION", "AWS_DEFAULT_REGION") or profile.get("region")
+    settings = {key: value for key, value in (("endpoint", endpoint), ("region", region)) if value}
+    if endpoint is not None and endpoint.lower().startswith("http://"):
+        if not _is_on("AWS_ALLOW_HTTP"):
+            raise StorageError(
+                f"s3://{bucket}: the endpoint {shown_address(endpoint)} has no TLS, so others on the network can read the data. "
+                "Name an https:// endpoint in AWS_ENDPOINT_URL, or set AWS_ALLOW_HTTP=true."
+            )
+        options["allow_http"] = True
+    if _first("AWS_ACCESS_KEY_ID") or _is_on("AWS_SKIP_SIGNATURE"):
+        return settings
+    if "aws_access_key_id" in profile and "aws_secret_access_key" in profile:
+        return settings | {"credential_provider": lambda: _credentials(name)}
+    if "AWS_PROFILE" in os.environ:
+        kind = "of another kind (a role, single sign-on or a program)" if profile else "missing"
+        raise StorageError(
+            f"s3://{bucket}: the keys of profile {name!r}, which AWS_PROFILE names, are {kind} in {_file('credentials')} and "
+            f"{_file('config')}. Put aws_access_key_id and aws_secret_access_key there, or set AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY and, where it is needed, AWS_SESSION_TOKEN."
+        )
+    if not _first(*_ROLES) and _is_on("AWS_EC2_METADATA_DISABLED"):
+        raise no_credentials(f"s3://{bucket}")
+    return settings
+
+
+def no_credentials(url: str) -> StorageError:
+    """The error for a place without credentials."""
+    names = {
+        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for a public bucket AWS_SKIP_SIGNATURE=true)",
+        "gs": "GOOGLE_APPLICATION_CREDENTIALS (for a public bucket GOOGLE_SKIP_SIGNATURE=true)",
+        "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (for a public one AZURE_SKIP_SIGNATURE=true)",
+    }
+    return StorageError(
+        f"{url}: no credentials were found. Set {names[url.partition(':')[0]]}, and run the command again."
+    )
+
+
+def _credentials(name: str) -> Any:
+    profile = _profile(name)
+    return {
+        "access_key_id": profile.get("aws_access_key_id", ""),
+        "secret_access_key": profile.get("aws_secret_access_key", ""),
+        "token": profile.get("aws_session_token"),
+        "expires_at": datetime.now(UTC) + _PROFILE_READ_AGAIN,
+    }
+
+
+def _profile(name: str) -> dict[str, str]:
+    """The settings of a profile, those of the credentials file first; none if there is no such profile."""
+    found: dict[str, str] = {}
+    for kind, section in (("config", name if name == "default" else f"profile {name}"), ("credentials", name)):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(_file(kind), encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            # Its message would show the line, which may be a secret.
+            raise StorageError(f"{_file(kind)}: is no file of profiles in the ini format. Correct it.") from None
+        if parser.has_section(section):
+            found |= {key: value.strip() for key, value in parser.items(section)}
+    return found
+
+
+def _file(kind: str) -> Path:
+    variable = {"credentials": "AWS_SHARED_CREDENTIALS_FILE", "config": "AWS_CONFIG_FILE"}[kind]
+    return Path(os.environ.get(variable) or f"~/.aws/{kind}").expanduser()
+
+
+def _first(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _is_on(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("true", "1", "yes", "on")

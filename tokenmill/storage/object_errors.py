@@ -1,0 +1,98 @@
+"""Errors of object storage in tokenmill's words.
+
+The text of obstore's own errors is not shown: it holds the request's address, whose query is a credential for some storages.
+"""
+
+import re
+
+from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
+from tokenmill.storage.object_clients import no_credentials
+
+_STATUS = re.compile(r"status code: (\d{3})( [A-Za-z ]+)?")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_PASSING_STATUS = (408, 429)
+_PASSING_WORDS = {
+    "kind: Connect": "no connection could be made",
+    "kind: Timeout": "no answer came in time",
+    "TimedOut": "no answer came in time",
+    "operation timed out": "no answer came in time",
+    "kind: Interrupted": "the connection was cut",
+    "IncompleteMessage": "the connection was cut",
+    "ConnectionReset": "the connection was cut",
+    "UnexpectedEof": "the connection was cut",
+    "kind: Body": "the connection was cut",
+    "kind: Decode": "the connection was cut",
+    "kind: Request": "the connection was cut",
+}
+_OF_CREDENTIALS = (
+    "/latest/api/token",
+    "/latest/meta-data",
+    "/computeMetadata/",
+    "/metadata/identity/",
+    "CredentialsError",
+)
+_OF_REGION = (
+    "AuthorizationHeaderMalformed",
+    "PermanentRedirect",
+    "IllegalLocationConstraintException",
+    "incorrectly configured region",
+)
+_OF_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthenticationFailed")
+
+
+def storage_error(url: str, error: Exception) -> TokenmillError:
+    """The error to raise for one that obstore raised at a URL. What may pass is a PassingError."""
+    text = str(error)
+    found, code = _STATUS.search(text), _CODE.search(text)
+    status = int(found[1]) if found else 0
+    said = f"{found[1]}{found[2] or ''}".strip() if found else ""
+    said = ", ".join(word for word in (said, code[1] if code else "") if word)
+    scheme, bucket = url.partition("/")[0], "/".join(url.split("/")[:3])
+    if any(word in text for word in _OF_CREDENTIALS):
+        return no_credentials(url)
+    if any(word in text for word in _OF_REGION):
+        return StorageError(
+            f"{url}: the bucket is in another region than the client. Set AWS_REGION to the bucket's region."
+        )
+    if any(word in text for word in _OF_KEYS) or status == 401:
+        return StorageError(f"{url}: the storage does not take the credentials ({said}). Correct or renew them.")
+    if "NoSuchBucket" in text or "ContainerNotFound" in text or "The specified bucket does not exist" in text:
+        return StorageError(
+            f"{bucket}: there is no such bucket. Correct its name, or the endpoint that the client asks."
+        )
+    if status == 403 or type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+        return StorageError(f"{url}: access is denied ({said or 'no permission'}). Use credentials that may do this.")
+    if type(error).__name__ == "InvalidPathError":
+        return StorageError(
+            f"{url}: an object below it has a name with an empty part (`//`), `.` or `..`, which the client cannot name. "
+            "Rename the object, or narrow the glob to another folder."
+        )
+    if isinstance(error, FileNotFoundError):
+        return gone(url)
+    if type(error).__name__ == "PreconditionError":
+        return changed(url)
+    if "MissingAccount" in text:
+        return StorageError(f"{url}: no storage account is named. Set AZURE_STORAGE_ACCOUNT_NAME.")
+    why = next((words for word, words in _PASSING_WORDS.items() if word in text), None)
+    if status >= 500 or status in _PASSING_STATUS or (not status and why):
+        return PassingError(
+            f"{url}: the storage cannot be reached now ({said or why}). Check the network and, for {scheme}//, the endpoint; then "
+            "run the command again: what is finished is kept."
+        )
+    return StorageError(
+        f"{url}: the storage refuses the request ({said or type(error).__name__}). Check the URL and the endpoint."
+    )
+
+
+def gone(url: str) -> CorpusError:
+    """The error for an object that is not there any more."""
+    return CorpusError(
+        f"{url}: is not there any more: it was deleted after it was listed. Run the command again.", code="TM207"
+    )
+
+
+def changed(url: str) -> CorpusError:
+    """The error for an object that is not the one that was listed."""
+    return CorpusError(
+        f"{url}: changed after it was listed. Run the command again when nothing writes to it any more.", code="TM207"
+    )

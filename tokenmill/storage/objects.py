@@ -1,0 +1,179 @@
+"""Objects in object storage: listed, read, written, copied and deleted.
+
+A URL is s3://BUCKET/KEY, gs://BUCKET/KEY or az://CONTAINER/KEY. Every function raises StorageError (a wrong name, no credentials,
+no permission) or PassingError (an outage, after some tries), with the URL and without credentials.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tokenmill.storage.object_clients import client
+from tokenmill.storage.object_errors import changed, storage_error
+from tokenmill.storage.urls import StoredObject, is_url, place
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = [
+    "StoredObject",
+    "copy",
+    "delete",
+    "get",
+    "get_range",
+    "head",
+    "is_url",
+    "list_objects",
+    "metadata",
+    "put_file",
+    "put_new",
+]
+
+T = TypeVar("T")
+
+_PART_BYTES = 16 << 20  # S3 takes 10,000 parts at most, so files up to 160 GB
+_PARTS_AT_ONCE = 4
+_DELETED_AT_ONCE = 1000
+
+
+def list_objects(prefix: str) -> list[StoredObject]:
+    """The objects below a folder, at any depth, in no certain order. `prefix`: the folder's URL; an object of that very name is not
+    among them."""
+    where = place(prefix)
+
+    def ask(store: "ObjectStore", key: str) -> list[StoredObject]:
+        import obstore
+
+        pages = obstore.list(store, key or None)
+        return [_stored(f"{where.scheme}://{where.bucket}/{one['path']}", one) for page in pages for one in page]
+
+    return _asked(prefix, ask)
+
+
+def head(url: str) -> StoredObject | None:
+    """What the storage says of an object; None if there is no object."""
+
+    def ask(store: "ObjectStore", key: str) -> StoredObject | None:
+        import obstore
+
+        try:
+            return _stored(url, obstore.head(store, key))
+        except FileNotFoundError:
+            return None
+
+    return _asked(url, ask)
+
+
+def metadata(url: str) -> dict[str, str]:
+    """The metadata that `put_file` gave an object. Raises CorpusError if there is no object."""
+
+    def ask(store: "ObjectStore", key: str) -> dict[str, str]:
+        import obstore
+
+        found = obstore.get(store, key, options={"head": True})
+        return {str(name).lower(): value for name, value in found.attributes.items()}
+
+    return _asked(url, ask)
+
+
+def get(url: str) -> bytes:
+    """The bytes of a small object. Raises CorpusError if there is no object."""
+
+    def ask(store: "ObjectStore", key: str) -> bytes:
+        import obstore
+
+        return bytes(obstore.get(store, key).bytes())
+
+    return _asked(url, ask)
+
+
+def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
+    """The bytes of an object from `start` up to but without `stop`, at least one and all in the object. Raises CorpusError if it is
+    not the object that was listed: another, or deleted."""
+    options: Any = {"range": (start, stop)}
+    if stored.e_tag is not None:
+        options["if_match"] = stored.e_tag
+
+    def ask(store: "ObjectStore", key: str) -> memoryview:
+        import obstore
+
+        return memoryview(obstore.get(store, key, options=options).bytes())
+
+    found = _asked(stored.url, ask)
+    if len(found) != stop - start:
+        raise changed(stored.url)
+    return found
+
+
+def put_file(path: Path, url: str, attributes: dict[str, str] | None = None) -> None:
+    """Writes a local file to an object, in parts where it is large. The object appears at once, when all of it is there.
+    `attributes`: metadata for it. A process that is killed meanwhile leaves parts, which a rule of the bucket should remove."""
+
+    def ask(store: "ObjectStore", key: str) -> None:
+        import obstore
+
+        given: Any = attributes or {}
+        obstore.put(store, key, path, attributes=given, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+    _asked(url, ask)
+
+
+def put_new(url: str, content: bytes) -> bool:
+    """Writes a small object, unless there is one of that name: then nothing is changed and the answer is False. Of two writers at
+    the same time, one gets True."""
+
+    def ask(store: "ObjectStore", key: str) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            obstore.put(store, key, content, mode="create")
+        except AlreadyExistsError:
+            return False
+        return True
+
+    return _asked(url, ask)
+
+
+def copy(url: str, to_url: str) -> None:
+    """Copies an object inside its bucket, on the server. Raises CorpusError if there is no object."""
+    there = place(to_url)
+    assert there[:2] == place(url)[:2]
+
+    def ask(store: "ObjectStore", key: str) -> None:
+        import obstore
+
+        obstore.copy(store, key, there.key)
+
+    _asked(url, ask)
+
+
+def delete(urls: Iterable[str]) -> None:
+    """Deletes objects of one bucket, in any order. Objects that are not there are no error."""
+    rest = list(urls)
+    for start in range(0, len(rest), _DELETED_AT_ONCE):
+        some = rest[start : start + _DELETED_AT_ONCE]
+
+        def ask(store: "ObjectStore", _key: str, some: list[str] = some) -> None:
+            import obstore
+
+            obstore.delete(store, [place(url).key for url in some])
+
+        _asked(some[0], ask)
+
+
+def _asked(url: str, ask: Callable[["ObjectStore", str], T]) -> T:
+    where = place(url)
+    store = client(where.scheme, where.bucket)
+    from obstore.exceptions import BaseError
+
+    try:
+        return ask(store, where.key)
+    except (BaseError, FileNotFoundError, ValueError) as error:
+        raise storage_error(url, error) from None
+
+
+def _stored(url: str, found: Any) -> StoredObject:
+    modified: datetime = found["last_modified"]
+    return StoredObject(url, found["size"], found["e_tag"], int(modified.timestamp() * 1e9), found["version"])
