@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import StorageError
+from tokenmill.storage.object_errors import no_credentials, storage_error
 from tokenmill.storage.urls import shown_address
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ def _made(scheme: str, bucket: str) -> "ObjectStore":
             return GCSStore(bucket, client_options=options, retry_config=_RETRIES)
         return AzureStore(bucket, client_options=options, retry_config=_RETRIES)
     except (BaseError, ValueError) as error:
-        from tokenmill.storage.object_errors import storage_error
-
         raise storage_error(f"{scheme}://{bucket}", error) from None
 
 
@@ -90,18 +89,6 @@ def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
     if not _first(*_ROLES) and _is_on("AWS_EC2_METADATA_DISABLED"):
         raise no_credentials(f"s3://{bucket}")
     return settings
-
-
-def no_credentials(url: str) -> StorageError:
-    """The error for a place without credentials."""
-    names = {
-        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for a public bucket AWS_SKIP_SIGNATURE=true)",
-        "gs": "GOOGLE_APPLICATION_CREDENTIALS (for a public bucket GOOGLE_SKIP_SIGNATURE=true)",
-        "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (for a public one AZURE_SKIP_SIGNATURE=true)",
-    }
-    return StorageError(
-        f"{url}: no credentials were found. Set {names[url.partition(':')[0]]}, and run the command again."
-    )
 
 
 def _credentials(name: str) -> Any:

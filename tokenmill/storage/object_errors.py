@@ -6,7 +6,6 @@ The text of obstore's own errors is not shown: it holds the request's address, w
 import re
 
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
-from tokenmill.storage.object_clients import no_credentials
 
 _STATUS = re.compile(r"status code: (\d{3})( [A-Za-z ]+)?")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
@@ -95,4 +94,16 @@ def changed(url: str) -> CorpusError:
     """The error for an object that is not the one that was listed."""
     return CorpusError(
         f"{url}: changed after it was listed. Run the command again when nothing writes to it any more.", code="TM207"
+    )
+
+
+def no_credentials(url: str) -> StorageError:
+    """The error for a place without credentials."""
+    names = {
+        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for a public bucket AWS_SKIP_SIGNATURE=true)",
+        "gs": "GOOGLE_APPLICATION_CREDENTIALS (for a public bucket GOOGLE_SKIP_SIGNATURE=true)",
+        "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (for a public one AZURE_SKIP_SIGNATURE=true)",
+    }
+    return StorageError(
+        f"{url}: no credentials were found. Set {names[url.partition(':')[0]]}, and run the command again."
     )
