@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from botocore.session import get_session
 
+from tests.conftest import REPOSITORY
+
 WAIT_S = 60
+S3S = REPOSITORY / ".s3-server/bin/s3s-fs"
+KEY = "AKIDEXAMPLE"
 SECRET = "sEcrEtKey0123456789abcdefghij"
 
 
@@ -35,7 +39,23 @@ def wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
 def moto() -> Iterator[str]:
     """The URL of a running moto_server."""
     port = free_port()
-    command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    with _running([str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], port) as url:
+        yield url
+
+
+@contextmanager
+def s3s(folder: Path) -> Iterator[str]:
+    """The URL of a running s3s-fs, a server in Rust, whose buckets are folders in `folder`. Skips the test without it."""
+    if not S3S.exists():
+        pytest.skip("`make test-storage` installs the S3 server in Rust")
+    port = free_port()
+    keys = ["--access-key", KEY, "--secret-key", SECRET]
+    with _running([str(S3S), "--host", "127.0.0.1", "--port", str(port), *keys, str(folder)], port) as url:
+        yield url
+
+
+@contextmanager
+def _running(command: list[str], port: int) -> Iterator[str]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(port, server)
@@ -53,7 +73,7 @@ def environment(url: str, folder: Path) -> Iterator[pytest.MonkeyPatch]:
             patch.delenv(name, raising=False)
         for name, value in {
             "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+            "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
@@ -67,5 +87,5 @@ def environment(url: str, folder: Path) -> Iterator[pytest.MonkeyPatch]:
 
 def client(url: str | None = None):  # type: ignore[no-untyped-def]  # botocore makes its methods when it runs
     """A client of the server at `url`, or of the one that the environment names."""
-    keys = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": SECRET}
+    keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET}
     return get_session().create_client("s3", region_name="us-east-1", endpoint_url=url, **keys)

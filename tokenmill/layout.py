@@ -7,6 +7,7 @@ LOCK_FILE = "tokenmill.lock"
 DVC_LOCK_FILE = "dvc.lock"
 DVC_RUNS_DIRECTORY = ".dvc/cache/runs"  # unless DVC is told otherwise
 RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise
+OBJECTS_FILE = "data/objects.json"  # the documents in object storage, for DVC
 COUNTS_FILE = "data/counts/counts.parquet"
 COUNTS_REPORT_FILE = "data/counts/report.json"
 PROVENANCE_FILE = "data/counts/provenance.json"

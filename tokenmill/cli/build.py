@@ -105,7 +105,7 @@ def _status(asked: argparse.Namespace) -> Answer:
         pin = read_pin(root)
         if pin is not None and pin.asked == params.tokenizer:
             refuse_changed(root, pin)
-    found = status_of(root)
+    found = status_of(root, params)
     would_run = any(one.would_run for one in found)
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
     result, words = {"would_run": would_run, "stages": stages}, as_text(found)

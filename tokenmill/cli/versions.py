@@ -15,7 +15,8 @@ from tokenmill.layout import LOCK_FILE, PARAMS_FILE
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
     from tokenmill.config.lockfile import Pin
-    from tokenmill.corpus.reader import Batch
+    from tokenmill.corpus.reader import Batch, Shard
+    from tokenmill.storage.urls import StoredObject
 
 
 def add_commands(commands: "Commands") -> None:
@@ -153,13 +154,13 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         shards = find_documents(path.parent, params) if params.sources else []
     except CorpusError:  # the project's own documents need not be here to look at others
         shards = []
-    sources = {one.path.resolve(): one.source for one in shards}
+    sources = {_place(one): one.source for one in shards}
     bad: list[BadDocument] = []
     first, damaged, n_read = "", [], 0
     for shard in find_shards(Path.cwd(), glob, "--corpus"):
         if language and shard.name.endswith(".txt"):
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
-        n_bad, source = len(bad), sources.get(shard.path.resolve()) or params.source
+        n_bad, source = len(bad), sources.get(_place(shard)) or params.source
         columns = (source.text_column, language, source.text_separator, source.conversations)
         try:
             for batch in read_batches(shard, *columns, on_bad=bad.append):
@@ -175,6 +176,10 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
         say(f"diff: left out {len(bad):,} bad documents; the first: {first}")
     if damaged:
         say(f"diff: left out the unreadable part of {len(damaged):,} damaged shards; the first: {damaged[0]}")
+
+
+def _place(shard: "Shard") -> "Path | StoredObject":
+    return shard.path.resolve() if isinstance(shard.path, Path) else shard.path
 
 
 def _pin(_asked: argparse.Namespace) -> Answer:

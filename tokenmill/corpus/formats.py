@@ -16,6 +16,7 @@ from tokenmill.corpus.conversations import Maker, maker_of
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.page_sizes import is_of, rows_within
+from tokenmill.corpus.shard_files import open_arrow, parquet_source
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.table_columns import check_columns
 
@@ -96,7 +97,7 @@ def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
 
 
 def _read_parquet(shard: Shard, wanted: _Wanted, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
-    with pq.ParquetFile(shard.path, pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
+    with pq.ParquetFile(parquet_source(shard), pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
         names = _names(shard, file.schema_arrow, wanted)
         groups = range(part.start, part.stop) if part else range(file.num_row_groups)
         n_bytes = part.n_bytes if part else shard.n_bytes
@@ -142,7 +143,7 @@ def _read_jsonl(
     """`read` adds bad lines to `bad`."""
     compression = next((name for suffix, name in _COMPRESSION.items() if shard.name.endswith(suffix)), None)
     start, first_line = (part.start, part.first_line) if part else (0, 1)
-    with pa.OSFile(str(shard.path)) as file:
+    with open_arrow(shard, part.stop if part else None) as file:
         file.seek(start)
         stream = pa.CompressedInputStream(file, compression) if compression else file
         blocks = _blocks(stream, part.n_bytes if part else None)
@@ -156,7 +157,7 @@ def _read_jsonl(
 
 def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits) -> Iterator[Columns]:
     first_row = 0
-    with pa.OSFile(str(shard.path)) as file:
+    with open_arrow(shard) as file:
         if not separator:
             limits.check_document(file.size(), f"{shard.name}, row 0")
         cut = _split(_blocks(file), (separator or "").encode(), limits, f"{shard.name}, row", 0)

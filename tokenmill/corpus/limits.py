@@ -5,9 +5,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from tokenmill.corpus.shard_files import open_raw
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
-from tokenmill.storage.atomic import open_regular
 
 BATCH_BYTES = 4 << 20  # text per batch; the dataset's row groups depend on it
 
@@ -50,9 +50,10 @@ class BoundedFile(io.BufferedReader):
     """
 
     def __init__(self, shard: Shard, limits: Limits) -> None:
-        super().__init__(io.FileIO(shard.path, opener=open_regular))
+        super().__init__(open_raw(shard))
         self._name, self._limits = shard.name, limits
-        self._n_bytes = os.fstat(self.fileno()).st_size
+        self._n_bytes = self.seek(0, os.SEEK_END)
+        self.seek(0)
         self._n_batches = self._n_held = 0
         self._refusal: CorpusError | None = None
 

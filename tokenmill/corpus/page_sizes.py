@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard
-from tokenmill.storage.atomic import open_regular
 
 _HEADER_BYTES = 1 << 12  # bytes read for a page header; nearly always enough
 _HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest value
@@ -36,7 +36,7 @@ def rows_within(
     """
     assert limits.block_bytes_max is not None
     first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
-    with open(shard.path, "rb", opener=open_regular) as file:
+    with open_shard(shard) as file:
         for i in groups:
             group = metadata.row_group(i)
             chunks: list[list[_Page]] = []

@@ -2,8 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +13,9 @@ from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
+from tokenmill.corpus.shard_files import held
 from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange, find_shards
 from tokenmill.errors import CorpusError, DamagedError, unreadable
-from tokenmill.storage.atomic import open_regular
 
 __all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
@@ -107,12 +106,10 @@ def read_batches(
     assert batch_bytes > 0 and separator != ""
     _refuse_equal_columns(shard.section, text_column, id_column, conversations)
     try:
-        # Opened once, here: the error is the system's own, and a file that replaces this one meanwhile is not read.
-        with open(shard.path, "rb", opener=open_regular) as file:
-            held = replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
+        with held(shard) as opened:
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(
-                held, text_column, id_column, separator, conversations, part, on_bad is not None, limits
+                opened, text_column, id_column, separator, conversations, part, on_bad is not None, limits
             )
             numbered = _numbered(shard, text_column, id_column, columns, first_row, on_bad, drop)
             yield from _in_batches(numbered, batch_bytes, n_bytes, limits, shard.name)

@@ -10,7 +10,9 @@ from functools import cache, partial
 from pathlib import Path, PurePath
 
 from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.object_globs import find_objects
 from tokenmill.errors import CorpusError
+from tokenmill.storage.urls import StoredObject, is_url, local_path
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
 
@@ -20,10 +22,11 @@ _N_NAMES_SHOWN = 5
 
 @dataclass(frozen=True)
 class Shard:
-    """One input file. `name`: its path relative to the project's root, in POSIX form; outside it starts with ../ or /. `source`:
-    None for a file that is not of the project's documents."""
+    """One input file. `path`: where it is; tokenmill.corpus.shard_files opens it. `name`: its path relative to the project's root,
+    in POSIX form; outside it starts with ../ or /. The name of an object is its URL. `source`: None for a file that is not of the
+    project's documents."""
 
-    path: Path
+    path: Path | StoredObject
     name: str
     n_bytes: int
     source: DocumentSource | None = field(default=None, compare=False)  # follows from the name
@@ -57,13 +60,35 @@ def find_shards(
     """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages. `source`:
     the one that they are of.
 
-    `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. Raises
-    CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a broken link.
+    `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. A glob may be the
+    URL of objects in object storage, of which those without content and with a name of no kind are left out, too: they mark
+    folders. Raises CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a
+    broken link; and StorageError.
     """
-    globs = [glob] if isinstance(glob, str) else glob
+    globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
-    names = sorted({name for one in globs for name in _matches(base, one, asked)})
-    return [_shard(root, name, asked, source) for name in names]
+    names = {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}
+    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked)}
+    shards = [_shard(root, name, asked, source) for name in names]
+    shards += [_stored_shard(one, asked, source) for one in stored.values()]
+    return sorted(shards, key=lambda shard: shard.name)
+
+
+def _objects(glob: str, asked: str) -> list[StoredObject]:
+    found = [one for one in find_objects(glob, asked) if one.n_bytes or one.url.endswith(SUFFIXES)]
+    found = [one for one in found if not _is_left_out(one.url.rpartition("/")[2])]
+    if not found:
+        raise CorpusError(
+            f"{asked}: expected objects that match {glob!r}; found only empty ones that mark folders, hidden and unfinished ones. "
+            f"Correct {asked}, or put objects there.",
+            code="TM203",
+        )
+    return found
+
+
+def _stored_shard(stored: StoredObject, asked: str, source: DocumentSource | None) -> Shard:
+    _check_kind(stored.url, asked)
+    return Shard(stored, stored.url, stored.n_bytes, source)
 
 
 # A build lists the shards after every stage, and there may be many, so paths are text here: Path objects take six times as long.
@@ -119,8 +144,11 @@ def _paths(base: str, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, 
 
 def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
     folder, last = os.path.split(name)
-    hidden = last.startswith(".") or last.endswith(_LEFT_OUT)
-    return not hidden and not is_in_loop(os.path.join(base, folder))  # noqa: PTH118
+    return not _is_left_out(last) and not is_in_loop(os.path.join(base, folder))  # noqa: PTH118
+
+
+def _is_left_out(last: str) -> bool:
+    return last.startswith(".") or last.endswith(_LEFT_OUT)
 
 
 def _is_in_loop(folder: str) -> bool:
@@ -143,11 +171,7 @@ def _shard(root: Path, name: str, asked: str, source: DocumentSource | None) -> 
     path = root / name
     if not name.isascii() and name != name.encode(errors="ignore").decode():
         raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
-    if not name.endswith(SUFFIXES):
-        raise CorpusError(
-            f"{name}: files of this kind cannot be read; expected a name that ends with {', '.join(SUFFIXES)}. "
-            f"Convert it, move it elsewhere, or make {asked} narrower."
-        )
+    _check_kind(name, asked)
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -158,6 +182,14 @@ def _shard(root: Path, name: str, asked: str, source: DocumentSource | None) -> 
         raise CorpusError(
             f"{name}{target}: cannot be read: {error.strerror}. Restore the file (`dvc checkout`), or remove it."
         ) from None
+
+
+def _check_kind(name: str, asked: str) -> None:
+    if not name.endswith(SUFFIXES):
+        raise CorpusError(
+            f"{name}: files of this kind cannot be read; expected a name that ends with {', '.join(SUFFIXES)}. "
+            f"Convert it, move it elsewhere, or make {asked} narrower."
+        )
 
 
 def _nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> str:

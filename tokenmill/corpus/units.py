@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BufferedReader
 from itertools import accumulate
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
 import msgspec
 
 from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.shard_files import open_shard, parquet_source
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.errors import CorpusError, unreadable
-from tokenmill.storage.atomic import open_regular
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.retries import with_retries
+from tokenmill.storage.urls import is_url, place
 
 _RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 _READ_BYTES = 1 << 20
@@ -190,8 +191,10 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
     parts: list[tuple[ShardRange, str]] = []
     whole = hashlib.sha256()
     try:
-        with open(shard.path, "rb", opener=open_regular) as file:
-            if (n_bytes := os.fstat(file.fileno()).st_size) != shard.n_bytes:
+        with open_shard(shard) as file:
+            n_bytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            if n_bytes != shard.n_bytes:
                 raise CorpusError(
                     f"{shard.path}: has {n_bytes:,} bytes, and had {shard.n_bytes:,} when the build began. Run `tokenmill build` "
                     "again when it is at rest.",
@@ -208,7 +211,7 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
     return _Cut(whole.hexdigest(), parts if len(parts) > 1 else [])
 
 
-def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
+def _blocks(file: BinaryIO, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
     """The next `n_bytes` of a file in blocks, or all of the rest for None; fewer if the file ends."""
     while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
         if stopped():
@@ -218,7 +221,7 @@ def _blocks(file: BufferedReader, n_bytes: int | None, stopped: Callable[[], boo
 
 
 def _line_parts(
-    file: BufferedReader, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
+    file: BinaryIO, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
 ) -> Iterator[tuple[ShardRange, str]]:
     """The parts of a file of lines. The file is read to its end, and `take` gets all its bytes."""
     start = first_row = 0
@@ -269,7 +272,7 @@ class _Lines:
         self._is_open, self._is_blank = False, True
 
 
-def _end_of_part(file: BufferedReader, start: int, n_bytes: int, unit_bytes_max: int) -> int:
+def _end_of_part(file: BinaryIO, start: int, n_bytes: int, unit_bytes_max: int) -> int:
     """The end of the part's last line, at most `unit_bytes_max` after its start unless a line is longer than half of that."""
     if n_bytes - start <= unit_bytes_max:
         return n_bytes
@@ -296,7 +299,7 @@ def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_metadata(shard.path)
+        metadata = pq.read_metadata(parquet_source(shard))
     except pa.ArrowException:
         return  # reading the documents will report the error
     start = first_row = n_bytes = n_rows = 0
@@ -341,8 +344,13 @@ def source_name(shard: Shard) -> str:
 
 
 def source_folder(name: str) -> str:
-    """The source of a shard without named sources: the first folder in data/raw above it, or "" if it is in data/raw itself."""
-    return "/".join(PurePosixPath(name.removeprefix(_RAW_PREFIX)).parts[:-1][:1])
+    """The source of a shard without named sources: the first folder in data/raw above it, or "" if it is in data/raw itself. Of an
+    object, its path in the bucket counts."""
+    return "/".join(PurePosixPath(_inside(name)).parts[:-1][:1])
+
+
+def _inside(name: str) -> str:
+    return (place(name).key if is_url(name) else name).removeprefix(_RAW_PREFIX)
 
 
 def _unit(pieces: Sequence[Piece]) -> Unit:
@@ -357,7 +365,7 @@ def _part_unit(shard: Shard, i: int, part: ShardRange, digest: str) -> Unit:
 
 
 def _output(name: str) -> str:
-    parts = [part for part in PurePosixPath(name.removeprefix(_RAW_PREFIX)).parts if part not in ("..", "/")]
+    parts = [part for part in PurePosixPath(_inside(name)).parts if part not in ("..", "/")]
     return "/".join(parts).removesuffix(".parquet")
 
 

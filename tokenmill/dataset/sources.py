@@ -9,22 +9,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tokenmill.corpus.object_globs import stored_objects
+from tokenmill.corpus.shard_files import open_shard, parquet_source
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.manifest import InputRows, Manifest
 from tokenmill.errors import ValidationError
+from tokenmill.storage.urls import StoredObject, is_url
 
 _BLOCK_BYTES = 1 << 20
 _LINE_FEED = 10
 
 
 def inputs_of(manifest: Manifest, root: Path) -> tuple[list[Shard], list[str]]:
-    """The input files of a dataset below the folder `root`, and the names of those that are not there."""
+    """The input files of a dataset below the folder `root` or in object storage, and the names of those that are not there. Raises
+    StorageError and PassingError."""
     shards, missing = [], []
     sources = manifest.document_sources()
+    stored = stored_objects([one.name for one in manifest.inputs if is_url(one.name)])
     for one in manifest.inputs:
-        path = root / one.name
-        if path.is_file():
+        path = stored.get(one.name) if is_url(one.name) else root / one.name
+        if isinstance(path, StoredObject):
+            shards.append(Shard(path, one.name, path.n_bytes, sources.get(one.name)))
+        elif path is not None and path.is_file():
             shards.append(Shard(path, one.name, path.stat().st_size, sources.get(one.name)))
         else:
             missing.append(one.name)
@@ -44,7 +51,7 @@ def parts_of(
     starts = [0]
     n_lines = at = 0
     is_cut = len(rows) > 1
-    with shard.path.open("rb") as file:
+    with open_shard(shard) as file:
         while (block := file.read(_BLOCK_BYTES)) and not stopped():
             digest.update(block)
             if is_cut and shard.name.endswith(".jsonl"):
@@ -74,7 +81,7 @@ def parts_of(
 
 def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
     try:
-        metadata = pq.read_metadata(shard.path)
+        metadata = pq.read_metadata(parquet_source(shard))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValidationError(f"{shard.name}: cannot be read: {error}. Copy or make it again.") from None
     n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]

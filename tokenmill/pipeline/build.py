@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+import msgspec
+
 from tokenmill import _core, console
 from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params, load_params
@@ -19,6 +21,7 @@ from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_m
 from tokenmill.layout import (
     DOCUMENT_STAGES,
     LOCK_FILE,
+    OBJECTS_FILE,
     OUTPUT_DIRECTORIES,
     PARAMS_FILE,
     SCRATCH_DIRECTORY,
@@ -29,11 +32,13 @@ from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.object_list import check_object_list, write_object_list
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
-from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.file_facts import Digests, signature_of
 from tokenmill.storage.unit_store import UnitStore
+from tokenmill.storage.urls import StoredObject
 from tokenmill.storage.writable import check_writable
 from tokenmill.summary import StageSummary
 from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
@@ -41,8 +46,8 @@ from tokenmill.versioning.dvc_files import Known
 
 _N_CHANGED_SHOWN = 5
 
-Signature = tuple[str, int, int, int]
-"""The name, size, mtime and inode of a shard."""
+Signature = tuple[str, file_facts.Signature]
+"""The name of a shard, and what tells whether its file was changed; of a link's change nothing is told."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,8 @@ class Build:
         if self.only not in (None, name) or self._is_done(name):
             return
         if under_dvc():
+            if name in DOCUMENT_STAGES:
+                check_object_list(self.root, self.shards)
             with self._checked(name) as start_s:
                 self.summaries.append(_summary(name, run(self), start_s))
             return
@@ -161,6 +168,7 @@ class Build:
         else:
             self._refuse_missing_inputs(name)
             self._warn_of_stale_inputs(name)
+        self._list_objects(name)
         with dvc_stage.opened(self.root, name, self.known) as stage:
             why = stage.changes() if console.level >= 1 else []  # before DVC puts the new inputs into the stage
             settled = None if self.force else self._settle(stage, name)
@@ -182,6 +190,7 @@ class Build:
         for name in names:
             if self._is_done(name):
                 continue
+            self._list_objects(name)
             with dvc_stage.opened(self.root, name, self.known) as stage:
                 settled = self._settle(stage, name)
             if settled is None:
@@ -196,6 +205,7 @@ class Build:
     def settle_first(self) -> str | None:
         """Settles all stages before the first one that has to run. Gives the name of that one; None if no stage has to run."""
         for name in self.stages:
+            self._list_objects(name)
             with dvc_stage.opened(self.root, name, self.known) as stage:
                 settled = None if self.force else self._settle(stage, name)
             if settled is None:
@@ -223,6 +233,11 @@ class Build:
                 if name in STAGES:
                     self.store.remove_damaged(stage.altered())
                 return StageSummary(name, "restored") if stage.restore() else None
+
+    def _list_objects(self, name: str) -> None:
+        """Before DVC looks at a stage that reads documents: lists those in object storage for it."""
+        if name in DOCUMENT_STAGES:
+            write_object_list(self.root, self.shards)
 
     def _refuse_missing_inputs(self, name: str) -> None:
         """Raises ParamsError if an input of this stage is missing because an earlier stage has not made it."""
@@ -363,9 +378,7 @@ def _summary(name: str, done: StageSummary | None, start_s: float) -> StageSumma
 
 
 def _signatures(shards: Sequence[Shard]) -> list[Signature]:
-    return [
-        (shard.name, shard.n_bytes, found.st_mtime_ns, found.st_ino) for shard in shards if (found := shard.path.stat())
-    ]
+    return [(shard.name, msgspec.structs.replace(signature_of(shard.path), ctime_ns=0)) for shard in shards]
 
 
 def _pin_tokenizer(build: Build) -> None:
@@ -418,14 +431,24 @@ def refuse_untracked(root: Path, stage: dvc_stage.Stage) -> None:
 def refuse_unseen(root: Path, drop: str | None, shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
     """Raises ParamsError if DVC would not notice a change of a shard or of source.drop, and CorpusError if that is missing."""
     _refuse_unseen_shards(shards, stage, name)
+    refuse_unseen_objects(root, shards, stage, name)
     if drop is not None:
         _refuse_unseen_drop(root, drop, stage, name)
+
+
+def refuse_unseen_objects(root: Path, shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
+    """Raises ParamsError if some shards are in object storage and DVC would not notice their changes."""
+    if any(isinstance(shard.path, StoredObject) for shard in shards):
+        path = Path(os.path.abspath(root / OBJECTS_FILE))  # noqa: PTH100 — resolve() follows links, which DVC does not
+        _refuse_unseen_file(path, "the list of documents in object storage", OBJECTS_FILE, stage, name, DOCUMENT_STAGES)
 
 
 def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
     """Raises ParamsError for a shard whose changes DVC would not notice."""
     for shard in shards:
         glob = f"{shard.section}.glob"
+        if isinstance(shard.path, StoredObject):
+            continue
         path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() follows links, which DVC does not
         match stage.sight_of(path):
             case "outside":

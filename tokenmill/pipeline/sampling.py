@@ -14,6 +14,7 @@ from tokenmill.config.params import Params, Source
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.shard_files import open_shard, parquet_source
 from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange
 from tokenmill.corpus.units import source_name
 from tokenmill.counts.counter import Counter
@@ -297,7 +298,7 @@ def _between_blocks(batches: list[Batch]) -> list[Batch]:
 def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange | None:
     """A range of the shard that begins somewhere; None for all of it."""
     if shard.name.endswith(".jsonl") and shard.n_bytes > 2 * text_bytes_max:
-        with shard.path.open("rb") as file:
+        with open_shard(shard) as file:
             file.seek(rng.randrange(shard.n_bytes - 2 * text_bytes_max))
             file.readline()
             start = file.tell()
@@ -306,7 +307,7 @@ def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange |
         import pyarrow.parquet as pq
 
         try:
-            metadata = pq.read_metadata(shard.path)
+            metadata = pq.read_metadata(parquet_source(shard))
         except pa.ArrowException:
             return None  # reading the documents will report the error
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]

@@ -8,12 +8,16 @@ from typing import Any
 from tokenmill.config.params import Params
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import sha256_of_shards
+from tokenmill.layout import DOCUMENT_STAGES
+from tokenmill.pipeline.build import refuse_unseen_objects
 from tokenmill.pipeline.code_pins import stages_of_other_code
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
 from tokenmill.pipeline.input_changes import input_changes, last_manifest
+from tokenmill.pipeline.object_list import changes_of_objects
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.urls import is_url
 from tokenmill.versioning import dvc_stage
 from tokenmill.versioning.dvc_files import Known
 
@@ -34,14 +38,24 @@ class StageStatus:
         return self.state != "frozen" and bool(self.changes or self.after)
 
 
-def status_of(root: Path) -> list[StageStatus]:
-    """The status of each stage of the project at `root`, in order. Raises VersionsError."""
+def status_of(root: Path, params: Params) -> list[StageStatus]:
+    """The status of each stage of the project at `root`, in order. Raises VersionsError; and where documents are in object storage,
+    which is asked for their list, StorageError, PassingError and CorpusError."""
     found: list[StageStatus] = []
     known: Known = {}
     of_other_code = stages_of_other_code(root)
+    has_urls = any(is_url(glob) for source in params.document_sources() for glob in source.globs)
+    shards = find_documents(root, params) if has_urls else []  # DVC looks at files, and does not open them
+    of_objects = changes_of_objects(root, shards)
     for name, before in stages_of(root).items():
         with dvc_stage.opened(root, name, known) as opened:
+            if name in DOCUMENT_STAGES:
+                refuse_unseen_objects(root, shards, opened, name)
             state, changes = opened.state(), opened.changes()
+            if name in DOCUMENT_STAGES and opened.was_built:
+                changes += of_objects
+        if changes and state == "current":
+            state = "stale"
         if name in of_other_code:
             state = "stale" if state == "current" else state
             changes.append("its code differs in this version of tokenmill")

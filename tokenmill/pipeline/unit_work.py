@@ -20,6 +20,7 @@ from tokenmill.pipeline.code_digest import units_digest
 from tokenmill.storage.file_facts import Signature, check_unchanged
 from tokenmill.storage.retries import wait_after
 from tokenmill.storage.unit_store import Done, UnitStore
+from tokenmill.storage.urls import StoredObject
 
 
 class Facts(Protocol):
@@ -66,7 +67,7 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
     do: Do[F]
     keys: Mapping[str, str]
     own: Mapping[str, Any]
-    seen: Mapping[Path, Signature]
+    seen: Mapping[Path | StoredObject, Signature]
     store: UnitStore
     kind: type[F]
     fits: Callable[[F], bool]

@@ -51,7 +51,7 @@ def corpus(root: Path, params: Params) -> Finding:
         shards = find_documents(root, params)
     except TokenmillError as error:
         return Finding("documents", "warning", str(error))
-    n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.path.suffix in _PACKED else 1) for shard in shards)
+    n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.name.endswith(_PACKED) else 1) for shard in shards)
     free_bytes = shutil.disk_usage(root).free
     said = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
     if free_bytes < n_bytes * _BUILD_SHARE:

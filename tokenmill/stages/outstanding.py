@@ -13,7 +13,14 @@ from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts
 from tokenmill.errors import TokenmillError
-from tokenmill.layout import DOCUMENT_STAGES, PROVENANCE_FILE, STAGES, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import (
+    DOCUMENT_STAGES,
+    OBJECTS_FILE,
+    PROVENANCE_FILE,
+    STAGES,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
 from tokenmill.pipeline.build import refuse_unseen
 from tokenmill.pipeline.code_pins import stages_of_other_code
 from tokenmill.pipeline.executor import n_workers
@@ -24,6 +31,7 @@ from tokenmill.stages.encode import encode_keys, framing_of
 from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.unit_store import UnitStore
+from tokenmill.storage.urls import StoredObject
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_stage
 
@@ -104,7 +112,7 @@ def outstanding(root: Path, params: Params) -> Outstanding:
 def _reasons(root: Path, drop: str | None, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[str]]:
     """Why each stage of dvc.yaml would run; empty if it would not. Raises the error of a build for what DVC would not see."""
     found: dict[str, list[str]] = {}
-    paths = [shard.path.absolute() for shard in shards]
+    paths = [(root / OBJECTS_FILE if isinstance(one.path, StoredObject) else one.path).absolute() for one in shards]
     of_other_code = stages_of_other_code(root)
     before_each = stages_of(root)
     for name in STAGES:

@@ -17,7 +17,7 @@ from tokenmill.corpus.quarantine import good_batches
 from tokenmill.corpus.sources import find_documents
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
-from tokenmill.layout import LOCK_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import run_in_threads
 from tokenmill.stages.count import count
@@ -200,7 +200,7 @@ def _refuse_branch_behind_upstream(root: Path) -> None:
 
 
 def _is_own(name: str) -> bool:
-    return name in ("dvc.lock", LOCK_FILE) or name.endswith(".dvc")
+    return name in ("dvc.lock", LOCK_FILE, OBJECTS_FILE) or name.endswith(".dvc")
 
 
 def _manifest_before(root: Path, name: str | None) -> Manifest | None:

@@ -12,6 +12,7 @@ import msgspec
 from tokenmill.errors import CorpusError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.urls import StoredObject
 
 T = TypeVar("T")
 
@@ -25,12 +26,13 @@ _KEPT_UNUSED = 1000
 
 class Signature(msgspec.Struct, frozen=True, array_like=True):
     """What tells whether a file was changed. `ctime_ns`: the last change of the file, its name or its links. It is 0 for an output,
-    because linking changes its ctime."""
+    because linking changes its ctime. `e_tag`: of an object in object storage, of which the other times are 0."""
 
     n_bytes: int
     mtime_ns: int
     inode: int
     ctime_ns: int
+    e_tag: str = ""
 
 
 class _Known(msgspec.Struct, frozen=True, array_like=True):
@@ -50,15 +52,15 @@ class Digests:
         self._path = root / _FILE
         self._known = _load(self._path) if trust else {}
         self._used: set[str] = set()
-        self.seen: dict[Path, Signature] = {}
+        self.seen: dict[Path | StoredObject, Signature] = {}
         """The signature of each file when `fact` was last called for it."""
         self._changed = False
         self._lock = threading.Lock()
 
-    def fact(self, path: Path, word: str, kind: type[T], find: Callable[[], T]) -> T:
+    def fact(self, path: Path | StoredObject, word: str, kind: type[T], find: Callable[[], T]) -> T:
         """The stored fact if the file is unchanged, else `find()`. Raises CorpusError if the file changes while it is read."""
         name = self._name(path, word)
-        before = _signature(path)
+        before = signature_of(path)
         known = self._known.get(name)
         with self._lock:
             self._used.add(name)
@@ -67,21 +69,21 @@ class Digests:
             return msgspec.json.decode(known.fact, type=kind)
         found = find()
         check_unchanged(path, before)
-        if time.time_ns() - max(before.mtime_ns, before.ctime_ns) > _RACY_NS:
+        if isinstance(path, StoredObject) or time.time_ns() - max(before.mtime_ns, before.ctime_ns) > _RACY_NS:
             self._remember(name, before, found)
         return found
 
-    def known(self, path: Path, word: str, kind: type[T]) -> T | None:
+    def known(self, path: Path | StoredObject, word: str, kind: type[T]) -> T | None:
         """The stored fact if the file is unchanged; None otherwise. It reads no file."""
         known = self._known.get(self._name(path, word))
-        before = _signature(path)
+        before = signature_of(path)
         if known is None or known.signature not in (before, _without_ctime(before)):
             return None
         return msgspec.json.decode(known.fact, type=kind)
 
     def remember(self, path: Path, word: str, fact: object) -> None:
         """Stores a fact about a read-only file that this process has made and that no other process has written to."""
-        self._remember(self._name(path, word), _without_ctime(_signature(path)), fact)
+        self._remember(self._name(path, word), _without_ctime(signature_of(path)), fact)
 
     def save(self) -> None:
         """Writes the facts to disk for later builds."""
@@ -99,14 +101,16 @@ class Digests:
             self._known[name] = _Known(signature, msgspec.Raw(msgspec.json.encode(fact)))
             self._changed = True
 
-    def _name(self, path: Path, word: str) -> str:
+    def _name(self, path: Path | StoredObject, word: str) -> str:
+        if isinstance(path, StoredObject):
+            return f"{word} {path.url}"
         return f"{word} {os.path.relpath(path, self._root)}"
 
 
-def check_unchanged(path: Path, before: Signature) -> None:
-    """Raises CorpusError if the file is not as it was."""
+def check_unchanged(path: Path | StoredObject, before: Signature) -> None:
+    """Raises CorpusError if the file is not as it was. An object is read as it was listed or not at all."""
     try:
-        unchanged = _signature(path) == before
+        unchanged = signature_of(path) == before
     except FileNotFoundError:
         unchanged = False
     if not unchanged:
@@ -120,7 +124,10 @@ def forget(root: Path) -> None:
     (root / _FILE).unlink(missing_ok=True)
 
 
-def _signature(path: Path) -> Signature:
+def signature_of(path: Path | StoredObject) -> Signature:
+    """What tells whether a file was changed. That of an object is what the listing said; nothing is asked. Raises OSError."""
+    if isinstance(path, StoredObject):
+        return Signature(path.n_bytes, 0 if path.e_tag else path.modified_ns, 0, 0, path.e_tag or "")
     status = path.stat()
     return Signature(status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 

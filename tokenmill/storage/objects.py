@@ -98,7 +98,10 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
     def ask(store: "ObjectStore", key: str) -> memoryview:
         import obstore
 
-        return memoryview(obstore.get(store, key, options=options).bytes())
+        answer = obstore.get(store, key, options=options)
+        if not _is_same(stored, _stored(stored.url, answer.meta)):
+            raise changed(stored.url)
+        return memoryview(answer.bytes())
 
     found = _asked(stored.url, ask)
     if len(found) != stop - start:
@@ -172,6 +175,14 @@ def _asked(url: str, ask: Callable[["ObjectStore", str], T]) -> T:
         return ask(store, where.key)
     except (BaseError, FileNotFoundError, ValueError) as error:
         raise storage_error(url, error) from None
+
+
+def _is_same(listed: StoredObject, now: StoredObject) -> bool:
+    """Whether an answer is of the object that was listed: some servers overlook If-Match, and some list no e-tags."""
+    if listed.e_tag is not None and now.e_tag is not None:
+        return (listed.n_bytes, listed.e_tag) == (now.n_bytes, now.e_tag)
+    seconds = [one.modified_ns // 1_000_000_000 for one in (listed, now)]  # a header has no fractions
+    return listed.n_bytes == now.n_bytes and seconds[0] == seconds[1]
 
 
 def _stored(url: str, found: Any) -> StoredObject:

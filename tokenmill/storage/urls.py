@@ -37,6 +37,9 @@ class StoredObject(msgspec.Struct, frozen=True):
     modified_ns: int = 0
     version: str | None = None
 
+    def __str__(self) -> str:
+        return self.url
+
 
 def is_url(text: str) -> bool:
     """Whether a text is the URL of an object, a prefix or a glob in object storage, or is written like one. file:// is none.

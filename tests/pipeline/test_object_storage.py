@@ -1,0 +1,248 @@
+"""Documents in object storage: every stage and command does with them what it does with files."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from ruamel.yaml import YAML
+
+from tests.conftest import Project, make_project
+from tests.s3_server import SECRET, client, environment, moto, s3s
+from tokenmill.dataset.manifest import read_manifest
+
+pytestmark = pytest.mark.slow
+
+TEXTS = [
+    f"the {word} sat on the {place} number {i}"
+    for i in range(60)
+    for word in ("cat", "dog")
+    for place in ("mat", "log")
+]
+KINDS = ("web/a.jsonl", "web/b.jsonl.gz", "web/c.jsonl.zst", "books/d.parquet", "books/e.arrow", "books/f.txt")
+
+
+def write_corpus(folder: Path) -> None:
+    """A file of each kind; the .jsonl and the .parquet are cut into several units."""
+    for name in KINDS:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        texts = TEXTS * 40 if name.endswith((".jsonl", ".parquet")) else TEXTS
+        rows = [{"id": f"{name}-{i}", "text": f"{text} of {name}"} for i, text in enumerate(texts)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        if name.endswith(".gz"):
+            path.write_bytes(gzip.compress(lines, mtime=0))
+        elif name.endswith(".zst"):
+            path.write_bytes(zstandard.compress(lines))
+        elif name.endswith(".jsonl"):
+            path.write_bytes(lines)
+        elif name.endswith(".txt"):
+            path.write_text("\n--\n".join(row["text"] for row in rows), encoding="utf-8")
+        else:
+            table = pa.Table.from_pylist([row | {"more": "x" * 50} for row in rows])
+            if name.endswith(".parquet"):
+                pq.write_table(table, path, row_group_size=2000)
+            else:
+                with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                    writer.write_table(table, max_chunksize=50)
+
+
+def put_all(folder: Path, prefix: str) -> None:
+    s3 = client()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        key = f"{prefix}/{path.relative_to(folder).as_posix()}"
+        s3.put_object(Bucket="bucket", Key=key, Body=path.read_bytes())
+
+
+def set_up(project: Project, glob: str | list[str], deps: Sequence[str]) -> None:
+    project.set(source__glob=glob, source__text_separator="\n--\n", source__unit_bytes_max=300_000)
+    path = project.root / "dvc.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load(path.read_text(encoding="utf-8"))
+    for stage in ("count", "encode", "validate"):
+        kept = [one for one in pipeline["stages"][stage]["deps"] if one not in ("data/raw", "data/objects.json")]
+        pipeline["stages"][stage]["deps"] = [*deps, *kept]
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+
+
+@pytest.fixture(scope="module")
+def moto_url() -> Iterator[str]:
+    with moto() as url:
+        yield url
+
+
+@pytest.fixture
+def s3(moto_url: str, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    with environment(moto_url, tmp_path) as patch:
+        s3 = client(moto_url)
+        s3.create_bucket(Bucket="bucket")
+        yield patch
+        for one in s3.list_objects_v2(Bucket="bucket").get("Contents", ()):
+            s3.delete_object(Bucket="bucket", Key=one["Key"])
+        s3.delete_bucket(Bucket="bucket")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A build of the corpus from files."""
+    project = make_project(tmp_path_factory.mktemp("local") / "project")
+    shutil.rmtree(project.root / "data/raw")
+    write_corpus(project.root / "data/raw")
+    set_up(project, "data/raw/**/*", ["data/raw"])
+    project.build()
+    return project
+
+
+def remote(tmp_path: Path, glob: str | list[str] = "s3://bucket/data/raw/**/*") -> Project:
+    project = make_project(tmp_path / "remote")
+    shutil.rmtree(project.root / "data/raw")
+    set_up(project, glob, ["data/objects.json"])
+    return project
+
+
+def digests(project: Project) -> dict[str, str]:
+    return {shard.name: shard.sha256 for shard in read_manifest(project.root / "data/tokens").shards}
+
+
+def check_same(project: Project, local: Project) -> None:
+    assert digests(project) == digests(local)
+    inputs = read_manifest(project.root / "data/tokens").inputs
+    assert {one.name: one.sha256 for one in inputs} == {
+        f"s3://bucket/{one.name}": one.sha256 for one in read_manifest(local.root / "data/tokens").inputs
+    }
+    for name in ("data/counts/counts.parquet", "data/tokenizer/tokenizer.json"):
+        assert (project.root / name).read_bytes() == (local.root / name).read_bytes()
+
+
+def test_a_build_from_objects_has_the_bytes_of_one_from_files(
+    s3: pytest.MonkeyPatch, local: Project, tmp_path: Path
+) -> None:
+    put_all(local.root / "data/raw", "data/raw")
+    project = remote(tmp_path)
+    assert project.cli("status").returncode == 1
+    project.build()
+    check_same(project, local)
+    assert set(project.actions(project.build()).values()) == {"up to date"}
+    assert project.cli("status").returncode == 0
+    assert project.cli("verify").returncode == 0
+    assert project.cli("plan").returncode == 0
+    found = project.cli("locate", "--id", "web/a.jsonl-7")
+    assert found.returncode == 0 and "s3://bucket/data/raw/web/a.jsonl" in found.stdout
+    doctor = project.cli("doctor")
+    assert "6 files" in doctor.stdout, doctor.stdout
+    for path in project.root.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_from_a_server_in_rust_too(local: Project, tmp_path: Path) -> None:
+    (tmp_path / "s3s").mkdir()
+    with s3s(tmp_path / "s3s") as url, environment(url, tmp_path):
+        client().create_bucket(Bucket="bucket")
+        put_all(local.root / "data/raw", "data/raw")
+        project = remote(tmp_path)
+        project.build()
+        check_same(project, local)
+
+
+def test_changes_in_the_bucket_are_seen(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:
+    put_all(local.root / "data/raw", "data/raw")
+    project = remote(tmp_path)
+    project.build()
+    listed = (project.root / "data/objects.json").read_bytes()
+    client().put_object(Bucket="bucket", Key="data/raw/web/new.jsonl", Body=b'{"id": "n", "text": "the new cat"}\n')
+    client().delete_object(Bucket="bucket", Key="data/raw/books/f.txt")
+    said = project.cli("status")
+    assert said.returncode == 1 and "1 new, 1 gone" in said.stdout, said.stdout
+    assert (project.root / "data/objects.json").read_bytes() == listed, "status only looks"
+    assert project.cli("verify").returncode != 0
+    actions = project.actions(project.build())
+    assert actions["count"] == actions["encode"] == "run"
+    names = [one["url"] for one in json.loads((project.root / "data/objects.json").read_bytes())]
+    assert names == sorted(names) and "s3://bucket/data/raw/web/new.jsonl" in names
+    assert "web/new.jsonl.parquet" in digests(project)
+    # The same content again: its e-tag is that of before, so nothing is done.
+    put_all(local.root / "data/raw/web", "data/raw/web")
+    assert set(project.actions(project.build()).values()) == {"up to date"}
+
+
+def test_files_and_objects_mix(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:
+    put_all(local.root / "data/raw/web", "data/raw/web")
+    glob = ["s3://bucket/data/raw/web/*", f"file://{local.root}/data/raw/books/*"]
+    project = remote(tmp_path, glob)
+    set_up(project, glob, ["data/objects.json", str(local.root / "data/raw/books")])
+    project.build()
+    assert project.cli("verify").returncode == 0
+    names = [one.name for one in read_manifest(project.root / "data/tokens").inputs]
+    assert sum(name.startswith("s3://") for name in names) == 3 and len(names) == 6
+
+
+def test_a_list_that_dvc_does_not_see_is_refused(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:
+    put_all(local.root / "data/raw/web", "data/raw/web")
+    project = remote(tmp_path)
+    set_up(project, "s3://bucket/data/raw/**/*", [])
+    for command in ("build", "status"):
+        said = project.cli(command)
+        assert said.returncode == 2 and "TM107" in said.stderr and "Put data/objects.json into the deps" in said.stderr
+
+
+def test_globs_match_as_they_match_files(s3: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from tokenmill.corpus.shards import find_shards
+    from tokenmill.errors import CorpusError
+
+    keys = [
+        "p/a.jsonl", "p/sub/b.jsonl", "p/sub/deep/c.txt", "p/.hidden/d.jsonl", "p/.e.jsonl", "p/sub/f.jsonl.partial",
+        "p/[x].txt", "p/sub/g h.txt", "pq/i.jsonl",
+    ]  # fmt: skip
+    for key in keys:
+        client().put_object(Bucket="bucket", Key=key, Body=b"x")
+        path = tmp_path / "files" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    client().put_object(Bucket="bucket", Key="p/sub/", Body=b"")
+    client().put_object(Bucket="bucket", Key="p/_SUCCESS", Body=b"")
+    for glob in (
+        "p/**/*", "p/*", "p/**", "p/*/*", "**/*.jsonl", "p/sub/b.jsonl", "p/**/deep/*", "p*/*.jsonl", "p/[a-c].jsonl",
+        "p/.hidden/*", "p/[[]x].txt", "p/?.jsonl", "**/sub/**/*.txt", "p/**/**/b.jsonl", "p/none/*", "p/sub", "p/.*",
+    ):  # fmt: skip
+        found = []
+        for asked in (f"{tmp_path}/files/{glob}", f"s3://bucket/{glob}"):
+            try:
+                shards = find_shards(tmp_path, asked)
+                found.append(
+                    [
+                        shard.name.split("/files/")[-1].removeprefix("s3://bucket/").removeprefix("files/")
+                        for shard in shards
+                    ]
+                )
+            except CorpusError as error:
+                found.append([error.code])
+        assert found[0] == found[1], glob
+
+
+def error_of(project: Project) -> str:
+    said = project.cli("build")
+    assert said.returncode == 2, said.stderr
+    assert SECRET not in said.stdout + said.stderr and "Traceback" not in said.stderr
+    return said.stderr
+
+
+def test_errors_of_a_build_say_what_to_do(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:
+    client().put_object(Bucket="bucket", Key="data/raw/web/x.jsonl.gz", Body=b"no gzip")
+    assert "s3://bucket/data/raw/web/x.jsonl.gz: the file is damaged" in error_of(remote(tmp_path))
+    (tmp_path / "2").mkdir()
+    project = remote(tmp_path / "2")
+    project.set(source__glob="s3://bucket/none/**/*")
+    assert "found none: there is nothing below s3://bucket/none/" in error_of(project)
+    project.set(source__glob="s3://no-such-bucket/**/*")
+    assert "s3://no-such-bucket: there is no such bucket" in error_of(project)
+    project.set(source__glob="ftp://host/**/*")
+    assert "expected a URL that begins with s3://" in error_of(project)
+    s3.delenv("AWS_ACCESS_KEY_ID")
+    project.set(source__glob="s3://bucket/**/*")
+    assert "no credentials were found" in error_of(project)

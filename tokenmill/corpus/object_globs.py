@@ -1,0 +1,103 @@
+"""Finds the objects in object storage that a glob matches."""
+
+import fnmatch
+import glob as globbing
+from collections.abc import Sequence
+
+from tokenmill.errors import CorpusError
+from tokenmill.storage import objects
+from tokenmill.storage.retries import with_retries
+from tokenmill.storage.urls import StoredObject, place
+
+_N_NAMES_SHOWN = 5
+
+
+def find_objects(glob: str, asked: str) -> list[StoredObject]:
+    """The objects that a glob like s3://bucket/web/**/*.jsonl.zst matches, in no certain order, as the globs of files match.
+
+    What is below the longest part without `*`, `?` and `[` is listed. `asked`: where the glob comes from, for error messages.
+    Raises CorpusError if it matches nothing, StorageError, and PassingError if the storage cannot be reached.
+    """
+    where = place(glob)
+    parts = where.key.split("/")
+    n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), len(parts) - 1)
+    folder = where._replace(key="/".join(parts[:n_plain])).url.rstrip("/")
+    listed = with_retries(lambda: _listed(where.scheme, folder))
+    found = []
+    for one in listed:
+        names = place(one.url).key.split("/")
+        if names[:n_plain] == parts[:n_plain] and matches(names[n_plain:], parts[n_plain:]):
+            found.append(one)
+    if not found:
+        raise CorpusError(_nothing_matches(glob, asked, folder, listed), code="TM203")
+    return found
+
+
+def _listed(scheme: str, folder: str) -> list[StoredObject]:
+    if scheme == "hf":
+        from tokenmill.storage import hub
+
+        return hub.list_objects(folder)
+    return objects.list_objects(folder)
+
+
+def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
+    """What the storage says now of these objects, by URL; those that are not there are left out. The folders that hold them
+    are listed. Raises StorageError and PassingError."""
+    folders = {url.rpartition("/")[0]: place(url).scheme for url in urls}
+    wanted = set(urls)
+    found: dict[str, StoredObject] = {}
+    for folder in sorted(folders):
+        if any(folder.startswith(f"{other}/") for other in folders):
+            continue  # the listing of the folder above has them
+        scheme = folders[folder]
+        found |= {one.url: one for one in with_retries(lambda: _listed(scheme, folder)) if one.url in wanted}  # noqa: B023
+    return found
+
+
+def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the parts of a glob match a path. `**` stands for any number of folders, and at the end for all that is below; what
+    begins with a dot is matched by no `*`.
+
+    >>> matches(["a", "b", "c.txt"], ["**", "*.txt"]), matches(["c.txt"], ["**", "*.txt"]), matches(["a", "c.txt"], ["*.txt"])
+    (True, True, False)
+    """
+    reached = {0}  # how many parts may be used up by the names so far
+    for name in names:
+        through = _with_empty(reached, parts)
+        reached = set()
+        for i in through:
+            if i == len(parts):
+                continue
+            if parts[i] == "**" and not name.startswith("."):
+                reached |= {i, i + 1} if i == len(parts) - 1 else {i}
+            elif parts[i] != "**" and _matches(name, parts[i]):
+                reached.add(i + 1)
+    return len(parts) in reached
+
+
+def _with_empty(reached: set[int], parts: Sequence[str]) -> set[int]:
+    """With those behind a `**` that stands for no folder; at the end of a glob it stands for at least a name."""
+    found = set(reached)
+    for i in sorted(reached):
+        while i < len(parts) - 1 and parts[i] == "**":
+            i += 1
+            found.add(i)
+    return found
+
+
+def _matches(name: str, part: str) -> bool:
+    return fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
+
+
+def _nothing_matches(glob: str, asked: str, folder: str, listed: Sequence[StoredObject]) -> str:
+    if folder + "/" + place(glob).key.rpartition("/")[2] == glob and any(
+        one.url.startswith(f"{glob}/") for one in listed
+    ):
+        return f"{asked}: expected objects that match {glob!r}; found a folder. '{glob}/**/*' matches what is in it, at any depth."
+    below = sorted({one.url[len(folder) + 1 :].split("/")[0] for one in listed})
+    more = f" and {len(below) - _N_NAMES_SHOWN} more" if len(below) > _N_NAMES_SHOWN else ""
+    there = (
+        f"{folder}/ holds {', '.join(below[:_N_NAMES_SHOWN])}{more}" if below else f"there is nothing below {folder}/"
+    )
+    return f"{asked}: expected objects that match {glob!r}; found none: {there}. Correct {asked}, or put objects there."
