@@ -3,7 +3,8 @@
 import gzip
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +14,11 @@ import zstandard
 from ruamel.yaml import YAML
 
 from tests.conftest import Project, make_project
+from tests.proxy import Mode, Proxy
 from tests.s3_server import SECRET, client, environment, moto, s3s
 from tokenmill.dataset.manifest import read_manifest
+from tokenmill.storage import objects
+from tokenmill.storage.urls import StoredObject
 
 pytestmark = pytest.mark.slow
 
@@ -223,6 +227,67 @@ def test_globs_match_as_they_match_files(s3: pytest.MonkeyPatch, tmp_path: Path)
             except CorpusError as error:
                 found.append([error.code])
         assert found[0] == found[1], glob
+
+
+def test_a_build_through_outages_has_the_same_bytes(
+    s3: pytest.MonkeyPatch, moto_url: str, local: Project, tmp_path: Path
+) -> None:
+    put_all(local.root / "data/raw", "data/raw")
+    proxy = Proxy(int(moto_url.rpartition(":")[2]))
+    s3.setenv("AWS_ENDPOINT_URL", proxy.url)
+    project = remote(tmp_path)
+    over = threading.Event()
+
+    def disturb() -> None:
+        modes: tuple[Mode, ...] = ("cut", "open", "refuse", "slow", "stall", "open")
+        for mode in modes:
+            proxy.mode = mode
+            over.wait(1.5)
+
+    disturbing = threading.Thread(target=disturb)
+    disturbing.start()
+    for _ in range(5):  # an outage may be longer than a build waits
+        said = project.cli("build")
+        if said.returncode == 0:
+            break
+        assert said.returncode == 2 and "TM204" in said.stderr and "cannot be reached now" in said.stderr, said.stderr
+    over.set()
+    disturbing.join()
+    proxy.close()
+    check_same(project, local)
+
+
+def test_an_object_that_goes_away_or_changes_in_mid_build_is_named(
+    s3: pytest.MonkeyPatch, local: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_all(local.root / "data/raw", "data/raw")
+    project = remote(tmp_path)
+    project.build("--only", "count")
+    get_range, key = objects.get_range, "data/raw/books/d.parquet"
+
+    def change_it() -> None:
+        client().put_object(Bucket="bucket", Key=key, Body=b"PAR1 another PAR1")
+
+    def delete_it() -> None:
+        client().delete_object(Bucket="bucket", Key=key)
+
+    for do, words in ((change_it, "changed after it was listed"), (delete_it, "is not there any more")):
+        put_all(local.root / "data/raw/books", "data/raw/books")
+        todo = [do]
+
+        def get(stored: StoredObject, start: int, stop: int, todo: list[Callable[[], None]] = todo) -> memoryview:
+            if todo and stored.url.endswith(key):
+                todo.pop()()
+            return get_range(stored, start, stop)
+
+        monkeypatch.setattr(objects, "get_range", get)
+        said = project.cli("build", "--only", "count", "--force")
+        assert said.returncode == 2 and f"s3://bucket/{key}: {words}" in said.stderr, said.stderr
+        assert not todo
+    monkeypatch.undo()
+    put_all(local.root / "data/raw", "data/raw")
+    project.build()
+    check_same(project, local)
 
 
 def error_of(project: Project) -> str:
