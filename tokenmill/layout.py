@@ -17,6 +17,7 @@ TOKENS_DIRECTORY = "data/tokens"
 TABLES_DIRECTORY = "data/tables"
 QUARANTINE_DIRECTORY = "data/quarantine"
 VOCAB_SIZES_DIRECTORY = "data/vocab_sizes"  # datasets with smaller vocabularies, each with its tokenizer and tables
+UPLOADS_FILE = "data/uploads.json"  # where datasets were uploaded to; git keeps it
 REPORT_FILE = "data/report/report.json"
 METRICS_FILE = "data/report/metrics.json"
 PLOTS_DIRECTORY = "data/report/plots"

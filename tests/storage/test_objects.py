@@ -68,6 +68,8 @@ def test_a_folder_is_listed_without_its_siblings(each_s3: pytest.MonkeyPatch) ->
         client().put_object(Bucket="bucket", Key=key, Body=b"x")
     assert [one.url for one in objects.list_objects("s3://bucket/p")] == ["s3://bucket/p/a.txt"]
     assert len(objects.list_objects("s3://bucket")) == 3
+    assert sorted(objects.list_folders("s3://bucket")) == ["p", "pq"]
+    assert objects.list_folders("s3://bucket/p") == []
 
 
 def test_a_large_file_goes_in_parts_with_metadata(each_s3: pytest.MonkeyPatch, tmp_path: Path) -> None:

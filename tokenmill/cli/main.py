@@ -14,7 +14,7 @@ from types import FrameType
 
 import tokenmill
 from tokenmill import console
-from tokenmill.cli import build, dataset, help, plan, project, refresh, versions
+from tokenmill.cli import build, dataset, help, plan, project, refresh, uploads, versions
 from tokenmill.cli.answer import STREAMS, Answer, message_of, print_error, print_result, stdout_to_stderr
 from tokenmill.cli.parser import Commands, Parser, command_of
 from tokenmill.errors import (
@@ -178,6 +178,7 @@ def make_parser() -> Parser:
     plan.add_commands(commands)
     project.add_commands(commands)
     versions.add_commands(commands)
+    uploads.add_commands(commands)
     refresh.add_commands(commands)
     help.add_commands(commands)
     return parser

@@ -24,6 +24,7 @@ __all__ = [
     "get_range",
     "head",
     "is_url",
+    "list_folders",
     "list_objects",
     "metadata",
     "put_file",
@@ -47,6 +48,18 @@ def list_objects(prefix: str) -> list[StoredObject]:
 
         pages = obstore.list(store, key or None)
         return [_stored(f"{where.scheme}://{where.bucket}/{one['path']}", one) for page in pages for one in page]
+
+    return _asked(prefix, ask)
+
+
+def list_folders(prefix: str) -> list[str]:
+    """The names of the folders right below a folder, in no certain order: the parts of keys that a slash ends."""
+
+    def ask(store: "ObjectStore", key: str) -> list[str]:
+        import obstore
+
+        found = obstore.list_with_delimiter(store, key or None)["common_prefixes"]
+        return [one.rstrip("/").rpartition("/")[2] for one in found]
 
     return _asked(prefix, ask)
 

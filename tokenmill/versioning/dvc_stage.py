@@ -182,7 +182,9 @@ class Stage:
         self._stage.md5 = self._stage.compute_md5()
         try:
             with reading_cache(self._repo):
-                self._repo.stage_cache.save(self._stage)
+                # DVC's run cache would copy also the folders for which dvc.yaml says `cache: false`.
+                if all(out.use_cache or not out.hash_info.isdir for out in self._stage.outs):
+                    self._repo.stage_cache.save(self._stage)
                 self._stage.commit()
         # DVC ignores a file that it could not copy or a folder that it cannot see, and fails on it later with these errors.
         except (ConfirmRemoveError, AssertionError) as error:

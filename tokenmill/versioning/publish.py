@@ -61,18 +61,29 @@ def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
     assert commit is not None
     remote = git.remote_of(root)
     is_tagged = _tagged(root, remote, reference, commit, stage)
+    _refuse_unready(root)
+    return Publication(root, reference.name, reference.version, path, commit, remote, stage, is_tagged)
+
+
+def check_build(root: Path, may_change: str) -> None:
+    """Raises VersionsError or TokenizerError unless all but the file `may_change` is committed, the build is up to date and
+    validated, and the golden vectors match."""
+    _refuse_uncommitted(root, may_change)
+    _refuse_unready(root)
+
+
+def _refuse_unready(root: Path) -> None:
     known: Known = {}
     for name in STAGES:
         with dvc_stage.opened(root, name, known) as opened:
             if (state := opened.state()) != "current":
                 raise VersionsError(
-                    f"stage {name} is {state}. Run `tokenmill build`, commit dvc.lock, and publish again."
+                    f"stage {name} is {state}. Run `tokenmill build`, commit dvc.lock, and run this command again."
                 )
     _refuse_unrecorded_documents(root)
     tokenizer = Tokenizer.load(root / TOKENIZER_DIRECTORY)
     check_golden(root / TOKENIZER_DIRECTORY, tokenizer)
     _refuse_unvalidated(root, tokenizer.digest)
-    return Publication(root, reference.name, reference.version, path, commit, remote, stage, is_tagged)
 
 
 def _refuse_unrecorded_documents(root: Path) -> None:
@@ -84,7 +95,7 @@ def _refuse_unrecorded_documents(root: Path) -> None:
                 record = f"dvc commit -f {stage.relpath}" if stage.is_import else f"dvc add {changed[0]}"
                 raise VersionsError(
                     f"{stage.relpath}: {changed[0]} has changed since DVC recorded it, so DVC's remote would not get these "
-                    f"documents. Run `{record}`, commit {stage.relpath}, and publish again.",
+                    f"documents. Run `{record}`, commit {stage.relpath}, and run this command again.",
                     code="TM404",
                 )
 
@@ -196,7 +207,7 @@ def _artifact(root: Path, name: str) -> Path:
     return root / str(artifacts[name].path)
 
 
-def _refuse_uncommitted(root: Path) -> None:
+def _refuse_uncommitted(root: Path, may_change: str = "") -> None:
     top = Path(git.git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
     if top.resolve() != root.resolve():
         raise VersionsError(
@@ -204,11 +215,11 @@ def _refuse_uncommitted(root: Path) -> None:
         )
     if git.commit_of(root, "HEAD") is None:
         raise VersionsError(f"{root}: git has no commit yet. Commit the project first.", code="TM404")
-    if changed := git.changed_files(root):
+    if changed := [name for name in git.changed_files(root) if name != may_change]:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise VersionsError(
             f"{root}: not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them (a file that "
-            "does not belong to the project goes into .gitignore), and publish again.",
+            "does not belong to the project goes into .gitignore), and run this command again.",
             code="TM404",
         )
 
@@ -269,6 +280,12 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
 def _objects(repo: Any, publication: Publication) -> set[str]:
     """The names of the artifact's files in DVC's cache. Raises VersionsError if the bytes of one do not match its name."""
     [out] = [one for one in repo.index.outs if Path(one.fs_path) == publication.path]
+    if not out.use_cache:
+        raise VersionsError(
+            f"{publication.path}: dvc.yaml says `cache: false` for it, so DVC cannot push it. Share it with `tokenmill upload`, "
+            f"and name its commit with `git tag {publication.tag}`.",
+            code="TM404",
+        )
     tree = out.get_obj()
     if tree is None or (publication.path.is_dir() and directory_md5(publication.path) != tree.hash_info.value):
         raise VersionsError(

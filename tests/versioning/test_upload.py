@@ -1,0 +1,250 @@
+"""A dataset in a place is there whole or not at all, whoever uploads it and whenever they are killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import REPOSITORY, Project, new_project
+from tests.proxy import Proxy
+from tests.registry import Team, cli, commit, copied, make_team, run
+from tests.s3_server import KEY, SECRET, client, environment, moto
+from tokenmill.storage import objects
+from tokenmill.storage.atomic import md5_file
+
+pytestmark = pytest.mark.slow
+
+N_SHARDS = 40
+PLACE = "s3://bucket/sets"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an S3 server that the environment names."""
+    with moto() as url, environment(url, tmp_path_factory.mktemp("aws")):
+        yield url
+
+
+@pytest.fixture
+def bucket(s3: str) -> Iterator[str]:
+    client().create_bucket(Bucket="bucket")
+    yield s3
+    objects.delete([one.url for one in objects.list_objects("s3://bucket")])
+    client().delete_bucket(Bucket="bucket")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Team:
+    """One build of many files, which the tests copy."""
+    folder = tmp_path_factory.mktemp("built")
+    project = new_project.__wrapped__(folder)("project")  # type: ignore[attr-defined]
+    for i in range(N_SHARDS):
+        project.write(f"more/{i:02}.jsonl", [f"document {i} about {n} cats" for n in range(20)])
+    (project.root / "data/raw/bad.jsonl").write_text('{"id": "x", "text": 1}\n{"id": "y", "text": "the cat"}\n')
+    project.set(source__on_bad_document="quarantine", source__bad_documents_max=0.01)
+    return make_team(project)
+
+
+@pytest.fixture
+def team(built: Team, tmp_path: Path) -> Team:
+    return copied(built, tmp_path / "team")
+
+
+def upload(project: Project, place: str = PLACE) -> dict[str, Any]:
+    """Runs `tokenmill upload`, and expects it to end well."""
+    done = cli(project, "upload", place, "--json")
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr and KEY not in done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["result"]
+    return found
+
+
+def local_files(project: Project) -> dict[str, bytes]:
+    """The files of the dataset and of what is beside it, by their names in a place."""
+    data = project.root / "data"
+    return {
+        path.relative_to(data).as_posix(): path.read_bytes()
+        for folder in ("tokens", "tables", "tokenizer", "quarantine")
+        for path in (data / folder).rglob("*")
+        if path.is_file()
+    }
+
+
+def stored_files(url: str) -> dict[str, bytes]:
+    found = {one.url.removeprefix(f"{url}/"): objects.get(one.url) for one in objects.list_objects(url)}
+    assert found.pop("upload.json")
+    return found
+
+
+def begun(project: Project, *arguments: str, **env: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "tokenmill", *arguments],
+        cwd=project.root,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_what_is_uploaded_is_the_dataset_and_git_has_a_record_of_it(team: Team, bucket: str) -> None:
+    project = team.project
+    done = cli(project, "upload", f"{PLACE}/")
+    assert done.returncode == 0, done.stderr
+    digest = json.loads((project.root / "data/tokens/manifest.json").read_text())["digest"]
+    url = f"{PLACE}/{digest[:16]}"
+    assert done.stdout == f"{url}\n"
+    assert stored_files(url) == local_files(project)
+    record = json.loads((project.root / "data/uploads.json").read_text())
+    assert record[digest]["urls"] == [url]
+    assert record[digest]["commit"] == run(project.root, "git", "rev-parse", "HEAD").strip()
+    assert run(project.root, "git", "status", "--short").strip() == "?? data/uploads.json"
+    again = upload(project)
+    assert (again["url"], again["files"]["sent"], again["sent_bytes"]) == (url, 0, 0)
+    assert json.loads((project.root / "data/uploads.json").read_text()) == record
+    for path in project.root.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert SECRET.encode() not in content and KEY.encode() not in content, path
+
+
+def test_files_that_the_last_dataset_has_are_copied_on_the_server(team: Team, bucket: str) -> None:
+    project = team.project
+    first = upload(project)["url"]
+    project.write("new.jsonl", ["document 1 about 1 cats"])  # one that changes no merge
+    project.build()
+    project.dvc("add", "data/raw")
+    commit(project, "More")
+    second = upload(project)
+    assert second["url"] != first
+    assert second["files"]["copied"] == N_SHARDS + 5
+    assert stored_files(second["url"]) == local_files(project)
+    assert upload(project)["files"]["sent"] == 0, "a copy keeps the digest of its bytes"
+
+
+def test_a_killed_upload_goes_on_and_sends_no_finished_file_again(team: Team, bucket: str) -> None:
+    project = team.project
+    proxy = Proxy(int(bucket.rpartition(":")[2]))
+    proxy.mode = "slow"
+    running = begun(project, "upload", PLACE, AWS_ENDPOINT_URL=proxy.url)
+    deadline = time.monotonic() + 60
+    while len(objects.list_objects(PLACE)) < 8:
+        assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    running.communicate()
+    proxy.close()
+    time.sleep(1.1)  # a time of an object is in whole seconds
+    before = {one.url: one.modified_ns for one in objects.list_objects(PLACE)}
+    assert 8 <= len(before) < N_SHARDS and not any(url.endswith("manifest.json") for url in before)
+    done = upload(project)
+    assert done["files"]["there"] >= len(before) - 1
+    after = {one.url: one.modified_ns for one in objects.list_objects(PLACE)}
+    assert [url for url, at in before.items() if after[url] != at] == [f"{done['url']}/upload.json"]
+    assert stored_files(done["url"]) == local_files(project)
+
+
+def test_a_file_that_is_another_in_the_place_is_sent_again(team: Team, bucket: str) -> None:
+    done = upload(team.project)
+    file = f"{done['url']}/tokens/a.jsonl.parquet"
+    content = bytearray(objects.get(file))
+    content[40] ^= 1
+    client().put_object(Bucket="bucket", Key=file.removeprefix("s3://bucket/"), Body=bytes(content))
+    objects.delete([f"{done['url']}/tables/documents.parquet"])
+    again = upload(team.project)
+    assert again["files"]["sent"] == 2
+    assert stored_files(done["url"]) == local_files(team.project)
+
+
+def test_two_uploads_at_once_make_one_whole_dataset(team: Team, built: Team, bucket: str, tmp_path: Path) -> None:
+    other = copied(built, tmp_path / "other")
+    both = [begun(one.project, "upload", PLACE, "--json") for one in (team, other)]
+    urls = []
+    for running in both:
+        out, err = running.communicate(timeout=120)
+        assert running.returncode == 0, err
+        urls.append(json.loads(out)["result"]["url"])
+    assert urls[0] == urls[1]
+    assert stored_files(urls[0]) == local_files(team.project)
+
+
+def test_another_manifest_under_the_same_name_is_refused(team: Team, bucket: str) -> None:
+    done = upload(team.project)
+    objects.delete([f"{done['url']}/tokens/manifest.json"])
+    assert objects.put_new(f"{done['url']}/tokens/manifest.json", b"{}")
+    said = cli(team.project, "upload", PLACE)
+    assert said.returncode == 2 and "is another manifest than that of" in said.stderr
+    assert objects.get(f"{done['url']}/tokens/manifest.json") == b"{}"
+
+
+def test_what_is_not_committed_or_not_built_is_refused(team: Team, bucket: str) -> None:
+    project = team.project
+    (project.root / "new.txt").write_text("x")
+    assert "not committed: new.txt" in cli(project, "upload", PLACE).stderr
+    (project.root / "new.txt").unlink()
+    project.write("new.jsonl", ["one more"])
+    project.dvc("add", "data/raw")
+    commit(project, "More")
+    said = cli(project, "upload", PLACE)
+    assert said.returncode == 2 and "stage count is stale" in said.stderr
+    assert objects.list_objects("s3://bucket") == []
+
+
+def test_a_damaged_file_is_not_uploaded(team: Team, bucket: str) -> None:
+    path = team.project.root / "data/tables/documents.parquet"
+    content = path.read_bytes()
+    facts = path.stat()
+    path.unlink()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    said = cli(team.project, "upload", PLACE)
+    assert said.returncode == 2, said.stderr
+    assert not any(one.url.endswith("manifest.json") for one in objects.list_objects("s3://bucket"))
+
+
+def test_a_dataset_that_dvc_does_not_cache_is_uploaded(team: Team, bucket: str) -> None:
+    project = team.project
+    path = project.root / "dvc.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load(path.read_text(encoding="utf-8"))
+    outs = pipeline["stages"]["encode"]["outs"]
+    pipeline["stages"]["encode"]["outs"] = [{one: {"cache": False}} if one == "data/tokens" else one for one in outs]
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+    shutil.rmtree(project.root / ".dvc/cache")
+    project.build()
+    commit(project, "Do not cache the tokens")
+    assert cli(project, "status").returncode == 0
+    said = cli(project, "publish", "dataset@v1.0.0")
+    assert said.returncode == 2 and "Share it with `tokenmill upload`" in said.stderr
+    done = upload(project)
+    assert stored_files(done["url"]) == local_files(project)
+    md5 = md5_file(project.root / "data/tokens/a.jsonl.parquet")
+    assert not (project.root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]).exists()
+
+
+def test_a_folder_is_a_place_too(team: Team, tmp_path: Path) -> None:
+    for place in (str(tmp_path / "place"), f"file://{tmp_path}/place2"):
+        done = upload(team.project, place)
+        folder = Path(done["url"])
+        assert folder.parent == tmp_path / Path(place).name
+        found = {one.relative_to(folder).as_posix(): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+        assert found.pop("upload.json")
+        assert found == local_files(team.project)
+
+
+def test_an_outage_is_an_error_that_says_what_to_do(team: Team, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    said = cli(team.project, "upload", PLACE)
+    assert said.returncode == 2 and "run the command again" in said.stderr
+    assert SECRET not in said.stderr

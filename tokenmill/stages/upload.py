@@ -1,0 +1,17 @@
+"""upload: an up-to-date build → a dataset in object storage, or in another folder."""
+
+from pathlib import Path
+
+from tokenmill.layout import UPLOADS_FILE
+from tokenmill.pipeline.build import alone
+from tokenmill.versioning.publish import check_build
+from tokenmill.versioning.upload import Uploaded
+from tokenmill.versioning.upload import upload as upload_files
+
+
+def upload(root: Path, place: str) -> Uploaded:
+    """Checks the build as `publish` does, and uploads its dataset to `place`. After an interruption at any moment, a second call
+    goes on. Raises BusyError, VersionsError, TokenizerError, ValidationError, StorageError, PassingError."""
+    with alone(root, wait=False):
+        check_build(root, may_change=UPLOADS_FILE)
+        return upload_files(root, place)

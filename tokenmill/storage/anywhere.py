@@ -1,0 +1,149 @@
+"""Files in folders anywhere: the same calls for object storage and for folders of this machine.
+
+A folder or a file is named by its URL, or by its path, which has no scheme. Calls on URLs raise the errors of
+`tokenmill.storage.objects`, those on paths OSError.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from tokenmill.errors import StorageError
+from tokenmill.storage import objects
+from tokenmill.storage.atomic import flush, make_folder, partial_path, raise_it, read, sha256_file, write_atomic
+from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
+from tokenmill.storage.urls import StoredObject, is_url, local_path, place
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_N_AT_ONCE = 16
+_SHA256 = "sha256"  # the metadata of an object that holds the digest of its bytes
+
+
+def place_of(text: str) -> str:
+    """The URL without a slash at its end and without credentials, or the absolute path, of a folder that a user named. Raises
+    StorageError, also for hf://, into which nothing is written here."""
+    if not is_url(text):
+        return str(Path(local_path(text)).absolute())
+    found = place(text)
+    if found.scheme == "hf":
+        raise StorageError(f"{text}: datasets are kept at s3://, gs://, az:// or in a folder. Name one of these.")
+    return found.url.rstrip("/")
+
+
+def list_files(folder: str) -> dict[str, StoredObject]:
+    """The files below a folder, at any depth, by their names relative to it, in the order of the names."""
+    if is_url(folder):
+        found = {one.url.removeprefix(f"{folder}/"): one for one in objects.list_objects(folder)}
+    else:
+        paths = [Path(above) / name for above, _, names in os.walk(folder, onerror=_unless_missing) for name in names]
+        found = {path.relative_to(folder).as_posix(): _stored(path) for path in paths}
+    return dict(sorted(found.items()))
+
+
+def list_folders(folder: str) -> list[str]:
+    """The names of the folders right below a folder, sorted."""
+    if is_url(folder):
+        return sorted(objects.list_folders(folder))
+    path = Path(folder)
+    return sorted(one.name for one in path.iterdir() if one.is_dir()) if path.is_dir() else []
+
+
+def head(file: str) -> StoredObject | None:
+    """Length and time of a file; None if there is none."""
+    if is_url(file):
+        return objects.head(file)
+    return _stored(Path(file)) if Path(file).is_file() else None
+
+
+def sha256_of(file: str) -> str | None:
+    """The sha256 of a file's bytes, in hex: of an object the one that `put_file` gave it, None if it gave it none."""
+    return objects.metadata(file).get(_SHA256) if is_url(file) else sha256_file(Path(file))
+
+
+def get(file: str) -> bytes:
+    """The bytes of a small file. Raises CorpusError or FileNotFoundError if there is none."""
+    return objects.get(file) if is_url(file) else read(Path(file))
+
+
+def fetch(stored: StoredObject, path: Path) -> None:
+    """Copies a listed file to a new local path. A storage that does not answer is asked again for a minute."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not is_url(stored.url):
+        shutil.copyfile(stored.url, path)
+        return
+    with ObjectFile(stored) as source, path.open("xb") as target:
+        shutil.copyfileobj(source, target, BLOCK_BYTES)
+
+
+def put_file(path: Path, file: str, sha256: str) -> None:
+    """Writes a local file, whose digest is `sha256`, to a place, where it appears at once."""
+    if is_url(file):
+        objects.put_file(path, file, {_SHA256: sha256})
+        return
+    with write_atomic(Path(file)) as partial:
+        shutil.copyfile(path, partial)
+
+
+def put_new(file: str, content: bytes) -> bool:
+    """Writes a small file, unless there is one of that name: then nothing is changed and the answer is False. Of two writers at
+    the same time, one gets True."""
+    if is_url(file):
+        return objects.put_new(file, content)
+    make_folder(Path(file).parent)
+    partial = partial_path(Path(file))
+    try:
+        partial.write_bytes(content)
+        flush(partial)
+        os.link(partial, file)
+        flush(partial.parent)
+    except FileExistsError:
+        return False
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
+
+
+def copy(file: str, to_file: str) -> None:
+    """Copies a file in its place, an object on the server."""
+    if is_url(file):
+        objects.copy(file, to_file)
+        return
+    with write_atomic(Path(to_file)) as partial:
+        shutil.copyfile(file, partial)
+
+
+def delete(files: Sequence[str]) -> None:
+    """Deletes files of one place, in any order; on this machine also the folders that are empty then. Files that are not there are
+    no error."""
+    if files and is_url(files[0]):
+        objects.delete(files)
+        return
+    for file in files:
+        Path(file).unlink(missing_ok=True)
+    for folder in sorted({Path(file).parent for file in files}, reverse=True):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def at_once(do: Callable[[A], B], some: Iterable[A]) -> Iterator[B]:
+    """What `do` gives for each of these, in order, from 16 threads. An error or Ctrl-C ends it without what has not begun."""
+    pool = ThreadPoolExecutor(_N_AT_ONCE, thread_name_prefix="files")
+    try:
+        yield from pool.map(do, some)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _stored(path: Path) -> StoredObject:
+    facts = path.stat()
+    return StoredObject(str(path), facts.st_size, modified_ns=facts.st_mtime_ns)
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise_it(error)

@@ -1,0 +1,102 @@
+"""A dataset in a place, which is a folder in object storage or on a disk: where its files are, and what they must be.
+
+    PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
+                 tokens/…                the files that manifest.json names
+                 tables/…  tokenizer/…  quarantine/…    what `tokenmill verify` reads beside them
+                 upload.json             the md5 that dvc.lock has for data/tokens
+
+DIGEST is the first 16 digits of the manifest's own digest.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest
+from tokenmill.dataset.manifest_checks import raise_first, wrong_digest, wrong_names
+from tokenmill.errors import CorpusError, PassingError, ValidationError
+from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.storage import anywhere
+from tokenmill.storage.atomic import sha256_file
+
+TOKENS = Path(TOKENS_DIRECTORY).name
+TABLES = Path(TABLES_DIRECTORY).name
+TOKENIZER = Path(TOKENIZER_DIRECTORY).name
+QUARANTINE = Path(QUARANTINE_DIRECTORY).name
+MANIFEST = f"{TOKENS}/{MANIFEST_FILE}"
+UPLOAD_FILE = "upload.json"
+
+_N_DIGITS = 16
+_DIGEST = re.compile(rf"[0-9a-f]{{{_N_DIGITS}}}")
+
+
+class DatasetFile(NamedTuple):
+    """A file of a dataset. `name`: relative to the dataset's folder in a place, and to `data` of a project."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
+def folder_name(manifest: Manifest) -> str:
+    """The name of a dataset's folder in a place."""
+    return manifest.digest[:_N_DIGITS]
+
+
+def dataset_folders(place: str) -> list[str]:
+    """The names of the folders in a place that are named like datasets, sorted. Others are never touched."""
+    return [name for name in anywhere.list_folders(place) if _DIGEST.fullmatch(name)]
+
+
+def manifest_of(folder: str) -> Manifest:
+    """The manifest of the dataset in a folder, which is PLACE/DIGEST. Raises ValidationError if there is none, or if it is not the
+    one of this digest."""
+    content = manifest_content(folder)
+    manifest = parse_manifest(content, f"{folder}/{MANIFEST}")
+    raise_first([*wrong_digest(manifest, content), *wrong_names(manifest)], f"{folder}/{MANIFEST}")
+    if (name := folder.rpartition("/")[2]) != folder_name(manifest):
+        raise (
+            ValidationError(
+                f"{folder}: is the dataset {folder_name(manifest)}, and not the one that its folder is named after. Do not use it; "
+                "upload it again.",
+                code="TM501",
+            )
+            if _DIGEST.fullmatch(name)
+            else not_a_dataset(folder)
+        )
+    return manifest
+
+
+def manifest_content(folder: str) -> bytes:
+    """The bytes of manifest.json of the dataset in a folder. Raises ValidationError if there is none."""
+    try:
+        return anywhere.get(f"{folder}/{MANIFEST}")
+    except (CorpusError, FileNotFoundError, NotADirectoryError) as error:
+        if isinstance(error, PassingError):
+            raise
+        raise not_a_dataset(folder) from None
+
+
+def not_a_dataset(folder: str) -> ValidationError:
+    """The error for a folder that holds no whole dataset."""
+    return ValidationError(
+        f"{folder}: expected an uploaded dataset, which has {MANIFEST}; found none. Name PLACE/DIGEST as `tokenmill upload` "
+        "printed it; an upload that was interrupted is completed by running it again."
+    )
+
+
+def named_files(manifest: Manifest) -> list[DatasetFile]:
+    """The files that the manifest names, but for the quarantine."""
+    tokens = [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.shards]
+    tokens += [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.set_files()]
+    return tokens + [DatasetFile(f"{TABLES}/{one.name}", one.n_bytes, one.sha256) for one in manifest.tables]
+
+
+def files_beside(data: Path) -> list[DatasetFile]:
+    """The files of the tokenizer and the quarantine in `data` of a project, as they are now."""
+    paths = [path for path in (data / TOKENIZER).rglob("*") if path.is_file()]
+    paths += [path for path in [data / QUARANTINE / QUARANTINE_FILE] if path.is_file()]
+    return [
+        DatasetFile(path.relative_to(data).as_posix(), path.stat().st_size, sha256_file(path)) for path in sorted(paths)
+    ]

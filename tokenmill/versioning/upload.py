@@ -1,0 +1,163 @@
+"""Uploads the dataset of a project to a place: all its files, and its manifest when they are there."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Semaphore
+from typing import Literal
+
+from tokenmill.console import progress
+from tokenmill.dataset.manifest import MANIFEST_FILE, parse_manifest, read_manifest
+from tokenmill.dataset.manifest_checks import wrong_file
+from tokenmill.errors import CorpusError, StorageError, ValidationError, VersionsError
+from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
+from tokenmill.storage import anywhere
+from tokenmill.storage.atomic import read, sha256_file, write_atomic
+from tokenmill.storage.urls import StoredObject
+from tokenmill.versioning import git
+from tokenmill.versioning.dvc_files import recorded_md5
+from tokenmill.versioning.stored import (
+    MANIFEST,
+    UPLOAD_FILE,
+    DatasetFile,
+    dataset_folders,
+    files_beside,
+    folder_name,
+    manifest_content,
+    named_files,
+)
+
+_N_SENT_AT_ONCE = 4  # each has up to four parts of 16 MiB in memory
+
+How = Literal["there", "copied", "sent"]
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """An uploaded dataset. `url`: PLACE/DIGEST. `files`: how many were there, copied or sent. `sent_bytes`: their length."""
+
+    url: str
+    digest: str
+    files: Mapping[How, int]
+    sent_bytes: int
+
+
+def upload(root: Path, place: str) -> Uploaded:
+    """Uploads the dataset in data/tokens of a project to `place`, with what lies beside it, and records that in data/uploads.json.
+
+    `place`: as `anywhere.place_of` gives it. What is there already is not sent again, also after an interruption; what the newest
+    other dataset of the place has is copied. Raises ValidationError if a file is not the one that the manifest names,
+    StorageError, PassingError and VersionsError.
+    """
+    data = (root / TOKENS_DIRECTORY).parent
+    manifest = read_manifest(root / TOKENS_DIRECTORY)
+    if not manifest.digest:
+        raise ValidationError(
+            f"{root / TOKENS_DIRECTORY}: has no digest of its own: an older tokenmill made it. Run `tokenmill build --force`."
+        )
+    folder = f"{place}/{folder_name(manifest)}"
+    md5 = recorded_md5(read(root / DVC_LOCK_FILE).decode(), TOKENS_DIRECTORY)
+    if md5 is None:
+        raise VersionsError(
+            f"{root / DVC_LOCK_FILE}: names no {TOKENS_DIRECTORY}. Run `tokenmill build` and commit it."
+        )
+    _put_facts(folder, md5)  # first, because a folder with a new file is not taken for a leftover
+    there = anywhere.list_files(folder)
+    files = [*named_files(manifest), *files_beside(data)]
+    held = _files_of_newest(place, folder)
+    sending = Semaphore(_N_SENT_AT_ONCE)
+
+    def bring(file: DatasetFile) -> How:
+        url, found = f"{folder}/{file.name}", there.get(file.name)
+        how: How
+        if found is not None and found.n_bytes == file.n_bytes and anywhere.sha256_of(url) == file.sha256:
+            how = "there"
+        elif file.sha256 in held and _copied(held[file.sha256], url, file.sha256):
+            how = "copied"
+        else:
+            how = "sent"
+            path = data / file.name
+            if wrong := wrong_file(path, file.n_bytes, file.sha256):
+                raise ValidationError(f"{path}: {wrong[0]}. Run `tokenmill build --force`.")
+            with sending:
+                anywhere.put_file(path, url, file.sha256)
+        now.add(file.n_bytes)
+        return how
+
+    with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
+        done = list(anywhere.at_once(bring, files))
+    _check_arrived(folder, files)
+    content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
+    if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
+        raise StorageError(
+            f"{folder}/{MANIFEST}: is another manifest than that of {root / TOKENS_DIRECTORY}, and nothing is overwritten. Find "
+            "out who wrote it, or upload to another place."
+        )
+    _record(root, manifest.digest, folder, md5)
+    sent = sum(file.n_bytes for file, how in zip(files, done, strict=True) if how == "sent")
+    n_files = Counter(done)
+    return Uploaded(folder, manifest.digest, {how: n_files[how] for how in ("there", "copied", "sent")}, sent)
+
+
+def _put_facts(folder: str, md5: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="tokenmill-upload-") as scratch:
+        path = Path(scratch) / UPLOAD_FILE
+        path.write_text(json.dumps({"tokens_md5": md5}) + "\n", encoding="utf-8")
+        anywhere.put_file(path, f"{folder}/{UPLOAD_FILE}", sha256_file(path))
+
+
+def _files_of_newest(place: str, but: str) -> dict[str, str]:
+    """The files of the newest other dataset in the place, by their digests."""
+    folders = [folder for name in dataset_folders(place) if (folder := f"{place}/{name}") != but]
+    found = anywhere.at_once(lambda folder: anywhere.head(f"{folder}/{MANIFEST}"), folders)
+    whole = {folder: one.modified_ns for folder, one in zip(folders, found, strict=True) if one is not None}
+    if not whole:
+        return {}
+    newest = max(whole, key=lambda folder: whole[folder])
+    try:
+        manifest = parse_manifest(manifest_content(newest), newest)
+    except ValidationError:  # of another version of tokenmill, or just deleted
+        return {}
+    return {file.sha256: f"{newest}/{file.name}" for file in named_files(manifest)}
+
+
+def _copied(from_url: str, url: str, sha256: str) -> bool:
+    """Copies a file in its place if it has this digest. False if it has not, is not there, or is too large for the server."""
+    try:
+        if anywhere.sha256_of(from_url) != sha256:
+            return False
+        anywhere.copy(from_url, url)
+    except (StorageError, CorpusError, FileNotFoundError):
+        return False
+    return True
+
+
+def _check_arrived(folder: str, files: Sequence[DatasetFile]) -> None:
+    there: dict[str, StoredObject] = anywhere.list_files(folder)
+    for file in files:
+        if file.name not in there or there[file.name].n_bytes != file.n_bytes:
+            raise StorageError(
+                f"{folder}/{file.name}: was written and is not there now. Is somebody deleting files? Run the command again."
+            )
+
+
+def _record(root: Path, digest: str, url: str, md5: str) -> None:
+    """Adds an upload to data/uploads.json, if it does not name it yet."""
+    path = root / UPLOADS_FILE
+    try:
+        found = json.loads(read(path)) if path.exists() else {}
+        entry = found.setdefault(digest, {"commit": git.commit_of(root, "HEAD"), "tokens_md5": md5, "urls": []})
+        urls = entry["urls"]
+        if url in urls:
+            return
+        urls.append(url)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise VersionsError(
+            f"{path}: is not the record of uploads that tokenmill writes. Mend it, or bring it back with `git checkout -- "
+            f"{UPLOADS_FILE}`, and run the command again; {url} is uploaded."
+        ) from None
+    with write_atomic(path) as partial:
+        partial.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
