@@ -8,16 +8,22 @@ from tokenmill.analysis.beside import check_is_dataset
 from tokenmill.dataset.manifest import ChatEntry, read_manifest
 from tokenmill.quantities import size
 from tokenmill.report.file_sets import packing_of, sets_of
+from tokenmill.versioning.stored import manifest_of
 
 
-def info(dataset: Path) -> dict[str, Any]:
+def info(dataset: Path | str) -> dict[str, Any]:
     """The manifest of a dataset without its lists of files, as values of JSON. Raises ValidationError if there is none.
+
+    `dataset`: its folder, or PLACE/DIGEST in object storage, of which only the manifest is fetched.
 
     `sources`: the named sources. `file_bytes`: of the dataset's files. `shards`: the number of input files. `bytes_per_token`: None
     without tokens.
     """
-    check_is_dataset(dataset)
-    manifest = read_manifest(dataset)
+    if isinstance(dataset, str):
+        manifest = manifest_of(dataset)
+    else:
+        check_is_dataset(dataset)
+        manifest = read_manifest(dataset)
     n_damaged = len({rows.name for shard in manifest.shards for rows in shard.rows if rows.n_bad is None})
     return {
         "dataset": str(dataset),

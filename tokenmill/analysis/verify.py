@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
@@ -15,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
 from tokenmill.analysis.dropped_checks import list_of_dropped, not_in_list, still_there, wrong_dropped
 from tokenmill.analysis.input_checks import check_inputs
+from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.artifacts.golden import sample_engines
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Source, load_params
@@ -31,7 +33,7 @@ from tokenmill.dataset.file_check import FileFacts, check_file, documents_of
 from tokenmill.dataset.file_sets import documents_shape
 from tokenmill.dataset.groups import GroupKeys, Groups, KnownGroups
 from tokenmill.dataset.items import EncodedUnit
-from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
+from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, TableFile, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
     wrong_digest,
@@ -49,6 +51,7 @@ from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.versioning.stored import folder_name
 
 Result = Literal["right", "wrong", "not checked"]
 
@@ -66,9 +69,9 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What verifying found. `not_checked`: what was asked for and could not be checked, and why."""
+    """What verifying found. `dataset`: its folder or URL. `not_checked`: what was asked for and could not be checked, and why."""
 
-    dataset: Path
+    dataset: Path | str
     checked: dict[str, object] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
@@ -96,8 +99,46 @@ def verify(
     the tables must be in the folder `tables` beside the dataset; otherwise they are not looked at. Raises ValidationError
     if there is no dataset, and TokenizerError if there is no tokenizer: then nothing could be checked.
     """
-    verdict = Verdict(dataset)
     check_is_dataset(dataset)
+    return _verified(dataset, tokenizer, source, sample_documents, seed, threads, has_tables, None)
+
+
+def verify_remote(
+    url: str,
+    tokenizer: Path | None,
+    source: Path | None,
+    sample_documents: int,
+    seed: int,
+    threads: int,
+    has_tables: bool = True,
+) -> Verdict:
+    """Checks a dataset in object storage as `verify` does. `url`: PLACE/DIGEST.
+
+    Each thread fetches a file into the folder for temporary files, checks it, and removes it. A dataset with file sets is
+    fetched whole, because they are compared with the documents. Raises the same errors, StorageError, and PassingError if the
+    storage does not answer for a minute.
+    """
+    with tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch:
+        remote = RemoteDataset(url, Path(scratch))
+        remote.fetch_beside(tokenizer is None, has_tables)
+        verdict = _verified(remote.tokens, tokenizer, source, sample_documents, seed, threads, has_tables, remote)
+    verdict.dataset = url
+    verdict.findings = [Finding(one.file, remote.in_words(one.what)) for one in verdict.findings]
+    verdict.not_checked = [remote.in_words(one) for one in verdict.not_checked]
+    return verdict
+
+
+def _verified(
+    dataset: Path,
+    tokenizer: Path | None,
+    source: Path | None,
+    sample_documents: int,
+    seed: int,
+    threads: int,
+    has_tables: bool,
+    remote: RemoteDataset | None,
+) -> Verdict:
+    verdict = Verdict(dataset)
     try:
         manifest = read_manifest(dataset)
     except ValidationError as error:
@@ -105,7 +146,12 @@ def verify(
         verdict.findings.append(Finding(MANIFEST_FILE, words))
         return verdict
     loaded = tokenizer_of(dataset, tokenizer)
-    _Verification(verdict, manifest, *loaded, source, sample_documents, seed, threads, has_tables).run()
+    if remote is not None:
+        remote.keeps = bool(manifest.sets)
+        verdict.findings += [Finding(f"../{name}", "not a file of an upload. Delete it.") for name in remote.strays]
+    _Verification(
+        dataset, verdict, manifest, *loaded, source, sample_documents, seed, threads, has_tables, remote
+    ).run()
     return verdict
 
 
@@ -114,6 +160,7 @@ class _Verification:
 
     def __init__(
         self,
+        dataset: Path,
         verdict: Verdict,
         manifest: Manifest,
         directory: Path,
@@ -123,9 +170,10 @@ class _Verification:
         seed: int,
         threads: int,
         has_tables: bool,
+        remote: RemoteDataset | None,
     ) -> None:
         self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
-        self._dataset, self._source, self._threads = verdict.dataset, source, threads
+        self._dataset, self._source, self._threads, self._remote = dataset, source, threads, remote
         may_sample = source is not None or not tokenizer.prepares_text
         chat = None
         if manifest.chat is not None:
@@ -152,12 +200,18 @@ class _Verification:
         manifest = self._manifest
         self._find(MANIFEST_FILE, wrong_with_tokenizer(manifest, self._tokenizer))
         self._find(MANIFEST_FILE, wrong_names(manifest))
-        if self._verdict.findings:  # every row would be wrong, or files elsewhere would be read
+        if any(
+            one.file == MANIFEST_FILE for one in self._verdict.findings
+        ):  # every row would be wrong, or files elsewhere would be read
             return
         self._find(MANIFEST_FILE, wrong_digest(manifest, read(self._dataset / MANIFEST_FILE)))
         self._find(MANIFEST_FILE, wrong_in_itself(manifest))
+        if self._remote is not None and not self._remote.folder.endswith(f"/{folder_name(manifest)}"):
+            self._find(
+                MANIFEST_FILE, [f"is of the dataset {folder_name(manifest)}, not of that its folder is named after."]
+            )
         names = [MANIFEST_FILE, *manifest.names()]
-        there = set(files_below(self._dataset))
+        there = set(self._remote.names if self._remote else files_below(self._dataset))
         self._verdict.findings += [Finding(*wrong) for wrong in wrong_files(names, there)]
         n_bytes = sum(shard.n_bytes for shard in manifest.shards)
         _ = self._find_dropped  # read before the threads need it
@@ -219,7 +273,20 @@ class _Verification:
         self._verdict.not_checked += found.not_checked
         return found.units
 
+    def _at_hand(self, name: str) -> AbstractContextManager[None]:
+        """Has a file of the dataset on this machine while the block runs."""
+        return nullcontext() if self._remote is None else self._remote.at_hand(name)
+
     def _file(
+        self, now: Progress, entry: OutputShard, folder: Path, unit: Unit | None
+    ) -> tuple[FileFacts | None, list[str]]:
+        """Checks one file, once it is on this machine, unless another file has ended the work with an error."""
+        if self._stop.is_set():
+            return None, []
+        with self._at_hand(entry.name):
+            return self._local_file(now, entry, folder, unit)
+
+    def _local_file(
         self, now: Progress, entry: OutputShard, folder: Path, unit: Unit | None
     ) -> tuple[FileFacts | None, list[str]]:
         """Checks one file; its sums, or None if it is wrong or could not be checked, and what is wrong. Raises OSError if the
@@ -228,8 +295,6 @@ class _Verification:
         wrong: list[str] = []
         folder.mkdir()
         try:
-            if self._stop.is_set():
-                return None, []
             wrong += wrong_file(path, entry.n_bytes, entry.sha256)
             has_dropped = any(rows.n_dropped for rows in entry.rows)
             if self._source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
@@ -273,7 +338,7 @@ class _Verification:
         manifest = self._manifest
         files = manifest.set_files()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool:
-            wrong = pool.map(lambda file: wrong_file(self._dataset / file.name, file.n_bytes, file.sha256), files)
+            wrong = pool.map(self._set_file, files)
             for file, found in zip(files, wrong, strict=True):
                 self._find(file.name, found)
         if len(parts) < len(manifest.shards) or not (manifest.files or manifest.sets):
@@ -306,6 +371,10 @@ class _Verification:
             raise
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
             self._find(MANIFEST_FILE, [f"the file sets cannot be read: {error or type(error).__name__}"])
+
+    def _set_file(self, file: TableFile) -> list[str]:
+        with self._at_hand(file.name):
+            return wrong_file(self._dataset / file.name, file.n_bytes, file.sha256)
 
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest

@@ -14,6 +14,7 @@ from tokenmill.layout import PARAMS_FILE, TOKENS_DIRECTORY
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
 
+MANIFEST_FILE = "manifest.json"  # as in tokenmill.dataset.manifest, whose import takes half a second
 _SHOWN_MAX = 20
 _SAMPLE_DOCUMENTS = 64
 _EXIT_CODES = {"right": EXIT_DONE, "wrong": EXIT_NO, "not checked": EXIT_ERROR}
@@ -29,7 +30,7 @@ def add_commands(commands: "Commands") -> None:
         "Exit code 0: right, 1: something is wrong, 2: something could not be checked.",
         epilog="example: tokenmill verify copy/tokens --no-source",
     )
-    _add_dataset(verify)
+    _add_dataset(verify, or_url=True)
     source = verify.add_mutually_exclusive_group()
     source.add_argument(
         "--source",
@@ -58,7 +59,7 @@ def add_commands(commands: "Commands") -> None:
         description="Reads the manifest alone, and answers at once.",
         epilog="example: tokenmill info data/tokens --json",
     )
-    _add_dataset(info)
+    _add_dataset(info, or_url=True)
     info.set_defaults(run=_info)
     locate = commands.add_parser(
         "locate",
@@ -80,14 +81,22 @@ def add_commands(commands: "Commands") -> None:
     locate.set_defaults(run=_locate)
 
 
-def _add_dataset(parser: argparse.ArgumentParser) -> None:
+def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
     parser.add_argument(
         "dataset",
-        type=Path,
+        type=_path_or_url if or_url else Path,
         nargs="?",
         metavar="DATASET",
-        help=f"the folder of a token dataset (default: {TOKENS_DIRECTORY} of the project)",
+        help=f"the folder of a token dataset{', or the URL that `upload` printed' if or_url else ''} "
+        f"(default: {TOKENS_DIRECTORY} of the project)",
     )
+
+
+def _path_or_url(text: str) -> Path | str:
+    from tokenmill.storage.anywhere import place_of
+    from tokenmill.storage.urls import is_url, local_path
+
+    return place_of(text) if is_url(text) else Path(local_path(text))
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +109,7 @@ def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.verify import lines_of, verify
+    from tokenmill.analysis.verify import lines_of, verify, verify_remote
 
     for name, least in (("sample", 0), ("threads", 1)):
         if (given := getattr(asked, name)) is not None and given < least:
@@ -110,15 +119,16 @@ def _verify(asked: argparse.Namespace) -> Answer:
             f"--source: {asked.source}: expected a folder; there is none. Name the folder of the documents."
         )
     dataset = _dataset(asked)
-    found = verify(
-        dataset,
+    here = Path.cwd() if isinstance(dataset, str) else dataset.absolute().parent
+    arguments = (
         asked.tokenizer,
-        None if asked.no_source else asked.source or _root_of(dataset),
+        None if asked.no_source else asked.source or _root_of(here),
         asked.sample,
         asked.seed,
         asked.threads or len(os.sched_getaffinity(0)),
         not asked.no_tables,
     )
+    found = verify_remote(dataset, *arguments) if isinstance(dataset, str) else verify(dataset, *arguments)
     result = {"result": found.result, **dataclasses.asdict(found), "dataset": str(dataset)}
     return text(result, "\n".join(lines_of(found, _SHOWN_MAX)), _EXIT_CODES[found.result])
 
@@ -133,7 +143,7 @@ def _info(asked: argparse.Namespace) -> Answer:
 def _locate(asked: argparse.Namespace) -> Answer:
     from tokenmill.analysis.locate import lines_of, locate_digest, locate_id, locate_token
 
-    dataset = _dataset(asked)
+    dataset = Path(_dataset(asked))
     if asked.token is not None:
         found = locate_token(dataset, asked.token, asked.tokenizer)
     elif asked.id is not None:
@@ -143,12 +153,19 @@ def _locate(asked: argparse.Namespace) -> Answer:
     return text(found.as_json(), "\n".join(lines_of(found)), EXIT_DONE if found.n_found else EXIT_NO)
 
 
-def _dataset(asked: argparse.Namespace) -> Path:
-    given: Path | None = asked.dataset
-    return given or find_params().parent / TOKENS_DIRECTORY
+def _dataset(asked: argparse.Namespace) -> Path | str:
+    """The dataset that was asked for. A local folder of an upload has it in its folder `tokens`."""
+    given: Path | str = asked.dataset or find_params().parent / TOKENS_DIRECTORY
+    if isinstance(given, str):
+        return given
+    inside = given / Path(TOKENS_DIRECTORY).name
+    return inside if not _has_manifest(given) and _has_manifest(inside) else given
 
 
-def _root_of(dataset: Path) -> Path:
-    """The nearest folder above the dataset that is a project, or else the current folder."""
-    above = dataset.absolute().parents
-    return next((folder for folder in above if (folder / PARAMS_FILE).is_file()), Path())
+def _has_manifest(folder: Path) -> bool:
+    return (folder / MANIFEST_FILE).exists()
+
+
+def _root_of(here: Path) -> Path:
+    """The nearest folder from `here` upwards that is a project, or else the current folder."""
+    return next((folder for folder in (here, *here.parents) if (folder / PARAMS_FILE).is_file()), Path())

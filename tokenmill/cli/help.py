@@ -73,5 +73,5 @@ def _complete_values(parser: "Parser", files: Mapping[str, Any], folders: Mappin
     for action in parser._actions:  # argparse has no public list of them
         # They are for the script alone: a project may have stages of its own, and `explain` takes 203 for TM203.
         action.choices = values.get(next(iter(action.option_strings), action.dest), action.choices)
-        if action.type is Path:
+        if action.type is Path or action.metavar == "DATASET":
             action.complete = folders if action.metavar in _FOLDERS else files  # type: ignore[attr-defined]

@@ -1,0 +1,72 @@
+"""A dataset in object storage, whose files are fetched when they are looked at."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tokenmill.errors import TokenizerError
+from tokenmill.storage import anywhere
+from tokenmill.storage.urls import StoredObject
+from tokenmill.versioning.stored import (
+    MANIFEST,
+    QUARANTINE,
+    TABLES,
+    TOKENIZER,
+    TOKENS,
+    UPLOAD_FILE,
+    not_a_dataset,
+)
+
+
+class RemoteDataset:
+    """The dataset PLACE/DIGEST, as it was listed. `tokens`: the folder of this machine that its files are fetched into.
+    `names`: the files in its folder `tokens`. `strays`: files elsewhere that no upload writes. `keeps`: whether `at_hand` leaves a
+    file where it is for later; it is False at first."""
+
+    def __init__(self, folder: str, scratch: Path) -> None:
+        self.folder = folder
+        self._local = scratch / folder.rpartition("/")[2]
+        self._listed = anywhere.list_files(folder)
+        if MANIFEST not in self._listed:
+            raise not_a_dataset(folder)
+        self.tokens = self._local / TOKENS
+        self.names = [name.removeprefix(f"{TOKENS}/") for name in self._listed if name.startswith(f"{TOKENS}/")]
+        known = tuple(f"{one}/" for one in (TOKENS, TABLES, TOKENIZER, QUARANTINE))
+        self.strays = [name for name in self._listed if not name.startswith(known) and name != UPLOAD_FILE]
+        self.keeps = False
+
+    def fetch_beside(self, needs_tokenizer: bool, has_tables: bool) -> None:
+        """Fetches the manifest, and what lies beside the dataset. Raises TokenizerError if a tokenizer is needed and missing."""
+        if needs_tokenizer and f"{TOKENIZER}/tokenizer.json" not in self._listed:
+            raise TokenizerError(
+                f"{self.folder}/{TOKENIZER}: expected the dataset's tokenizer; nothing is there. Name it with --tokenizer."
+            )
+        folders = (f"{TOKENIZER}/", f"{QUARANTINE}/", *[f"{TABLES}/"] * has_tables)
+        wanted = [name for name in self._listed if name.startswith(folders) or name == MANIFEST]
+        for _ in anywhere.at_once(self._fetch, wanted):
+            pass
+
+    @contextmanager
+    def at_hand(self, name: str) -> Iterator[None]:
+        """Has a file of the folder `tokens` on this machine while the block runs. One that is not in storage is not here either."""
+        name = f"{TOKENS}/{name}"
+        if name not in self._listed:
+            yield
+            return
+        try:
+            self._fetch(name)
+            yield
+        finally:
+            if not self.keeps:
+                self._path(name).unlink(missing_ok=True)
+
+    def in_words(self, words: str) -> str:
+        """A text about the fetched files with the names of those in storage."""
+        return words.replace(str(self._local), self.folder)
+
+    def _fetch(self, name: str) -> None:
+        stored: StoredObject = self._listed[name]
+        anywhere.fetch(stored, self._path(name))
+
+    def _path(self, name: str) -> Path:
+        return self._local / name
