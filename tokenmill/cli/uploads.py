@@ -1,7 +1,10 @@
-"""The command upload."""
+"""The commands upload, download and gc."""
 
 import argparse
 import dataclasses
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
@@ -12,7 +15,9 @@ from tokenmill.quantities import size
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
+    from tokenmill.versioning.unused import Found
 
+_NAMES_SHOWN = 4
 _PLACE = "s3://BUCKET/path, gs://BUCKET/path, az://CONTAINER/path, or a folder"
 
 
@@ -28,6 +33,34 @@ def add_commands(commands: "Commands") -> None:
     )
     upload.add_argument("place", metavar="PLACE", help=_PLACE)
     upload.set_defaults(run=_upload)
+    download = commands.add_parser(
+        "download",
+        help="fetch an uploaded dataset into a folder",
+        description="Fetches a dataset with its tables, its tokenizer and its quarantine, and checks all digests. The folder "
+        "appears when everything is there.",
+        epilog="example: tokenmill download s3://bucket/datasets/0123456789abcdef copy",
+    )
+    download.add_argument("dataset", metavar="URL", help="what `tokenmill upload` printed: PLACE/DIGEST")
+    download.add_argument("directory", type=Path, metavar="DIR", help="a new directory")
+    download.set_defaults(run=_download)
+    gc = commands.add_parser(
+        "gc",
+        help="list or remove uploaded datasets that no git revision names",
+        description="Lists the datasets of a place: those that a branch or tag of the project's git repository names are kept. "
+        "With --delete, removes the others, and what interrupted uploads left more than a day ago.",
+        epilog="example: tokenmill gc s3://bucket/datasets",
+    )
+    gc.add_argument("place", metavar="PLACE", help=_PLACE)
+    gc.add_argument(
+        "--keep",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="REV",
+        help="keep only the datasets of these git revisions",
+    )
+    gc.add_argument("--delete", action="store_true", help="remove what is listed as unnamed or leftover")
+    gc.set_defaults(run=_gc)
 
 
 def _upload(asked: argparse.Namespace) -> Answer:
@@ -39,3 +72,46 @@ def _upload(asked: argparse.Namespace) -> Answer:
     counts = ", ".join(f"{n:,} {how}" for how, n in done.files.items() if n)
     say(f"upload: files: {counts}; sent {size(done.sent_bytes)}. Commit {UPLOADS_FILE}, which names the dataset.")
     return text(dataclasses.asdict(done), done.url)
+
+
+def _download(asked: argparse.Namespace) -> Answer:
+    from tokenmill.storage.anywhere import place_of
+    from tokenmill.versioning.download import download
+
+    url = place_of(asked.dataset)
+    manifest = download(url, asked.directory)
+    result = {"url": url, "directory": str(asked.directory.absolute()), "digest": manifest.digest}
+    return text(result, f"{asked.directory}: {manifest.digest[:16]}, {manifest.n_tokens:,} tokens", is_asked_for=False)
+
+
+def _gc(asked: argparse.Namespace) -> Answer:
+    from tokenmill.storage.anywhere import place_of
+    from tokenmill.versioning.unused import REMOVED, find, remove
+
+    place = place_of(asked.place)
+    found = find(find_params().parent, place, asked.keep)
+    removed = [one for one in found if one.state in REMOVED]
+    if asked.delete:
+        remove(place, removed)
+    n_bytes = sum(one.n_bytes for one in removed)
+    lines = [
+        *_rows(found),
+        f"{place}: {len(found):,} datasets and leftovers, {len(removed):,} of them to be removed, {size(n_bytes)}",
+    ]
+    if removed:
+        lines[-1] += ". They are removed." if asked.delete else ". To remove them, run it again with --delete."
+    result = {
+        "place": place,
+        "datasets": [dataclasses.asdict(one) for one in found],
+        "is_removed": asked.delete,
+        "removed_bytes": n_bytes,
+    }
+    return text(result, "\n".join(lines))
+
+
+def _rows(found: "Sequence[Found]") -> Iterator[str]:
+    """A table of what a place holds."""
+    for one in found:
+        day = datetime.fromtimestamp(one.modified_s, UTC).strftime("%Y-%m-%d %H:%M")
+        names = ", ".join(one.named_by[:_NAMES_SHOWN]) + (", …" if len(one.named_by) > _NAMES_SHOWN else "")
+        yield f"{one.name}  {day}  {size(one.n_bytes):>12}  {one.n_files:>7,} files  {one.state:<9}  {names}".rstrip()

@@ -128,16 +128,7 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     the signature, and an unsigned version is refused. Raises VersionsError, also if `directory` exists and is not empty:
     nothing is overwritten.
     """
-    if directory.exists():
-        if not directory.is_dir():
-            raise VersionsError(f"{directory}: is a file. Name a directory that is not there yet.", code="TM406")
-        if names := sorted(path.name for path in directory.iterdir()):
-            more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
-            raise VersionsError(
-                f"{directory}: is not empty: it holds {', '.join(names[:_N_NAMES_SHOWN])}{more}. Nothing was fetched, as nothing "
-                f"is overwritten. Name another directory, or delete this one first: `rm -r {shlex.quote(str(directory))}`.",
-                code="TM406",
-            )
+    check_free(directory)
     tag_lines = _tag_lines(version)
     with write_directory(directory) as partial:
         with _opened(version) as files:
@@ -163,6 +154,21 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
                 )
             verify_directory(partial, tag_lines[SIGNATURE], public_key, f"{version} from {version.repository}")
     return tag_lines.get(SIGNATURE)
+
+
+def check_free(directory: Path) -> None:
+    """Raises VersionsError if a directory that something is to be fetched into holds files, or is a file."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise VersionsError(f"{directory}: is a file. Name a directory that is not there yet.", code="TM406")
+    if names := sorted(path.name for path in directory.iterdir()):
+        more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
+        raise VersionsError(
+            f"{directory}: is not empty: it holds {', '.join(names[:_N_NAMES_SHOWN])}{more}. Nothing was fetched, as nothing "
+            f"is overwritten. Name another directory, or delete this one first: `rm -r {shlex.quote(str(directory))}`.",
+            code="TM406",
+        )
 
 
 def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None = None) -> None:

@@ -1,0 +1,95 @@
+"""A dataset that is downloaded is the one that was uploaded, byte for byte, or it is not there."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Project, make_project
+from tests.registry import cli
+from tests.s3_server import SECRET, client, environment, moto
+from tokenmill.storage import objects
+from tokenmill.versioning.upload import upload
+
+pytestmark = pytest.mark.slow
+
+FOLDERS = ("tokens", "tables", "tokenizer", "quarantine")
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with moto() as url, environment(url, tmp_path_factory.mktemp("aws")):
+        client().create_bucket(Bucket="bucket")
+        yield
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = make_project(tmp_path_factory.mktemp("download") / "project")
+    project.set(encode__formats=["parquet", "arrow"])
+    project.build()
+    return project
+
+
+@pytest.fixture
+def url(s3: None, built: Project) -> Iterator[str]:
+    yield upload(built.root, "s3://bucket/sets").url
+    objects.delete([one.url for one in objects.list_objects("s3://bucket")])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = [path for one in FOLDERS for path in (folder / one).rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_the_round_trip_is_equal_byte_for_byte(built: Project, url: str, tmp_path: Path) -> None:
+    here = Project(tmp_path)
+    done = cli(here, "download", url, "copy", "--json")
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert result["directory"] == str(tmp_path / "copy") and url.endswith(result["digest"][:16])
+    assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == sorted(FOLDERS)
+    assert files(tmp_path / "copy") == files(built.root / "data")
+    assert cli(here, "verify", "copy/tokens", "--no-source").returncode == 0
+    said = cli(here, "download", url, "copy")
+    assert said.returncode == 2 and "error[TM406]" in said.stderr
+
+
+def test_from_a_folder(built: Project, tmp_path: Path) -> None:
+    folder = upload(built.root, str(tmp_path / "place")).url
+    assert cli(Project(tmp_path), "download", f"file://{folder}", "copy").returncode == 0
+    assert files(tmp_path / "copy") == files(built.root / "data")
+
+
+@pytest.mark.parametrize(
+    "name", ["tokens/a.jsonl.parquet", "tables/documents.parquet", "quarantine/quarantine.parquet"]
+)
+def test_a_changed_file_is_named_and_nothing_is_left(url: str, tmp_path: Path, name: str) -> None:
+    content = objects.get(f"{url}/{name}")
+    key = f"{url}/{name}".removeprefix("s3://bucket/")
+    client().put_object(Bucket="bucket", Key=key, Body=content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
+    said = cli(Project(tmp_path), "download", url, "copy")
+    assert said.returncode == 2 and f"{url}/{name}: not the file that the manifest names" in said.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_tokenizer_is_refused(url: str, tmp_path: Path) -> None:
+    name = f"{url}/tokenizer/tokenizer.json"
+    model = json.loads(objects.get(name))
+    merges = model["model"]["merges"]
+    merges[0], merges[1] = merges[1], merges[0]
+    client().put_object(Bucket="bucket", Key=name.removeprefix("s3://bucket/"), Body=json.dumps(model).encode())
+    said = cli(Project(tmp_path), "download", url, "copy")
+    assert said.returncode == 2, said.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_is_named(url: str, tmp_path: Path) -> None:
+    here = Project(tmp_path)
+    objects.delete([f"{url}/tables/documents.parquet"])
+    assert f"{url}/tables/documents.parquet: missing" in cli(here, "download", url, "copy").stderr
+    objects.delete([f"{url}/tokens/manifest.json"])
+    assert f"{url}: expected an uploaded dataset" in cli(here, "download", url, "copy").stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,134 @@
+"""Finds and removes what no git revision names in a place of uploaded datasets."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tokenmill.errors import CorpusError, PassingError, VersionsError
+from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY
+from tokenmill.storage import anywhere
+from tokenmill.storage.urls import StoredObject
+from tokenmill.versioning import git
+from tokenmill.versioning.dvc_files import recorded_md5
+from tokenmill.versioning.stored import MANIFEST, UPLOAD_FILE, dataset_folders
+
+_UPLOAD_S_MAX = 86_400  # an upload that has written nothing for so long has ended
+
+State = Literal["kept", "unnamed", "leftover", "uploading", "unknown"]
+REMOVED: tuple[State, ...] = ("unnamed", "leftover")
+"""What is removed: datasets that no kept revision names, and what an interrupted upload left more than a day ago. `uploading` is a
+younger one; `unknown`, a dataset without the record that tells its revisions."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder of a place that is named like a dataset. `modified_s`: when its last file was written, since the epoch. `named_by`:
+    the branches, tags and revisions that name it."""
+
+    name: str
+    state: State
+    modified_s: int
+    n_files: int
+    n_bytes: int
+    named_by: Sequence[str]
+
+
+def find(root: Path, place: str, keep: Sequence[str]) -> list[Found]:
+    """What a place holds, the oldest first. `root`: the project. `keep`: the revisions whose datasets are kept; none: those of all
+    branches and tags, and of HEAD.
+
+    Raises VersionsError if git does not know all revisions, or if no dataset would be kept; StorageError and PassingError.
+    """
+    named = _named(root, keep)
+    folders = [f"{place}/{name}" for name in dataset_folders(place)]
+    found = [_found(folder, anywhere.list_files(folder), named) for folder in folders]
+    if any(one.state == "unnamed" for one in found) and not any(one.state == "kept" for one in found):
+        raise VersionsError(
+            f"{place}: no kept revision names any of its {len(found):,} datasets, so all would be removed. Is it the place of "
+            "another project? Otherwise name a revision of one with --keep, or delete the folder yourself."
+        )
+    return sorted(found, key=lambda one: (one.modified_s, one.name))
+
+
+def remove(place: str, found: Iterable[Found]) -> None:
+    """Removes those of `found` whose state says so, each one's manifest first: nothing that is half there can be read as whole."""
+    for one in found:
+        if one.state not in REMOVED:
+            continue
+        folder = f"{place}/{one.name}"
+        anywhere.delete([f"{folder}/{MANIFEST}"])
+        anywhere.delete([stored.url for stored in anywhere.list_files(folder).values()])
+
+
+def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[str]]) -> Found:
+    newest_s = max((one.modified_ns for one in files.values()), default=0) // 1_000_000_000
+    md5 = _md5_of(folder) if UPLOAD_FILE in files else None
+    state: State
+    if MANIFEST not in files:
+        state = "uploading" if time.time() - newest_s < _UPLOAD_S_MAX else "leftover"
+    elif md5 is None:
+        state = "unknown"
+    else:
+        state = "kept" if md5 in named else "unnamed"
+    n_bytes = sum(one.n_bytes for one in files.values())
+    return Found(folder.rpartition("/")[2], state, newest_s, len(files), n_bytes, named.get(md5 or "", []))
+
+
+def _md5_of(folder: str) -> str | None:
+    """What dvc.lock has for data/tokens at the revisions of this dataset; None if its record cannot be read."""
+    try:
+        return str(json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["tokens_md5"])
+    except PassingError:
+        raise
+    except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
+    """By the md5 of data/tokens in dvc.lock, the kept revisions that have it."""
+    try:
+        is_shallow = git.git(root, "rev-parse", "--is-shallow-repository").strip() == "true"
+    except VersionsError as error:
+        raise VersionsError(f"{error}. Without the project's git repository nothing says what is to be kept.") from None
+    if is_shallow:
+        raise VersionsError(
+            f"{root}: is a shallow clone, which does not have all revisions. Run `git fetch --unshallow --tags`, and try again."
+        )
+    if not keep:
+        _refuse_behind(root)
+    revisions = keep or [*git.git(root, "for-each-ref", "--format=%(refname:short)").split(), "HEAD"]
+    named: dict[str, list[str]] = {}
+    md5s: dict[str, str | None] = {}  # by the digest of dvc.lock, which is the same in many revisions
+    for revision in revisions:
+        commit = git.commit_of(root, revision)
+        if commit is None:
+            if revision in keep:
+                raise VersionsError(f"--keep {revision}: git has no such revision. Correct it.", code="TM403")
+            continue  # a tag of something else than a commit, or HEAD before the first one
+        entry = git.git(root, "ls-tree", commit, "--", DVC_LOCK_FILE).split()
+        if not entry:
+            continue
+        if entry[2] not in md5s:
+            md5s[entry[2]] = recorded_md5(git.git(root, "cat-file", "blob", entry[2]), TOKENS_DIRECTORY)
+        md5 = md5s[entry[2]]
+        if md5 is not None:
+            named.setdefault(md5, []).append(revision)
+    return named
+
+
+def _refuse_behind(root: Path) -> None:
+    """Raises VersionsError if the git remote has branches or tags that are not known here."""
+    remote = git.remote_of(root)
+    if remote is None:
+        return
+    known = set(git.git(root, "for-each-ref", "--format=%(objectname)").split())
+    there = [line.split("\t") for line in git.git(root, "ls-remote", "--heads", "--tags", remote).splitlines()]
+    new = [name for commit, name in there if commit not in known and not name.endswith("^{}")]
+    if new:
+        raise VersionsError(
+            f"{root}: {remote} has {len(new):,} branches or tags that are not here, such as {new[0]}, whose datasets are to be "
+            f"kept too. Run `git fetch --prune --tags {remote}`, and try again."
+        )
