@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-count bench-encode bench-hard bench-plan bench-reader bench-second bench-sets bench-storage bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-second bench-sets bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -78,6 +78,10 @@ bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one
 
 bench-chat: setup ## instruction samples to packed sequences with loss masks, by tokenmill and, where test-interop has it, by TRL
 	@$(BIN)/python -m benchmarks.chat
+
+bench-clusters: setup ## builds by Dask and Ray with one worker and with two, and what a unit costs beside its work
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@$(BIN)/python -m benchmarks.clusters
 
 bench-plan: setup ## how often builds of four corpora lie within the ranges of `tokenmill plan`
 	@$(BIN)/python -m benchmarks.plan
