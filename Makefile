@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-chat bench-count bench-encode bench-hard bench-plan bench-reader bench-second bench-sets bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-second bench-sets bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -19,6 +19,9 @@ test-faults: setup ## builds under faults of the machine: killed, failing calls,
 
 test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
 	@.interop-venv/bin/python -m pytest interop
+
+test-storage: setup .s3-server/bin/s3s-fs ## object storage, with a second S3 server (in Rust, compiled once)
+	@$(BIN)/python -m pytest tests/storage tests/pipeline/test_object_storage.py tests/pipeline/test_hub.py
 
 lint: setup ## format and lint of Python and Rust, types, the core's documentation, and its own tests
 	$(BIN)/ruff format --check .
@@ -76,6 +79,10 @@ bench-build: setup ## 1,000 shards: a first build, one with nothing changed, one
 bench-chat: setup ## instruction samples to packed sequences with loss masks, by tokenmill and, where test-interop has it, by TRL
 	@$(BIN)/python -m benchmarks.chat
 
+bench-clusters: setup ## builds by Dask and Ray with one worker and with two, and what a unit costs beside its work
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@$(BIN)/python -m benchmarks.clusters
+
 bench-plan: setup ## how often builds of four corpora lie within the ranges of `tokenmill plan`
 	@$(BIN)/python -m benchmarks.plan
 
@@ -88,6 +95,9 @@ bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, 
 bench-sets: setup .bench-venv/.installed ## files for training jobs: the encode stage with one format and with two, each writer, and other tools where test-interop has them
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.file_sets
+
+bench-storage: setup .s3-server/bin/s3s-fs ## reading from S3 on this machine beside local files, by obstore and by s3fs
+	@$(BIN)/python -m benchmarks.storage
 
 bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted in bounded memory
 	@$(BIN)/python -m benchmarks.count_memory
@@ -111,6 +121,10 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.encode_task
 
+.s3-server/bin/s3s-fs:
+	@echo "compiling an S3 server for tests, some minutes ..."
+	@cargo install --quiet --locked --root .s3-server --version 0.14.1 --features binary s3s-fs
+
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv
 	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.lock
@@ -123,4 +137,4 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@touch $@
 
 clean: ## what make made, but for data
-	rm -rf .venv .bench-venv .interop-venv core/target tokenmill/*.so
+	rm -rf .venv .bench-venv .interop-venv .s3-server core/target tokenmill/*.so

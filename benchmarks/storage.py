@@ -12,7 +12,6 @@ for one of 5 MB), and a server that does not share the machine's two cores with 
 import argparse
 import hashlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from benchmarks.plan import make_project
 from tokenmill.corpus.shard_files import open_arrow, parquet_source
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.dataset.manifest import read_manifest
+from tokenmill.storage.objects import put_file
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared/corpus"
 _SERVER = record.ROOT / ".s3-server/bin/s3s-fs"
@@ -52,11 +52,13 @@ def main() -> None:
     asked = parser.parse_args()
     section = record.begin("storage", ("obstore", "s3fs", "fsspec", "pyarrow"), asked)
     with tempfile.TemporaryDirectory(prefix="bench-storage-") as folder, _server(Path(folder) / "server"):
-        bucket = Path(folder) / "server/bucket"
-        _make_files(Path(folder), asked.shared, bucket, asked.mb * 1_000_000)
+        files = Path(folder) / "corpus"
+        _make_files(files, asked.shared, asked.mb * 1_000_000)
+        for path in files.iterdir():
+            put_file(path, f"s3://bucket/{path.name}")
         for name, read in (("stream.jsonl", _stream), ("rows.parquet", _rows)):
-            section["cells"] += _reading(bucket, name, read, asked.runs)
-        section["cells"] += _stages(Path(folder), bucket, asked.shared, asked.stage_runs)
+            section["cells"] += _reading(files, name, read, asked.runs)
+        section["cells"] += _stages(Path(folder), files, asked.shared, asked.stage_runs)
     record.keep(section, asked.record)
 
 
@@ -93,11 +95,12 @@ def _server(folder: Path) -> Iterator[None]:
         server.wait()
 
 
-def _make_files(folder: Path, shared: Path, bucket: Path, text_bytes: int) -> None:
-    """A .jsonl and a .parquet of that much text each in the bucket."""
+def _make_files(folder: Path, shared: Path, text_bytes: int) -> None:
+    """A .jsonl and a .parquet of that much text each."""
     from tokenmill.corpus.reader import read_batches
 
-    lines = folder / "lines.jsonl"
+    folder.mkdir()
+    lines = folder / "stream.jsonl"
     n_bytes, n_rows = 0, 0
     with lines.open("wb") as file:
         while n_bytes < text_bytes:
@@ -109,9 +112,7 @@ def _make_files(folder: Path, shared: Path, bucket: Path, text_bytes: int) -> No
                     n_rows, n_bytes = n_rows + len(ids), n_bytes + batch.text_bytes
                     if n_bytes >= text_bytes:
                         break
-    shutil.move(lines, bucket / "stream.jsonl")
-    table = read_json(bucket / "stream.jsonl")
-    pq.write_table(table, bucket / "rows.parquet", row_group_size=4000, compression="zstd")
+    pq.write_table(read_json(lines), folder / "rows.parquet", row_group_size=4000, compression="zstd")
 
 
 def _as_lines(table: pa.Table) -> Iterator[str]:
@@ -124,11 +125,11 @@ def _as_lines(table: pa.Table) -> Iterator[str]:
 Read = Callable[[Any], str]
 
 
-def _reading(bucket: Path, name: str, read: Read, n_runs: int) -> list[dict[str, Any]]:
+def _reading(files: Path, name: str, read: Read, n_runs: int) -> list[dict[str, Any]]:
     import s3fs
 
-    [local] = find_shards(bucket, name)
-    [stored] = find_shards(bucket, f"s3://bucket/{name}")
+    [local] = find_shards(files, name)
+    [stored] = find_shards(files, f"s3://bucket/{name}")
     other = s3fs.S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"], key=_KEY, secret=_SECRET)
     ways: dict[str, Callable[[], Any]] = {
         "files": lambda: _opened(local, name),
@@ -174,13 +175,13 @@ def _rows(source: Any) -> str:
     return f"{n_rows} {n_bytes}"
 
 
-def _stages(folder: Path, bucket: Path, shared: Path, n_runs: int) -> list[dict[str, Any]]:
-    projects = {"files": str(bucket / "rows.parquet"), "obstore": "s3://bucket/rows.parquet"}
+def _stages(folder: Path, files: Path, shared: Path, n_runs: int) -> list[dict[str, Any]]:
+    projects = {"files": str(files / "rows.parquet"), "obstore": "s3://bucket/rows.parquet"}
     seconds: dict[tuple[str, str], list[float]] = {(stage, way): [] for stage in _STAGES for way in projects}
     for way, glob in projects.items():
         project = folder / way
         make_project(project, "english", shared, "inline")
-        _read_from(project, glob, str(bucket) if way == "files" else "data/objects.json")
+        _read_from(project, glob, str(files) if way == "files" else "data/objects.json")
         _build(project)
     digests = {way: hashlib.sha256(_shards(folder / way)).hexdigest() for way in projects}
     assert len(set(digests.values())) == 1, "the builds do not agree"

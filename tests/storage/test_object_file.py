@@ -15,7 +15,7 @@ import pytest
 from tests.proxy import Proxy
 from tests.s3_server import client, environment, moto
 from tokenmill.errors import CorpusError, PassingError
-from tokenmill.storage import object_file, objects
+from tokenmill.storage import objects, retries
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
 from tokenmill.storage.urls import StoredObject
 
@@ -160,7 +160,7 @@ def test_a_stalled_connection_is_given_up_and_asked_again(proxy: Proxy) -> None:
 
 @pytest.mark.slow
 def test_a_storage_that_stays_away_is_a_passing_error(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_file, "_PATIENCE_S", 2.0)
+    monkeypatch.setattr(retries, "PATIENCE_S", 2.0)
     with ObjectFile(listed()) as file:
         proxy.mode = "refuse"
         file.seek(8 * BLOCK_BYTES)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tokenmill.errors import CorpusError
 from tokenmill.storage import objects
-from tokenmill.storage.retries import with_retries
+from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject, place
 
 _N_NAMES_SHOWN = 5
@@ -22,7 +22,7 @@ def find_objects(glob: str, asked: str) -> list[StoredObject]:
     parts = where.key.split("/")
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), len(parts) - 1)
     folder = where._replace(key="/".join(parts[:n_plain])).url.rstrip("/")
-    listed = with_retries(lambda: _listed(where.scheme, folder))
+    listed = with_patience(lambda: _listed(where.scheme, folder))
     found = []
     for one in listed:
         names = place(one.url).key.split("/")
@@ -51,7 +51,7 @@ def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
         if any(folder.startswith(f"{other}/") for other in folders):
             continue  # the listing of the folder above has them
         scheme = folders[folder]
-        found |= {one.url: one for one in with_retries(lambda: _listed(scheme, folder)) if one.url in wanted}  # noqa: B023
+        found |= {one.url: one for one in with_patience(lambda: _listed(scheme, folder)) if one.url in wanted}  # noqa: B023
     return found
 
 

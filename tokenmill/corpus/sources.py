@@ -5,6 +5,7 @@ from pathlib import Path
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import ParamsError
+from tokenmill.storage.urls import is_url
 
 
 def find_documents(root: Path, params: Params) -> list[Shard]:
@@ -24,3 +25,8 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
                 )
             found[shard.name] = shard
     return [found[name] for name in sorted(found)]
+
+
+def reads_objects(params: Params) -> bool:
+    """Whether some documents of the project are in object storage."""
+    return any(is_url(glob) for source in params.document_sources() for glob in source.globs)

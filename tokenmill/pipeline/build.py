@@ -15,7 +15,7 @@ from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.sources import find_documents, reads_objects
 from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import (
@@ -84,7 +84,7 @@ class Build:
     @cached_property
     def memory(self) -> Memory:
         """The memory of each worker. Raises ParamsError if it would be too little."""
-        return divide(self.params.run)
+        return divide(self.params.run, reads_objects(self.params))
 
     @cached_property
     def runner(self) -> UnitRunner:

@@ -12,6 +12,7 @@ from tokenmill.errors import ParamsError
 # Measured, in MB: Python, DVC and the libraries of all stages take 200; with Prefect, 330.
 _BASE_MB = {"inline": 256, "threads": 384, "dask": 384, "ray": 384}
 _PROCESS_MB = 256  # of a worker process of Dask or Ray, with the libraries of all stages
+_OBJECT_MB = 24  # what a worker holds of the object that it reads: its blocks and those that are fetched ahead
 _SHARE_MB_MIN = 160
 # Measured on a document of 100 MB that was one pre-token: encoding takes 27.7 bytes per byte; counting 7.8 for one in UCS-4.
 # A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
@@ -62,14 +63,15 @@ def asked_workers(run: RunOptions) -> int:
     return 1 if run.address is not None else len(os.sched_getaffinity(0))
 
 
-def divide(run: RunOptions) -> Memory:
+def divide(run: RunOptions, reads_objects: bool = False) -> Memory:
     """The memory of the workers. There are fewer than asked if each would get too little. Raises ParamsError if it is not enough
     for one.
 
     In a cluster elsewhere, it is the memory of each worker process. Worker processes on this machine share it with the build.
+    `reads_objects`: whether documents are in object storage.
     """
     n_own = 0 if run.engine in ("inline", "threads") or run.address is not None else 1
-    base_mb, worker_mb = _BASE_MB[run.engine], n_own * _PROCESS_MB
+    base_mb, worker_mb = _BASE_MB[run.engine], n_own * _PROCESS_MB + (_OBJECT_MB if reads_objects else 0)
     mb_max = run.memory_mb_max
     if mb_max < base_mb + worker_mb + _SHARE_MB_MIN:
         raise ParamsError(

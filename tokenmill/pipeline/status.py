@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.sources import find_documents, reads_objects
 from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.build import refuse_unseen_objects
@@ -17,7 +17,6 @@ from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.object_list import changes_of_objects
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.storage.file_facts import Digests
-from tokenmill.storage.urls import is_url
 from tokenmill.versioning import dvc_stage
 from tokenmill.versioning.dvc_files import Known
 
@@ -44,8 +43,7 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
     found: list[StageStatus] = []
     known: Known = {}
     of_other_code = stages_of_other_code(root)
-    has_urls = any(is_url(glob) for source in params.document_sources() for glob in source.globs)
-    shards = find_documents(root, params) if has_urls else []  # DVC looks at files, and does not open them
+    shards = find_documents(root, params) if reads_objects(params) else []  # DVC looks at files, and does not open them
     of_objects = changes_of_objects(root, shards)
     for name, before in stages_of(root).items():
         with dvc_stage.opened(root, name, known) as opened:

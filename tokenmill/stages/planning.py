@@ -12,6 +12,7 @@ from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
 from tokenmill.errors import CountsError
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
@@ -80,7 +81,7 @@ def make_plan(
     `read_bytes`, `work_bytes`: see tokenmill.pipeline.sampling. Raises CorpusError, ParamsError, VersionsError, and what the
     build itself would raise for the documents of the sample.
     """
-    memory = divide(params.run)
+    memory = divide(params.run, reads_objects(params))
     work = outstanding(root, params)
     cache, shares_bytes = cache_of(root)
     sample = None

@@ -3,25 +3,19 @@
 import io
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from tokenmill.console import say
-from tokenmill.errors import PassingError
 from tokenmill.storage import objects
+from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject
 
 BLOCK_BYTES = 2 << 20
 _N_AHEAD = 3  # blocks behind the one that is read, once two blocks in a row were read
 _N_HELD_MAX = 10  # 20 MB: a reader of tables goes through several columns at the same time
 _N_THREADS = 16  # of all files of the process
-_PATIENCE_S = 60.0
-"""How long a storage that does not answer is asked for a block, from the first failure on. Then PassingError is raised, and the
-unit is tried again."""
-_PAUSE_S_MAX = 5.0
 
 
 class ObjectFile(io.RawIOBase):
@@ -103,7 +97,8 @@ class ObjectFile(io.RawIOBase):
         if block is None:
             start = i * BLOCK_BYTES
             stop = min(start + BLOCK_BYTES, self._stored.n_bytes)
-            block = _pool(os.getpid()).submit(_patiently, self._stored, start, stop, self._ended)
+            read = partial(read_range(self._stored), self._stored, start, stop)
+            block = _pool(os.getpid()).submit(with_patience, read, self._ended)
         self._blocks[i] = block
         return block
 
@@ -115,24 +110,6 @@ def read_range(stored: StoredObject) -> Callable[[StoredObject, int, int], memor
 
         return hub.get_range
     return objects.get_range
-
-
-def _patiently(stored: StoredObject, start: int, stop: int, ended: threading.Event) -> memoryview:
-    read, failed_s, pause_s = read_range(stored), None, 0.5
-    while True:
-        try:
-            return read(stored, start, stop)
-        except PassingError as error:
-            now_s = time.monotonic()
-            if failed_s is None:
-                failed_s = now_s
-                if not ended.is_set():
-                    say(
-                        f"{error.where or stored.url}: the storage does not answer; asking again for {_PATIENCE_S:g} s."
-                    )
-            if now_s - failed_s > _PATIENCE_S or ended.wait(pause_s):
-                raise
-            pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
 
 @cache
