@@ -32,6 +32,7 @@ NOT_RUN = {
     r"tokenmill pin": "it wants a project that takes a tokenizer; tests/versioning/test_use.py makes one",
     r"tokenmill serve": "it runs until Ctrl-C; tests/orchestration/test_refresh.py runs it",
     r"tokenmill (publish|fetch) .*--(sign|verify)": "it wants a key; tests/versioning/test_signing.py makes one",
+    r"tokenmill (upload|verify|info|download) s3:": "it wants a server of S3; tests/versioning/test_upload.py starts one",
     r"dvc remote add -d store s3:": "it wants a server of S3; tests/corpus/test_s3.py starts one",
 }
 """Commands that are only parsed, where they are tokenmill's, and why."""

@@ -16,6 +16,7 @@ from tokenmill.errors import CorpusError, StorageError, ValidationError, Version
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
 from tokenmill.storage import anywhere
 from tokenmill.storage.atomic import read, sha256_file, write_atomic
+from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5
@@ -88,7 +89,7 @@ def upload(root: Path, place: str) -> Uploaded:
         return how
 
     with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
-        done = list(anywhere.at_once(bring, files))
+        done = list(anywhere.at_once(lambda file: with_patience(lambda: bring(file)), files))
     _check_arrived(folder, files)
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
     if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
