@@ -243,6 +243,42 @@ def test_a_folder_is_a_place_too(team: Team, tmp_path: Path) -> None:
         assert found == local_files(team.project)
 
 
+def test_a_killed_upload_to_a_folder_leaves_nothing(team: Team, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    running = begun(team.project, "upload", str(place))
+    deadline = time.monotonic() + 60
+    while not any(place.rglob("*.parquet")):
+        assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    folder = next(place.iterdir())
+    (folder / "tokens").mkdir(exist_ok=True)
+    (folder / f"tokens/a.jsonl.parquet.{running.pid}-1.partial").write_bytes(b"x")
+    done = upload(team.project, str(place))
+    assert not any(folder.rglob("*.partial"))
+    names = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}
+    assert done["url"] == str(folder) and names == {*local_files(team.project), "upload.json"}
+
+
+def test_a_short_outage_is_waited_for(team: Team, bucket: str) -> None:
+    project = team.project
+    proxy = Proxy(int(bucket.rpartition(":")[2]))
+    proxy.mode = "slow"
+    running = begun(project, "upload", PLACE, AWS_ENDPOINT_URL=proxy.url)
+    deadline = time.monotonic() + 60
+    while len(objects.list_objects(PLACE)) < 4:
+        assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+        time.sleep(0.01)
+    proxy.mode = "refuse"
+    time.sleep(8)
+    proxy.mode = "open"
+    out, err = running.communicate(timeout=120)
+    proxy.close()
+    assert running.returncode == 0, err
+    assert proxy.n_hit > 0
+    assert stored_files(out.strip()) == local_files(project)
+
+
 def test_an_outage_is_an_error_that_says_what_to_do(team: Team, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     said = cli(team.project, "upload", PLACE)

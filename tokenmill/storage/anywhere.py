@@ -13,7 +13,17 @@ from typing import TypeVar
 
 from tokenmill.errors import StorageError
 from tokenmill.storage import objects
-from tokenmill.storage.atomic import flush, make_folder, partial_path, raise_it, read, sha256_file, write_atomic
+from tokenmill.storage.atomic import (
+    flush,
+    is_left_over,
+    make_folder,
+    partial_path,
+    raise_it,
+    read,
+    sha256_file,
+    write_atomic,
+)
+from tokenmill.storage.links import NO_LINK
 from tokenmill.storage.object_file import BLOCK_BYTES, ObjectFile
 from tokenmill.storage.urls import StoredObject, is_url, local_path, place
 
@@ -99,13 +109,34 @@ def put_new(file: str, content: bytes) -> bool:
     try:
         partial.write_bytes(content)
         flush(partial)
-        os.link(partial, file)
+        _link_new(partial, Path(file))
         flush(partial.parent)
     except FileExistsError:
         return False
     finally:
         partial.unlink(missing_ok=True)
     return True
+
+
+def _link_new(partial: Path, path: Path) -> None:
+    """Gives a file its name. Raises FileExistsError if there is one; on a file system without hard links, of two at once the last
+    one wins."""
+    try:
+        os.link(partial, path)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        if path.exists():
+            raise FileExistsError(error.errno, "exists", str(path)) from None
+        partial.replace(path)
+
+
+def remove_left_over(folder: str) -> None:
+    """Removes the temporary files of killed writers from a folder of this machine. Object storage has none."""
+    if not is_url(folder):
+        for path in Path(folder).rglob("*.partial"):
+            if is_left_over(path):
+                path.unlink(missing_ok=True)
 
 
 def copy(file: str, to_file: str) -> None:

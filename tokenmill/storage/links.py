@@ -11,7 +11,8 @@ from tokenmill.storage.atomic import flush, naming
 
 _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until either file is written to
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
-_NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)
+NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system without hard links says to one."""
 
 _without_clones: set[tuple[int, int]] = set()  # (from, to) devices; each failed try makes and removes a file
 
@@ -30,7 +31,7 @@ def link(file: Path, target: Path) -> None:
     try:
         os.link(file, target)
     except OSError as error:
-        if error.errno not in _NO_LINK:
+        if error.errno not in NO_LINK:
             raise
         with naming(target):
             shutil.copyfile(file, target)

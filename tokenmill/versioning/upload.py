@@ -66,6 +66,7 @@ def upload(root: Path, place: str) -> Uploaded:
             f"{root / DVC_LOCK_FILE}: names no {TOKENS_DIRECTORY}. Run `tokenmill build` and commit it."
         )
     _put_facts(folder, md5)  # first, because a folder with a new file is not taken for a leftover
+    anywhere.remove_left_over(folder)
     there = anywhere.list_files(folder)
     files = [*named_files(manifest), *files_beside(data)]
     held = _files_of_newest(place, folder)
@@ -75,8 +76,9 @@ def upload(root: Path, place: str) -> Uploaded:
         url, found = f"{folder}/{file.name}", there.get(file.name)
         how: How
         if found is not None and found.n_bytes == file.n_bytes and anywhere.sha256_of(url) == file.sha256:
-            how = "there"
-        elif file.sha256 in held and _copied(held[file.sha256], url, file.sha256):
+            now.skip(file.n_bytes)
+            return "there"
+        if file.sha256 in held and _copied(held[file.sha256], url, file.sha256):
             how = "copied"
         else:
             how = "sent"
