@@ -1,0 +1,247 @@
+"""python -m benchmarks.scale: how large a corpus the planner can carry, without a cluster and without the corpus.
+
+The lists of shards are generated; the cutting, the keys, the manifest and DVC's folder object are the real ones, with invented
+digests. The seconds of a stage follow from this machine's speed and a list schedule, so they leave out storage, network,
+start-up and the driver. The speed is that of Counter and Tokenizer on text in memory. What this does not show: a build of that
+size, validating, and the shard listing of a real disk or bucket.
+"""
+
+import argparse
+import gc
+import hashlib
+import heapq
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenmill import Counter, train_vocab
+from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.shards import Shard, ShardRange
+from tokenmill.corpus.units import Unit, _Cut, cut
+from tokenmill.dataset.manifest import InputRows, InputShard, Manifest, OutputShard, Reading
+from tokenmill.pipeline.unit_runner import content
+from tokenmill.storage.unit_store import unit_key
+
+SCENARIOS = {
+    "52 GB": (200, 52 * 10**9, 1, 16),
+    "1 TB": (10_000, 10**12, 64, 16),
+    "10 TB": (100_000, 10**13, 64, 16),
+    "100 TB": (1_000_000, 10**14, 64, 16),
+}
+"""Files, their bytes in all, machines, and cores a machine."""
+
+UNIT_BYTES_MIN, UNIT_BYTES_MAX = 1_000_000, 64_000_000
+TASK_RUNS_MAX = 256
+MEMORY_BYTES_MAX = 14 << 30  # of the process that plans, so that it cannot take the machine down
+ENGLISH = Path("/work/shared/corpus/english")
+
+
+class InventedDigests:
+    """Stands for the digests of files that do not exist. A .parquet larger than
+    a unit has row groups that fill units of the full size, as the planner puts them together."""
+
+    def __init__(self, n_bytes: dict[Path, int]) -> None:
+        self._n_bytes = n_bytes
+
+    def fact(self, path: Path, word: str, kind: type[_Cut], find: Callable[[], _Cut]) -> _Cut:
+        digest = invented(str(path))
+        n_bytes = self._n_bytes[path]
+        if not word.startswith("parts"):
+            return _Cut(digest, [])
+        starts = range(0, n_bytes, UNIT_BYTES_MAX)
+        sizes = [min(UNIT_BYTES_MAX, n_bytes - start) for start in starts]
+        return _Cut(digest, [(ShardRange(4 * i, 4 * i + 4, n, i, 1), digest) for i, n in enumerate(sizes)])
+
+    def save(self) -> None:
+        """Nothing is kept."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one", choices=SCENARIOS, help="one corpus, in this process")
+    parser.add_argument(
+        "--english", type=Path, default=ENGLISH, help="a folder of .jsonl.zst, for the speed of this machine"
+    )
+    asked = parser.parse_args()
+    if asked.one:
+        found: dict[str, Any] = {}
+        try:
+            planned(asked.one, found)
+        except MemoryError:
+            found["out_of_memory_after"] = [key for key in found if key.endswith("_peak_mb")][-1].removesuffix(
+                "_peak_mb"
+            )
+        print(json.dumps(found))
+        return
+    speed = speeds(asked.english)
+    print(json.dumps({"mb_per_s": speed}))
+    for name, (_, _, machines, cores) in SCENARIOS.items():
+        command = [sys.executable, "-m", "benchmarks.scale", "--one", name]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        unit_bytes = found.pop("unit_bytes")
+        for stage, mb_per_s in speed.items():
+            seconds = [n / 1e6 / mb_per_s for n in unit_bytes]
+            batches = batches_of(seconds, TASK_RUNS_MAX)
+            found[f"{stage}_units_s"] = makespan_s(seconds, machines * cores)
+            found[f"{stage}_batches_of_one_core_s"] = makespan_s(batches, machines * cores)
+            found[f"{stage}_batches_of_one_machine_s"] = makespan_s([one / cores for one in batches], machines)
+        print(
+            json.dumps(
+                {name: {key: value if isinstance(value, str) else round(value, 2) for key, value in found.items()}}
+            ),
+            flush=True,
+        )
+
+
+def peak_mb() -> float:
+    """The most that this process held, in MB. ru_maxrss would begin with the peak of the process that started this one."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def planned(name: str, found: dict[str, Any]) -> None:
+    """Puts into `found` what the driver does for a corpus: seconds, bytes, and the peak of this process after each step.
+
+    Raises MemoryError behind MEMORY_BYTES_MAX.
+    """
+    n_files, n_bytes, _, _ = SCENARIOS[name]
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    start_s = time.perf_counter()
+
+    def step(what: str) -> None:
+        nonlocal start_s
+        found[f"{what}_s"] = time.perf_counter() - start_s
+        found[f"{what}_peak_mb"] = peak_mb()
+        print(
+            f"{name}: {what}: {found[f'{what}_s']:.1f} s, {found[f'{what}_peak_mb']:,.0f} MB",
+            file=sys.stderr,
+            flush=True,
+        )
+        gc.collect()
+        start_s = time.perf_counter()
+
+    source = DocumentSource(None, (), "text", "id", None, "as_text", 1.0, None, None)
+    names = [f"data/raw/{i // 1000:04}/part-{i:07}.parquet" for i in range(n_files)]
+    shards = [Shard(Path("/corpus", one), one, n_bytes // n_files, source) for one in names]
+    step("list")
+    digests = InventedDigests({shard.path: shard.n_bytes for shard in shards})
+    corpus = cut(shards, digests, UNIT_BYTES_MIN, UNIT_BYTES_MAX, 2)  # type: ignore[arg-type]
+    step("cut")
+    found |= {"n_units": len(corpus.units), "unit_bytes": [unit.n_bytes for unit in corpus.units]}
+    keys = [unit_key(stage="encode", content=content(unit, with_rows=True)) for unit in corpus.units]
+    step("keys")
+    manifest = manifest_of(shards, corpus.units, keys)
+    step("manifest_make")
+    manifest = manifest.model_copy(update={"digest": manifest.own_digest()})
+    step("manifest_digest")
+    text = manifest.as_json()
+    step("manifest_write")
+    Manifest.model_validate_json(text)
+    step("manifest_read")
+    found["manifest_mb"] = len(text.encode()) / 1e6
+    del manifest, text
+    found["dvc_dir_mb"] = dvc_folder_bytes(corpus.units) / 1e6
+    step("dvc_dir")
+
+
+def manifest_of(shards: Sequence[Shard], units: Sequence[Unit], keys: Sequence[str]) -> Manifest:
+    """A manifest of these units, as large as a real one."""
+    return Manifest(
+        engine="0.2.0",
+        tokenizer_digest=invented("tokenizer"),
+        params_digest=invented("params"),
+        id_type="uint16",
+        id_max=32767,
+        end_of_document_id=0,
+        special_tokens_in_text="as_text",
+        n_documents=len(units) * 10_000,
+        n_tokens=len(units) * 10_000_000,
+        text_bytes=len(units) * 50_000_000,
+        n_bad=0,
+        quarantine_sha256=invented("quarantine"),
+        source=Reading(text_column="text", id_column="id", text_separator=None),
+        inputs=[InputShard(name=one.name, n_bytes=one.n_bytes, sha256=invented(one.name)) for one in shards],
+        shards=[
+            OutputShard(
+                name=unit.output,
+                unit=key,
+                n_bytes=unit.n_bytes,
+                sha256=invented(unit.output),
+                n_documents=10_000,
+                n_tokens=10_000_000,
+                text_bytes=50_000_000,
+                rows=[
+                    InputRows(
+                        name=piece.shard.name,
+                        first_row=piece.first_row,
+                        first_line=piece.first_line,
+                        n_documents=10_000,
+                        n_bad=0,
+                    )
+                    for piece in unit.pieces
+                ],
+            )
+            for unit, key in zip(units, keys, strict=True)
+        ],
+    )
+
+
+def dvc_folder_bytes(units: Sequence[Unit]) -> int:
+    """The bytes of DVC's object for the folder of the dataset."""
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.tree import Tree
+
+    tree = Tree()
+    for unit in units:
+        tree.add(tuple(unit.output.split("/")), None, HashInfo("md5", invented(unit.output)[:32]))
+    return len(tree.as_bytes())
+
+
+def batches_of(seconds: Sequence[float], n_max: int) -> list[float]:
+    """The seconds of at most `n_max` batches of neighbouring units, of one core."""
+    n = -(-len(seconds) // n_max)
+    return [sum(seconds[i : i + n]) for i in range(0, len(seconds), n)]
+
+
+def makespan_s(seconds: Sequence[float], workers: int) -> float:
+    """When the last task ends, if each worker takes the next task of the list as soon as it is free."""
+    free = [0.0] * workers
+    for one in seconds:
+        heapq.heapreplace(free, free[0] + one)
+    return max(free)
+
+
+def speeds(folder: Path) -> dict[str, float]:
+    """MB of text a second of processor time, of counting and encoding with one thread."""
+    import polars as pl
+
+    paths = sorted(folder.glob("*.jsonl.zst"))
+    if not paths:
+        sys.exit(f"{folder}: no .jsonl.zst. Name a folder that has some with --english.")
+    texts = [text for path in paths for text in pl.read_ndjson(path)["text"].to_list()]
+    n_mb = sum(len(text.encode()) for text in texts) / 1e6
+    counter = Counter("gpt2", 1024, threads=1)
+    start_s = time.process_time()
+    counter.update(texts)
+    counts = counter.finish()
+    count_s = time.process_time() - start_s
+    tokenizer = train_vocab(
+        counts, vocab_size=32768, pattern="gpt2", special_tokens=["<|endoftext|>"], pair_count_min=2
+    )
+    start_s = time.process_time()
+    tokenizer.encode_batch(texts, threads=1)
+    return {"count": n_mb / count_s, "encode": n_mb / (time.process_time() - start_s)}
+
+
+def invented(text: str) -> str:
+    """A digest that stands for one of a file."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    main()
