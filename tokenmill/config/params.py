@@ -459,7 +459,8 @@ class Validate(_Section):
 class RunOptions(_Section):
     """How the build runs. Nothing here changes a byte of the result."""
 
-    engine: Literal["threads", "inline"]
+    engine: Literal["threads", "dask", "ray", "inline"]
+    address: str | None = Field(default=None, min_length=1)
     workers: int | None = Field(ge=1)
     unit_timeout_s: float | None = Field(gt=0, allow_inf_nan=False)
     checkpoint_every: int | None = Field(ge=1)
@@ -468,6 +469,14 @@ class RunOptions(_Section):
     cache_mb_max: int = Field(ge=1)
     report_page: bool
     store_gb_max: float = Field(ge=0, allow_inf_nan=False)
+
+    @field_validator("address")
+    @classmethod
+    def _goes_with_a_cluster(cls, address: str | None, info: ValidationInfo) -> str | None:
+        engine = info.data.get("engine", "dask")
+        if address is not None and engine not in ("dask", "ray"):
+            raise ValueError(f"found {address!r}; allowed: null with engine: {engine}, which has no cluster")
+        return address
 
 
 class Params(_Section):

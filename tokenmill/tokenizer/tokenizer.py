@@ -60,6 +60,8 @@ class Tokenizer:
     """The split pattern as regexes, applied one after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
+    warmed: set[SpecialTokensInText]
+    """Of which encodings the pre-token cache is warm: whoever calls `warm` notes it here."""
     _document: dict[str, Any]
     _digest_of: Callable[[], str]
 
@@ -78,6 +80,7 @@ class Tokenizer:
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
+        self.warmed = set()
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
         self._digest_of = lambda: digest_of(self._saved_model)
@@ -153,7 +156,7 @@ class Tokenizer:
         engine = TokenizersEngine(document, content, place)
         self = cls.__new__(cls)
         self._model, self._content, self._tokens = None, content, engine.tokens
-        self._document = document
+        self._document, self.warmed = document, set()
         self._make_engine = lambda allow: (
             TokenizersEngine(document, content, place, allow_special=True) if allow else engine
         )
@@ -303,6 +306,7 @@ class Tokenizer:
 
     def forget(self) -> None:
         """Frees the memory of the pre-token cache (up to `cache_mb_max`); no id changes."""
+        self.warmed.clear()
         for made in ("_engine", "_allowing"):
             if self.engine == "core" and made in self.__dict__:
                 self.__dict__[made].forget()
