@@ -19,7 +19,7 @@ from tokenmill.errors import ClusterError, CorpusError, ParamsError, SpecialToke
 from tokenmill.orchestration import engines
 from tokenmill.pipeline.batches import batches_of
 from tokenmill.pipeline.unit_work import UnitWork, advance_nothing
-from tokenmill.stages.count import SumFacts
+from tokenmill.stages.count_sums import SumFacts
 from tokenmill.storage.unit_store import UnitStore
 
 _STARTED_S_MAX = 60.0
