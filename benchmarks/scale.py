@@ -1,7 +1,7 @@
-"""python -m benchmarks.scale: how large a corpus the planner can carry, without a cluster and without the corpus.
+"""make bench-scale: how large a corpus the planner can carry, without a cluster and without the corpus.
 
-The lists of shards are generated; the cutting, the keys, the manifest and DVC's folder object are the real ones, with invented
-digests. The seconds of a stage follow from this machine's speed and a list schedule, so they leave out storage, network,
+The lists of shards are generated; the cutting, the keys, the batches, the manifest and DVC's folder object are the real ones, with
+invented digests. The seconds of a stage follow from this machine's speed and a list schedule, so they leave out storage, network,
 start-up and the driver. The speed is that of Counter and Tokenizer on text in memory. What this does not show: a build of that
 size, validating, and the shard listing of a real disk or bucket.
 """
@@ -14,16 +14,29 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from benchmarks import record
+from benchmarks.corpus import documents
 from tokenmill import Counter, train_vocab
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
-from tokenmill.corpus.units import Unit, _Cut, cut
-from tokenmill.dataset.manifest import InputRows, InputShard, Manifest, OutputShard, Reading
+from tokenmill.corpus.units import Unit, cut
+from tokenmill.dataset.manifest import (
+    MANIFEST_FILE,
+    InputRows,
+    InputShard,
+    Manifest,
+    OutputShard,
+    Reading,
+    read_manifest,
+    write_manifest,
+)
+from tokenmill.pipeline.batches import BATCHES_MAX, batches_of
 from tokenmill.pipeline.unit_runner import content
 from tokenmill.storage.unit_store import unit_key
 
@@ -36,9 +49,10 @@ SCENARIOS = {
 """Files, their bytes in all, machines, and cores a machine."""
 
 UNIT_BYTES_MIN, UNIT_BYTES_MAX = 1_000_000, 64_000_000
-TASK_RUNS_MAX = 256
 MEMORY_BYTES_MAX = 14 << 30  # of the process that plans, so that it cannot take the machine down
-ENGLISH = Path("/work/shared/corpus/english")
+TEXT_BYTES = 64_000_000
+
+C = TypeVar("C")
 
 
 class InventedDigests:
@@ -48,14 +62,16 @@ class InventedDigests:
     def __init__(self, n_bytes: dict[Path, int]) -> None:
         self._n_bytes = n_bytes
 
-    def fact(self, path: Path, word: str, kind: type[_Cut], find: Callable[[], _Cut]) -> _Cut:
+    def fact(
+        self, path: Path, word: str, kind: Callable[[str, list[tuple[ShardRange, str]]], C], find: Callable[[], C]
+    ) -> C:
         digest = invented(str(path))
         n_bytes = self._n_bytes[path]
         if not word.startswith("parts"):
-            return _Cut(digest, [])
+            return kind(digest, [])
         starts = range(0, n_bytes, UNIT_BYTES_MAX)
         sizes = [min(UNIT_BYTES_MAX, n_bytes - start) for start in starts]
-        return _Cut(digest, [(ShardRange(4 * i, 4 * i + 4, n, i, 1), digest) for i, n in enumerate(sizes)])
+        return kind(digest, [(ShardRange(4 * i, 4 * i + 4, n, i, 1), digest) for i, n in enumerate(sizes)])
 
     def save(self) -> None:
         """Nothing is kept."""
@@ -63,39 +79,42 @@ class InventedDigests:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--one", choices=SCENARIOS, help="one corpus, in this process")
-    parser.add_argument(
-        "--english", type=Path, default=ENGLISH, help="a folder of .jsonl.zst, for the speed of this machine"
-    )
+    parser.add_argument("--only", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), help="these corpora")
+    parser.add_argument("--one", choices=SCENARIOS, help=argparse.SUPPRESS)
+    record.add_option(parser)
     asked = parser.parse_args()
     if asked.one:
         found: dict[str, Any] = {}
         try:
             planned(asked.one, found)
         except MemoryError:
-            found["out_of_memory_after"] = [key for key in found if key.endswith("_peak_mb")][-1].removesuffix(
-                "_peak_mb"
-            )
+            found["out_of_memory_after"] = [key for key in found if key.endswith("_peak_mb")][-1][: -len("_peak_mb")]
         print(json.dumps(found))
         return
-    speed = speeds(asked.english)
+    section = record.begin("scale", ("dvc", "pydantic", "msgspec"), asked)
+    speed = speeds()
     print(json.dumps({"mb_per_s": speed}))
-    for name, (_, _, machines, cores) in SCENARIOS.items():
+    for name in asked.only:
+        n_files, n_bytes, machines, cores = SCENARIOS[name]
         command = [sys.executable, "-m", "benchmarks.scale", "--one", name]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        unit_bytes = found.pop("unit_bytes")
-        for stage, mb_per_s in speed.items():
-            seconds = [n / 1e6 / mb_per_s for n in unit_bytes]
-            batches = batches_of(seconds, TASK_RUNS_MAX)
-            found[f"{stage}_units_s"] = makespan_s(seconds, machines * cores)
-            found[f"{stage}_batches_of_one_core_s"] = makespan_s(batches, machines * cores)
-            found[f"{stage}_batches_of_one_machine_s"] = makespan_s([one / cores for one in batches], machines)
-        print(
-            json.dumps(
-                {name: {key: value if isinstance(value, str) else round(value, 2) for key, value in found.items()}}
-            ),
-            flush=True,
-        )
+        for one in ("core", "machine"):
+            batches = found.pop(f"batches_of_one_{one}", None)
+            if batches is None:  # one machine, or no memory left
+                continue
+            found[f"n_batches_of_one_{one}"] = len(batches)
+            for stage, mb_per_s in speed.items():
+                in_s = [[n / 1e6 / mb_per_s for n in batch] for batch in batches]
+                if one == "core":
+                    found[f"{stage}_of_one_core_s"] = makespan_s([sum(batch) for batch in in_s], machines * cores)
+                    found[f"{stage}_of_units_s"] = makespan_s([n for batch in in_s for n in batch], machines * cores)
+                else:
+                    found[f"{stage}_of_one_machine_s"] = makespan_s([makespan_s(b, cores) for b in in_s], machines)
+        found = {key: value if isinstance(value, str) else round(value, 2) for key, value in found.items()}
+        cell = {"corpus": name, "files": n_files, "file_bytes": n_bytes, "machines": machines, "cores": cores}
+        section["cells"].append(cell | {"mb_per_s": {one: round(n, 1) for one, n in speed.items()}} | found)
+        print(json.dumps({name: found}), flush=True)
+        record.keep(section, asked.record)
 
 
 def peak_mb() -> float:
@@ -109,7 +128,7 @@ def planned(name: str, found: dict[str, Any]) -> None:
 
     Raises MemoryError behind MEMORY_BYTES_MAX.
     """
-    n_files, n_bytes, _, _ = SCENARIOS[name]
+    n_files, n_bytes, machines, cores = SCENARIOS[name]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     start_s = time.perf_counter()
 
@@ -132,19 +151,25 @@ def planned(name: str, found: dict[str, Any]) -> None:
     digests = InventedDigests({shard.path: shard.n_bytes for shard in shards})
     corpus = cut(shards, digests, UNIT_BYTES_MIN, UNIT_BYTES_MAX, 2)  # type: ignore[arg-type]
     step("cut")
-    found |= {"n_units": len(corpus.units), "unit_bytes": [unit.n_bytes for unit in corpus.units]}
+    found["n_units"] = len(corpus.units)
+    # A cluster has as many tasks as it runs at the same time, and not fewer than BATCHES_MAX.
+    for one, n_slots in (("core", machines * cores), ("machine", machines)):
+        if one == "machine" and machines == 1:
+            continue
+        batches = batches_of(corpus.units, max(BATCHES_MAX, n_slots))
+        found[f"batches_of_one_{one}"] = [[unit.n_bytes for unit in batch.units] for batch in batches]
+    step("batches")
     keys = [unit_key(stage="encode", content=content(unit, with_rows=True)) for unit in corpus.units]
     step("keys")
     manifest = manifest_of(shards, corpus.units, keys)
     step("manifest_make")
-    manifest = manifest.model_copy(update={"digest": manifest.own_digest()})
-    step("manifest_digest")
-    text = manifest.as_json()
-    step("manifest_write")
-    Manifest.model_validate_json(text)
-    step("manifest_read")
-    found["manifest_mb"] = len(text.encode()) / 1e6
-    del manifest, text
+    with tempfile.TemporaryDirectory(prefix="bench-scale-") as directory:
+        write_manifest(manifest, Path(directory))
+        del manifest
+        found["manifest_mb"] = (Path(directory) / MANIFEST_FILE).stat().st_size / 1e6
+        step("manifest_write")
+        read_manifest(Path(directory))
+        step("manifest_read")
     found["dvc_dir_mb"] = dvc_folder_bytes(corpus.units) / 1e6
     step("dvc_dir")
 
@@ -202,12 +227,6 @@ def dvc_folder_bytes(units: Sequence[Unit]) -> int:
     return len(tree.as_bytes())
 
 
-def batches_of(seconds: Sequence[float], n_max: int) -> list[float]:
-    """The seconds of at most `n_max` batches of neighbouring units, of one core."""
-    n = -(-len(seconds) // n_max)
-    return [sum(seconds[i : i + n]) for i in range(0, len(seconds), n)]
-
-
 def makespan_s(seconds: Sequence[float], workers: int) -> float:
     """When the last task ends, if each worker takes the next task of the list as soon as it is free."""
     free = [0.0] * workers
@@ -216,14 +235,9 @@ def makespan_s(seconds: Sequence[float], workers: int) -> float:
     return max(free)
 
 
-def speeds(folder: Path) -> dict[str, float]:
+def speeds() -> dict[str, float]:
     """MB of text a second of processor time, of counting and encoding with one thread."""
-    import polars as pl
-
-    paths = sorted(folder.glob("*.jsonl.zst"))
-    if not paths:
-        sys.exit(f"{folder}: no .jsonl.zst. Name a folder that has some with --english.")
-    texts = [text for path in paths for text in pl.read_ndjson(path)["text"].to_list()]
+    texts = documents(TEXT_BYTES)
     n_mb = sum(len(text.encode()) for text in texts) / 1e6
     counter = Counter("gpt2", 1024, threads=1)
     start_s = time.process_time()
