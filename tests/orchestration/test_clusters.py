@@ -44,7 +44,7 @@ def filled(project: Project) -> Project:
 def test_local_workers_give_the_bytes_of_one_process(project: Project, server: Server, engine: str) -> None:
     filled(project).build()
     expected = project.outputs()
-    project.set(run__engine=engine)
+    project.set(run__engine=engine, count__partitions=3)
     done = project.build("--force", **server.environment)
     assert project.outputs() == expected
     assert set(project.actions(done).values()) == {"run"}
