@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-second bench-sets bench-storage bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -91,6 +91,9 @@ bench-verify: setup ## how fast `tokenmill verify` checks a dataset of 512 MB of
 
 bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, from each of its formats
 	@$(BIN)/python -m benchmarks.reader
+
+bench-scale: setup ## how large a corpus the planner can carry: units, task runs, memory, manifest and DVC's records, up to 100 TB
+	@$(BIN)/python -m benchmarks.scale
 
 bench-sets: setup .bench-venv/.installed ## files for training jobs: the encode stage with one format and with two, each writer, and other tools where test-interop has them
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw

@@ -33,6 +33,7 @@ STAGES = ("count", "train-vocab", "encode", "validate")
 _WORK = {
     "tokenmill.corpus.units": ("_look",),
     "tokenmill.stages.count": ("count_unit", "sum_of_runs", "write_batches"),
+    "tokenmill.stages.count_sums": ("sum_of_runs", "write_batches"),
     "tokenmill.stages.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
     "tokenmill.artifacts.golden": ("check_golden",),
     "tokenmill.storage.unit_store": ("flush",),

@@ -19,7 +19,7 @@ from tokenmill.errors import ClusterError, CorpusError, ParamsError, SpecialToke
 from tokenmill.orchestration import engines
 from tokenmill.pipeline.batches import batches_of
 from tokenmill.pipeline.unit_work import UnitWork, advance_nothing
-from tokenmill.stages.count import SumFacts
+from tokenmill.stages.count_sums import SumFacts
 from tokenmill.storage.unit_store import UnitStore
 
 _STARTED_S_MAX = 60.0
@@ -44,7 +44,7 @@ def filled(project: Project) -> Project:
 def test_local_workers_give_the_bytes_of_one_process(project: Project, server: Server, engine: str) -> None:
     filled(project).build()
     expected = project.outputs()
-    project.set(run__engine=engine)
+    project.set(run__engine=engine, count__partitions=3)
     done = project.build("--force", **server.environment)
     assert project.outputs() == expected
     assert set(project.actions(done).values()) == {"run"}

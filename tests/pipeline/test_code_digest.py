@@ -50,7 +50,10 @@ def module_of(stage: str) -> str:
 
 
 def modules_of(stage: str) -> set[str]:
-    further = {"encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets")}}
+    further = {
+        "count": {"stages/count_sums.py"},
+        "encode": {f"stages/encode_{name}.py" for name in ("chat", "dataset", "sets")},
+    }
     return {module_of(stage), "config/conversation_template.py"} | further.get(stage, set())
 
 

@@ -77,7 +77,7 @@ def test_weights_multiply_the_counts_of_the_shards_they_match(project: Project) 
 def test_counts_of_many_units_are_added_up_in_groups_and_one_change_leaves_most_of_them(
     project: Project, monkeypatch: pytest.MonkeyPatch, at_once_max: int
 ) -> None:
-    monkeypatch.setattr("tokenmill.stages.count._SUMMED_AT_ONCE_MAX", at_once_max)
+    monkeypatch.setattr("tokenmill.stages.count_sums._SUMMED_AT_ONCE_MAX", at_once_max)
     for shard in DOCUMENTS:
         (project.root / "data/raw" / shard).unlink()
     texts = {f"{i:03}.jsonl": [f"the {i}th cat and {i % 7} of the others"] * (1 + i % 3) for i in range(120)}
@@ -161,6 +161,67 @@ def test_little_memory_and_another_directory_change_no_byte(
     small.build("--only", "count")
     assert small.outputs() == large.outputs()
     assert not list((tmp_path / "spill").iterdir())
+
+
+def partitioned(project: Project, n: int) -> dict[str, bytes]:
+    """The outputs of a count with this number of partitions."""
+    project.set(count__partitions=n)
+    done = cli(project, "build", "--only", "count")
+    assert done.returncode == 0, done.stderr
+    return project.outputs()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"count__weights": {"data/raw/a*": "1/3", "data/raw/b.*": "5/2"}, "count__count_min": 2},
+        {"count__approximate": {"error": 0.001}},
+        {"count__pattern": None},
+    ],
+    ids=["plain", "weights and count_min", "approximate", "no split"],
+)
+def test_partitions_change_no_byte(project: Project, changes: dict[str, Any]) -> None:
+    project.set(source__unit_bytes_min=0, source__unit_bytes_max=80, **changes)
+    whole = partitioned(project, 1)
+    assert partitioned(project, 4) == whole
+
+
+def test_another_number_of_partitions_counts_no_unit_again(project: Project) -> None:
+    whole = partitioned(project, 3)
+    project.set(count__partitions=67)
+    done = cli(project, "build", "--only", "count")
+    assert said(done.stderr, "count") == "0 of 2"
+    assert project.outputs() == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once_max", [64, 2])
+def test_partitions_of_many_units_equal_one_partition_and_follow_a_change(
+    new_project: Callable[[str], Project], monkeypatch: pytest.MonkeyPatch, at_once_max: int
+) -> None:
+    monkeypatch.setattr("tokenmill.stages.count_sums._SUMMED_AT_ONCE_MAX", at_once_max)
+    one, other = new_project("one"), new_project("other")
+    for project in (one, other):
+        project.set(
+            source__unit_bytes_min=0, run__engine="inline", count__weights={"data/raw/1*": "3/2"}, count__count_min=3
+        )
+        for i in range(120):
+            project.write(f"{i:03}.jsonl", [f"the {i}th cat and {i % 7} of the others"] * (1 + i % 3))
+    assert partitioned(other, 4) == partitioned(one, 1)
+    for project in (one, other):
+        project.write("040.jsonl", ["a new text of a new cat"])
+    assert partitioned(other, 4) == partitioned(one, 1)
+    assert partitioned(other, 5) == partitioned(one, 1)
+
+
+@pytest.mark.slow
+def test_partitions_of_spilled_counts_change_no_byte(new_project: Callable[[str], Project]) -> None:
+    large, small = new_project("large"), new_project("small")
+    for project in (large, small):
+        project.write("c.jsonl", [" ".join(map(str, range(i * 55_000, (i + 1) * 55_000))) for i in range(20)])
+    small.set(run__memory_mb_max=416)
+    assert partitioned(small, 70) == partitioned(large, 1)  # more than are open at once
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tokenmill.errors import CorpusError, DamagedError, PassingError
 from tokenmill.pipeline.build import start
 from tokenmill.pipeline.executor import run_in_threads
 from tokenmill.pipeline.unit_work import Job
-from tokenmill.stages.count import SumFacts
+from tokenmill.stages.count_sums import SumFacts
 
 
 def tries_of(project: Project, fails: int, error: CorpusError) -> int:

@@ -148,12 +148,15 @@ class Approximate(_Section):
 
 
 class Count(_Section):
-    """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped."""
+    """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
+
+    `partitions`: into how many parts the counts are divided for adding them up; it changes no byte of the result."""
 
     pattern: str | None = Field(min_length=1)
     count_min: int = Field(ge=1, lt=2**64)
     weights: Annotated[dict[str, int | str], BeforeValidator(_rational)]
     approximate: Approximate | None
+    partitions: int = Field(default=1, ge=1, le=4096)
 
 
 class Extend(_Section):

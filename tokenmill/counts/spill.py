@@ -60,6 +60,11 @@ class Totals:
     n_pretokens: int = 0
     n_bytes: int = 0
 
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            self.n_distinct + other.n_distinct, self.n_pretokens + other.n_pretokens, self.n_bytes + other.n_bytes
+        )
+
 
 @dataclass
 class Sum:

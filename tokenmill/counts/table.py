@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ __all__ = [
     "check_schema",
     "merge",
     "most_frequent",
+    "parquet_writer",
     "read_counts",
     "write_batches",
     "write_counts",
@@ -55,12 +57,17 @@ def write_batches(batches: Iterable[pa.RecordBatch], path: Path) -> None:
 
     Each batch becomes a row group. The rows alone decide where batches end, so they also decide the file's bytes.
     """
+    with naming(path), parquet_writer(path) as writer:
+        for batch in batches:
+            writer.write_batch(batch, row_group_size=batch.num_rows)
+
+
+def parquet_writer(path: Path) -> Any:
+    """A writer of a file of counts."""
     import pyarrow.parquet as pq
 
     options = {"compression": "zstd", "use_dictionary": False, "store_schema": False, "write_statistics": False}
-    with naming(path), pq.ParquetWriter(path, SCHEMA, **options) as writer:
-        for batch in batches:
-            writer.write_batch(batch, row_group_size=batch.num_rows)
+    return pq.ParquetWriter(path, SCHEMA, **options)
 
 
 def read_counts(path: Path | str) -> pa.Table:

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -182,6 +182,30 @@ class FileSet(_Record):
         return [file for part in self.parts for file in part.files] + self.shared
 
 
+class _Layout(NamedTuple):
+    """How JSON is laid out: with sorted keys on one line, or with a line for each value."""
+
+    encoder: json.JSONEncoder
+    is_sorted: bool
+    colon: str
+
+    def line(self, depth: int) -> str:
+        """What is before a value at this depth."""
+        return "" if self.is_sorted else "\n" + " " * depth
+
+    def key(self, name: str) -> str:
+        """The beginning of a field."""
+        return f'"{name}"{self.colon}'
+
+    def value(self, value: object, depth: int) -> str:
+        """A value at this depth. A line feed is never inside a string of JSON."""
+        return self.encoder.encode(value).replace("\n", self.line(depth))
+
+
+_CANONICAL = _Layout(json.JSONEncoder(sort_keys=True, separators=(",", ":")), is_sorted=True, colon=":")
+_INDENTED = _Layout(json.JSONEncoder(indent=1, ensure_ascii=False), is_sorted=False, colon=": ")
+
+
 class Manifest(_Record):
     """The manifest of a token dataset. All digests are sha256 in hex."""
 
@@ -221,8 +245,10 @@ class Manifest(_Record):
 
     def own_digest(self) -> str:
         """What `digest` must be: the sha256, in hex, of the other fields as JSON without white space, with sorted keys."""
-        fields = self.model_dump(mode="json", exclude=self._not_written() | {"digest": True})
-        return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        digest = hashlib.sha256()
+        for text in self._pieces(_CANONICAL, without=("digest",)):
+            digest.update(text.encode())
+        return digest.hexdigest()
 
     def tokens_digest(self) -> str:
         """The sha256, in hex, of what the file sets are made from: the tokenizer's digest, and name and digest of each file of
@@ -239,8 +265,30 @@ class Manifest(_Record):
 
     def as_json(self) -> str:
         """The text of manifest.json."""
-        fields = self.model_dump(mode="json", exclude=self._not_written())
-        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
+        return "".join(self.pieces_of_json())
+
+    def pieces_of_json(self) -> Iterator[str]:
+        """The text of manifest.json in pieces, since a tree of the whole takes several kB a unit."""
+        yield from self._pieces(_INDENTED)
+        yield "\n"
+
+    def _pieces(self, layout: "_Layout", without: Sequence[str] = ()) -> Iterator[str]:
+        """The JSON of all fields but those of `without`, in pieces: each input and shard is one, and each other field."""
+        left_out = self._not_written() | dict.fromkeys(without, True)
+        lists: dict[str, Sequence[_Record]] = {"inputs": self.inputs, "shards": self.shards}
+        fields = self.model_dump(mode="json", exclude=left_out | dict.fromkeys(lists, True))
+        names = [name for name in type(self).model_fields if name in fields or name in lists]
+        for i, name in enumerate(sorted(names) if layout.is_sorted else names):
+            yield f"{',' if i else '{'}{layout.line(1)}{layout.key(name)}"
+            if not lists.get(name):
+                yield layout.value(fields.get(name, []), 1)
+                continue
+            item_left_out = left_out.get(name, {}).get("__all__")
+            for j, item in enumerate(lists[name]):
+                yield f"{',' if j else '['}{layout.line(2)}"
+                yield layout.value(item.model_dump(mode="json", exclude=item_left_out), 2)
+            yield f"{layout.line(1)}]"
+        yield f"{layout.line(0)}}}"
 
     def _not_written(self) -> dict[str, Any]:
         """The fields that manifest.json does not have, as pydantic's `exclude` takes them."""
@@ -342,8 +390,8 @@ def engine_version() -> str:
 def write_manifest(manifest: Manifest, directory: Path) -> None:
     """Writes manifest.json with the digest of the manifest. The same manifest gives the same bytes."""
     whole = manifest.model_copy(update={"digest": manifest.own_digest()})
-    with write_atomic(directory / MANIFEST_FILE) as path:
-        path.write_text(whole.as_json(), encoding="utf-8")
+    with write_atomic(directory / MANIFEST_FILE) as path, path.open("w", encoding="utf-8") as file:
+        file.writelines(whole.pieces_of_json())
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -2,13 +2,12 @@
 
 import json
 import math
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,7 +19,7 @@ from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_ou
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.counter import Counter
-from tokenmill.counts.spill import Run, Sum, sum_of_runs
+from tokenmill.counts.spill import Run, Totals, sum_of_runs
 from tokenmill.counts.table import merge, write_batches, write_counts
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, PatternError
@@ -34,14 +33,13 @@ from tokenmill.pipeline.unit_work import Job
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.quantities import size
+from tokenmill.stages.count_sums import PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.summary import StageSummary
 
 _ONE = Fraction(1)
-_SUM_STAGE = "count-sum"
-_SUMMED_AT_ONCE_MAX = 64
 
 
 class CountFacts(msgspec.Struct, frozen=True):
@@ -106,11 +104,16 @@ def count(
             for i, weight in enumerate(by_weight[unit.name])
             if weight
         ]
-        runs = [Run.of_parquet(part.path, part.weight) for part in sums_of(parts, runner, run_units, scratch)]
+        sums = sums_of(parts, params.partitions, runner, run_units, scratch)
+        if params.partitions == 1:
+            runs, dropped = [Run.of_parquet(part.path, part.weight) for part in sums], Totals()
+        else:
+            runs, dropped = partition_sums(sums, params.partitions, params.count_min, runner, run_units, scratch)
         total = sum_of_runs(runs, scratch, runner.memory.kept_mib << 20, params.count_min)
         with write_directory(output) as directory:
             with write_atomic(directory / Path(COUNTS_FILE).name) as path:
                 write_batches(total, path)
+            dropped += total.dropped
             missed_max = sum(
                 (
                     weight * n
@@ -119,7 +122,7 @@ def count(
                 ),
                 Fraction(),
             )
-            report = report_of(params, facts, total, math.ceil(missed_max))
+            report = report_of(params, facts, total.kept, dropped, math.ceil(missed_max))
             with write_atomic(directory / Path(COUNTS_REPORT_FILE).name) as path:
                 path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
             provenance = Provenance(
@@ -135,9 +138,9 @@ def count(
                 source.conversations,
             )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
-    if total.dropped.n_distinct:
+    if dropped.n_distinct:
         say(
-            f"count: {total.dropped.n_distinct:,} of {total.kept.n_distinct + total.dropped.n_distinct:,} distinct pre-tokens "
+            f"count: {dropped.n_distinct:,} of {total.kept.n_distinct + dropped.n_distinct:,} distinct pre-tokens "
             f"counted less than {params.count_min}: {report['dropped']['text_share']:.2%} of the text."
         )
     return StageSummary(
@@ -177,71 +180,6 @@ def count_keys(
     }
 
 
-class PartialCounts(NamedTuple):
-    """A file of counts: its key, path and weight, and the start of a key (`place`) by which it is grouped."""
-
-    key: str
-    path: Path
-    weight: Fraction
-    place: str
-
-
-class SumFacts(msgspec.Struct, frozen=True):
-    """The facts about counts that were added up."""
-
-    n_parts: int
-    n_left_out: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.n_parts:,} files of counts"
-
-
-def sums_of(
-    parts: Sequence[PartialCounts], runner: UnitRunner, run_units: RunUnits, scratch: Path
-) -> Sequence[PartialCounts]:
-    """Files of counts with the same sum; if there were many, at most 16 for each weight.
-
-    Files are added up in groups by the beginning of their keys, then those sums by one hex digit less, and so on. The unit store
-    keeps each sum. A changed file then costs a sum of two groups per level instead of reading all files again.
-    """
-    n_digits = 0
-    while len(parts) > _SUMMED_AT_ONCE_MAX * 16**n_digits:
-        n_digits += 1
-    for n in range(n_digits, 0, -1):
-        parts = _sums_of_groups(parts, n, runner, run_units, scratch)
-    return parts
-
-
-def _sums_of_groups(
-    parts: Sequence[PartialCounts], n_digits: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
-) -> list[PartialCounts]:
-    groups: dict[tuple[Fraction, str], list[PartialCounts]] = {}
-    for part in sorted(parts):
-        groups.setdefault((part.weight, part.place[:n_digits]), []).append(part)
-    summed = {f"{place} × {weight}": group for (weight, place), group in groups.items() if len(group) > 1}
-    keys = {
-        name: unit_key(stage=_SUM_STAGE, parts=[(part.key, part.path.name) for part in group])
-        for name, group in summed.items()
-    }
-
-    units = [Unit(name, "", ()) for name in summed]
-    do = partial(_sum_unit, scratch=scratch, bytes_max=runner.memory.kept_mib << 20)
-    done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units, summed)
-    single = [group[0] for group in groups.values() if len(group) == 1]
-    return single + [
-        PartialCounts(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
-        for unit, group, one in zip(units, summed.values(), done, strict=True)
-    ]
-
-
-def _sum_unit(job: Job, scratch: Path, bytes_max: int) -> SumFacts:
-    runs = [Run.of_parquet(part.path) for part in job.own]
-    scratch.mkdir(parents=True, exist_ok=True)  # as in count_unit
-    with tempfile.TemporaryDirectory(dir=scratch) as own:
-        write_batches(sum_of_runs(runs, Path(own), bytes_max), job.folder / part_name(0))
-    return SumFacts(len(runs))
-
-
 def count_nothing(root: Path) -> StageSummary:
     """Writes an empty table of counts. With an imported tokenizer, nothing is learned from counts."""
     with write_directory((root / COUNTS_FILE).parent) as directory:
@@ -274,11 +212,6 @@ def count_unit(job: Job, source: Source, params: Count, samples: Samples, memory
     return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
 
 
-def part_name(group: int) -> str:
-    """The name of the file for one group of a unit's pieces."""
-    return f"counts.{group}.parquet"
-
-
 def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, list[int]]:
     """The pieces of a unit, grouped by the weight of their shards."""
     groups: dict[Fraction, list[int]] = {}
@@ -305,13 +238,14 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
     return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}
 
 
-def report_of(params: Count, facts: Sequence[CountFacts], total: Sum, missed_max: int) -> dict[str, Any]:
+def report_of(
+    params: Count, facts: Sequence[CountFacts], kept: Totals, dropped: Totals, missed_max: int
+) -> dict[str, Any]:
     """The report of a count. The same input gives the same report on every machine.
 
     `pretokens`, `text_bytes_counted` and `dropped` are sums of counts, so they include weights. `count_missed_max`: the most by
     which an approximate count may be too low.
     """
-    kept, dropped = total.kept, total.dropped
     return {
         "documents": sum(one.n_documents for one in facts),
         "text_bytes": sum(one.text_bytes for one in facts),
