@@ -242,7 +242,7 @@ def _warm(tokenizers: Sequence[Tokenizer], path: Path, policies: Set[SpecialToke
     except CountsError:
         return
     for tokenizer in tokenizers:
-        if tokenizer.engine == "core":
+        if tokenizer.model is not None:
             for special in sorted({"allow" if one == "allow" else "as_text" for one in policies}):
                 tokenizer.warm(frequent, _N_WARM, special)
 
