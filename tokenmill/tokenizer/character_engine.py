@@ -126,13 +126,14 @@ def _encoder_of(model: dict[str, Any], added: list[AddedToken]) -> _core.Encoder
         if model.get(field):
             raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
     vocab: dict[str, int] = model["vocab"]
-    fallback = [vocab.get(f"<0x{byte:02X}>") for byte in range(256)]
-    if not model.get("byte_fallback") or None in fallback:
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    if not model.get("byte_fallback") or not vocab.keys() >= set(byte_tokens):
         raise BeyondCore("model.byte_fallback is not set, or a byte has no token")
     import numpy as np
 
+    fallback = [vocab[text] for text in byte_tokens]
     special = {one.text for one in added if one.special}
-    apart = {vocab[text] for text in special if text in vocab} | {id for id in fallback if id is not None}
+    apart = {vocab[text] for text in special if text in vocab} | set(fallback)
     apart |= {id for text, id in vocab.items() if " " in text}
     if any(len(text) == 1 for text in special & vocab.keys()):
         raise BeyondCore("a special token is a character of model.vocab")
