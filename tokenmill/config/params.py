@@ -182,6 +182,11 @@ class TrainVocab(_Section):
     pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
     vocab_sizes: list[int]
     extend: Extend | None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    pad_token: str | None = None
+    unk_token: str | None = None
+    model_max_length: int | None = Field(default=None, ge=1)
 
     # These validate single fields, because such validators run even if other fields are wrong. So one error lists everything.
 
@@ -217,6 +222,14 @@ class TrainVocab(_Section):
         if extend and (sizes := info.data.get("vocab_sizes")):
             raise ValueError(f"found beside vocab_sizes {sizes}; allowed: one of them: extending gives one vocabulary")
         return extend
+
+    @field_validator("bos_token", "eos_token", "pad_token", "unk_token")
+    @classmethod
+    def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
+        known = info.data.get("special_tokens")
+        if token is not None and known is not None and not info.data.get("extend") and token not in known:
+            raise ValueError(f"found {token!r}; allowed: null or one of train_vocab.special_tokens ({known})")
+        return token
 
 
 class TokenizerSource(_Section):

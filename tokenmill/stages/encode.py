@@ -127,7 +127,9 @@ def _of_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
             f"encode.vocab_sizes: found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in "
             f"{TOKENIZER_DIRECTORY}. Add {size} to train_vocab.vocab_sizes, or take it out here."
         )
-    return Tokenizer.load(folder, cache_mb_max=cache_mb)
+    tokenizer = Tokenizer.load(folder, cache_mb_max=cache_mb)
+    tokenizer.shared_at = folder
+    return tokenizer
 
 
 def _encoder(
