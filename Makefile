@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-chat bench-count bench-encode bench-hard bench-plan bench-reader bench-sets bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop lint docs setup core lock server bench bench-build bench-chat bench-count bench-encode bench-hard bench-plan bench-reader bench-second bench-sets bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -98,6 +98,10 @@ bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of tex
 bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape, and each class of character at 4 and 16 MB
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.hard_shapes
+
+bench-second: setup ## the engine `tokenizers` beside the library that it calls, over ten shapes of tokenizer.json
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
+	@$(BIN)/python -m benchmarks.second_engine
 
 bench-train: setup .bench-venv/.installed ## counting and merging: every tool that trains, one core and two, up to 1.2 GB of text
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw

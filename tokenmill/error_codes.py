@@ -308,6 +308,12 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "the sources say.",
             "Run `make core`.",
         ),
+        "TM705": ErrorCode(
+            "the cluster of run.engine",
+            "With run.engine: dask or ray, units are done by the workers of a cluster. It cannot be reached, a worker of it "
+            "cannot do the work (it does not see the project's folder, or has another tokenmill), or it was lost while it worked.",
+            "Do what the message says, and build again: finished units are kept. docs/guides/clusters.md says what workers need.",
+        ),
         "TM801": ErrorCode(
             "interrupted",
             "Ctrl-C ended the command. Finished units are kept, and no output is half written.",

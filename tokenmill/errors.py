@@ -15,6 +15,7 @@
     ├── VersionsError            DVC or git: no repository, a busy one, inputs that changed while a stage ran
     ├── BusyError                another process builds the project
     ├── ValidationError          a dataset that is not what it says
+    ├── ClusterError             the cluster of run.engine, or a worker of it
     ├── UnitTimeoutError         a unit took longer than run.unit_timeout_s allows
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
@@ -30,7 +31,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenmill.error_codes import CODES as CODES
 from tokenmill.error_codes import ErrorCode as ErrorCode
@@ -57,6 +58,17 @@ class TokenmillError(Exception):
         if code is not None:
             self.code = code
         assert self.code in CODES
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error comes from a worker of a cluster as it was raised, whatever arguments its class takes."""
+        return _copied, (type(self), self.args, self.__dict__)
+
+
+def _copied(kind: type[TokenmillError], arguments: tuple[Any, ...], values: dict[str, Any]) -> TokenmillError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(values)
+    return error
 
 
 class UsageError(TokenmillError):
@@ -165,6 +177,12 @@ class ValidationError(TokenmillError):
     """A dataset does not hold what its manifest or its input says."""
 
     code = "TM501"
+
+
+class ClusterError(TokenmillError):
+    """The cluster that run.engine names cannot be used, or does not end its work."""
+
+    code = "TM705"
 
 
 class UnitTimeoutError(TokenmillError):

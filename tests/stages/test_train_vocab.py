@@ -359,3 +359,21 @@ print("told:", now)
 """
     done = project.run(sys.executable, "-c", script)
     assert "told: train-vocab: 100%, 272 of 272 tokens, in 0:0" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_transformers_has_the_special_tokens_that_params_name(project: Project) -> None:
+    from transformers import AutoTokenizer
+
+    specials = [END, "<|bos|>", "<|pad|>", "<|unk|>"]
+    named = {"bos_token": "<|bos|>", "pad_token": "<|pad|>", "unk_token": "<|unk|>", "model_max_length": 77}
+    project.set(train_vocab__special_tokens=specials, **{f"train_vocab__{key}": value for key, value in named.items()})
+    project.build()
+    peer = AutoTokenizer.from_pretrained(project.root / "data/tokenizer")
+    assert {key: getattr(peer, key) for key in named} == named
+    assert (peer.eos_token, peer.eos_token_id, peer.pad_token_id) == (END, 0, 2)
+    assert peer(["a", "aaa bbb"], padding=True)["input_ids"][0][-1] == 2
+    project.set(train_vocab__pad_token="<pad>")
+    done = project.cli("build")
+    assert done.returncode == 2
+    assert "train_vocab.pad_token: found '<pad>'; allowed: null or one of train_vocab.special_tokens" in done.stderr

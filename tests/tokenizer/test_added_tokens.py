@@ -214,6 +214,27 @@ def test_white_space_that_the_token_before_took_is_no_token(
     assert tokenizer.encode(text) == peer.encode(text).ids == [peer.token_to_id(one) for one in ids]
 
 
+@pytest.mark.parametrize(
+    ("added", "text", "ids"),
+    [
+        ([{"content": "<x>", "rstrip": True}, {"content": "\n", "lstrip": True}], "<x>\n\n", ["<x>"]),
+        (
+            [{"content": "\n", "lstrip": True}, {"content": "<x>", "lstrip": True, "rstrip": True}],
+            "<x>\n a",
+            ["<x>", "a"],
+        ),
+    ],
+)
+def test_the_core_gives_ids_where_tokenizers_panics(
+    tmp_path: Path, added: list[dict[str, Any]], text: str, ids: list[str]
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(with_added(*added)), encoding="utf-8")
+    tokenizer, peer = Tokenizer.load(path), tokenizers.Tokenizer.from_file(str(path))
+    assert ids_of(peer, text) is None
+    assert tokenizer.encode(text) == [peer.token_to_id(one) for one in ids]
+
+
 COMBINING = st.sampled_from("\u0301\u0323\u0344\u1100\u1161\u11a8\u3099\u0f71\u07fd\u0898가かéeệ\u212b \n")
 
 

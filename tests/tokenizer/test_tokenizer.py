@@ -1,7 +1,6 @@
 """A tokenizer gives text back, reads special tokens as text, and is the same in every library that loads it."""
 
 import base64
-import copy
 import json
 import os
 import sys
@@ -447,11 +446,6 @@ def test_what_is_no_integer_is_no_end_id_and_no_token(id: Any) -> None:
         TOKENIZER.token_bytes(id)
 
 
-def test_a_tokenizer_is_not_copied() -> None:
-    with pytest.raises(TypeError, match="cannot be pickled or copied"):
-        copy.copy(TOKENIZER)
-
-
 @pytest.mark.parametrize(("cache_mb_max", "error"), [(-1, ValueError), (None, TypeError), (1.5, TypeError)])
 def test_a_cache_of_no_length_is_refused(tmp_path: Path, cache_mb_max: Any, error: type[Exception]) -> None:
     TOKENIZER.save(tmp_path)
@@ -569,6 +563,11 @@ def test_the_config_names_the_end_of_a_document(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["eos_token"] == "<|pad|>"
     with pytest.raises(ParamsError, match="no special token"):
         TOKENIZER.save(tmp_path, end_of_document="</s>")
+    TOKENIZER.save(tmp_path, pad_token="<|pad|>", unk_token=END, model_max_length=7)
+    found = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (found["pad_token"], found["unk_token"], found["model_max_length"]) == ("<|pad|>", END, 7)
+    with pytest.raises(ParamsError, match="pad_token: '</s>' is no special token of this tokenizer; it has: "):
+        TOKENIZER.save(tmp_path, pad_token="</s>")
 
 
 def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:

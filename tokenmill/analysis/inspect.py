@@ -6,6 +6,7 @@ from typing import Any
 
 from tokenmill.analysis.oddities import entry, of_document, of_model
 from tokenmill.storage.atomic import read
+from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
@@ -26,8 +27,10 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     oddities = of_document(document, tokens) + (of_model(with_own_ranks(model)) if model else _of_others(document))
     if path.suffix != ".tiktoken":
         file = file_of(path)
-        unread = unread_fields(read_document(read(file), str(file)))
-        oddities += [entry("fields that nothing reads", unread)] if unread else []
+        content = read(file)
+        as_read = read_document(content, str(file))
+        found = {**mended(content, as_read), "fields that nothing reads": unread_fields(as_read)}
+        oddities += [entry(what, examples) for what, examples in found.items() if examples]
     return {
         "kind": "byte-level BPE" if model else document["model"]["type"],
         "engine": tokenizer.engine,

@@ -62,6 +62,7 @@ def checked_tokenizer(directory: Path, cache_mb_max: int) -> Tokenizer:
 def _checked(directory: Path, cache_mb_max: int, _seen: object) -> Tokenizer:
     tokenizer = Tokenizer.load(directory, cache_mb_max=cache_mb_max)
     check_golden(directory, tokenizer, others=False)
+    tokenizer.shared_at = directory
     return tokenizer
 
 
@@ -121,13 +122,28 @@ def sample_engines(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> d
     `path`: the tokenizer's folder, or its file, which has no golden.json. `special_in_text`: whether the texts of special tokens
     become their ids.
     """
-    engines = {"tokenizers": tokenizers_engine(path, special_in_text)}
+    engines = _Engines({"tokenizers": tokenizers_engine(path, special_in_text)})
+    engines.made_of = path, tokenizer, special_in_text
     golden = path / GOLDEN_FILE
     if not special_in_text and golden.is_file() and _read(golden).engines.get("tiktoken", "") is None:
         engine = tiktoken_engine(path, tokenizer)
         if not isinstance(engine, str):
             engines["tiktoken"] = engine
     return engines
+
+
+class _Engines(dict[str, Engine]):
+    """Engines that travel to another process as what they are made of, and are made there once."""
+
+    made_of: tuple[Path, Tokenizer, bool]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_once, self.made_of
+
+
+@lru_cache(maxsize=4)
+def _made_once(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[str, Engine]:
+    return sample_engines(path, tokenizer, special_in_text)
 
 
 def tokenizers_engine(path: Path, special_in_text: bool = False) -> Engine:

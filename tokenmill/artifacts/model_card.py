@@ -148,6 +148,7 @@ def readme_of(card: Card) -> str:
         f"License: {card.license or 'not stated'}. Made by {card.made_by}. sha256 over vocabulary, merges, pattern and special "
         f"tokens:\n`{card.digest}`",
         _numbers(card),
+        *([] if card.training is None else _not_reached(card.vocab_size, card.training)),
         *([] if card.origin is None else [f"Taken from {_code(card.origin)}."]),
         *([] if card.training is None else [_trained_on(card.training)]),
         _how_to_load(card),
@@ -180,6 +181,15 @@ def _numbers(card: Card) -> str:
             ),
         ]
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
+
+
+def _not_reached(vocab_size: int, training: Training) -> list[str]:
+    if vocab_size >= training.vocab_size_asked:
+        return []
+    return [
+        f"**The vocabulary was not reached**: it has {vocab_size:,} of {training.vocab_size_asked:,} tokens. No pair was left "
+        f"that occurs {training.pair_count_min:,} times or more."
+    ]
 
 
 def _trained_on(training: Training) -> str:

@@ -1,7 +1,11 @@
 """Conversations to token ids with loss masks."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -51,6 +55,7 @@ class ChatEncoder:
         Raises TemplateError for a template that does not compile, uses the text of such a token that the variables lack or the
         tokenizer does not have as one, or cannot be used with this tokenizer.
         """
+        self._made_of = tokenizer, template, mask, dict(variables), place
         compiled = ChatTemplate(template, variables, place)
         for name in compiled.token_names:
             if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
@@ -65,6 +70,11 @@ class ChatEncoder:
         self._by_prefixes = not compiled.has_generation
         self._renderer = Renderer(compiled, template, variables, tokenizer.special_tokens, mask)
         self._encoder = SegmentEncoder(tokenizer, place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It travels to another process as what it is made of, and is made there once."""
+        tokenizer, template, mask, variables, place = self._made_of
+        return _made_once, (tokenizer, template, mask, json.dumps(variables), place)
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
         """The conversations, each given as its canonical JSON, encoded by the calling thread.
@@ -87,3 +97,8 @@ class ChatEncoder:
             pa.LargeListArray.from_arrays(offsets, pa.array(flags, pa.int8())),
             pa.array([one.text for one in renderings], pa.large_string()),
         )
+
+
+@lru_cache(maxsize=4)
+def _made_once(tokenizer: Tokenizer, template: str, mask: Mask, variables: str, place: str) -> ChatEncoder:
+    return ChatEncoder(tokenizer, template, mask, json.loads(variables), place)

@@ -182,6 +182,11 @@ class TrainVocab(_Section):
     pad_vocab_to: int = Field(ge=1, le=RESERVED_MAX)
     vocab_sizes: list[int]
     extend: Extend | None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    pad_token: str | None = None
+    unk_token: str | None = None
+    model_max_length: int | None = Field(default=None, ge=1)
 
     # These validate single fields, because such validators run even if other fields are wrong. So one error lists everything.
 
@@ -217,6 +222,14 @@ class TrainVocab(_Section):
         if extend and (sizes := info.data.get("vocab_sizes")):
             raise ValueError(f"found beside vocab_sizes {sizes}; allowed: one of them: extending gives one vocabulary")
         return extend
+
+    @field_validator("bos_token", "eos_token", "pad_token", "unk_token")
+    @classmethod
+    def _is_special(cls, token: str | None, info: ValidationInfo) -> str | None:
+        known = info.data.get("special_tokens")
+        if token is not None and known is not None and not info.data.get("extend") and token not in known:
+            raise ValueError(f"found {token!r}; allowed: null or one of train_vocab.special_tokens ({known})")
+        return token
 
 
 class TokenizerSource(_Section):
@@ -459,7 +472,8 @@ class Validate(_Section):
 class RunOptions(_Section):
     """How the build runs. Nothing here changes a byte of the result."""
 
-    engine: Literal["threads", "inline"]
+    engine: Literal["threads", "dask", "ray", "inline"]
+    address: str | None = Field(default=None, min_length=1)
     workers: int | None = Field(ge=1)
     unit_timeout_s: float | None = Field(gt=0, allow_inf_nan=False)
     checkpoint_every: int | None = Field(ge=1)
@@ -468,6 +482,14 @@ class RunOptions(_Section):
     cache_mb_max: int = Field(ge=1)
     report_page: bool
     store_gb_max: float = Field(ge=0, allow_inf_nan=False)
+
+    @field_validator("address")
+    @classmethod
+    def _goes_with_a_cluster(cls, address: str | None, info: ValidationInfo) -> str | None:
+        engine = info.data.get("engine", "dask")
+        if address is not None and engine not in ("dask", "ray"):
+            raise ValueError(f"found {address!r}; allowed: null with engine: {engine}, which has no cluster")
+        return address
 
 
 class Params(_Section):

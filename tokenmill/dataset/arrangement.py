@@ -158,6 +158,10 @@ class Arrangement:
             "pad": files.pad_id,
         }
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What its pieces of work need in another process, which gives no work away itself."""
+        return {**self.__dict__, "_finish": None}
+
     def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> list[ArrangedSet]:
         """All sets. `tokens_digest`: see Manifest.tokens_digest. Fills `packed`, the numbers of the packing by split."""
         files = self._files

@@ -5,19 +5,18 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from socket import gethostname
-from typing import Any, cast
+from typing import Any
 
 from prefect import State
 from prefect.artifacts import create_link_artifact, create_table_artifact
-from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Completed
-from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tokenmill.config.params import load_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError
 from tokenmill.layout import PAGE_FILE, PARAMS_FILE
+from tokenmill.orchestration.engines import running, threads
 from tokenmill.orchestration.notify import notify
 from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
@@ -28,11 +27,6 @@ from tokenmill.summary import StageSummary, rows
 
 Stages = Callable[[Build], None]
 """Runs a project's stages in order. Each brings its outputs up to date."""
-
-
-def threads(workers: int) -> TaskRunner[PrefectFuture[Any]]:
-    """Prefect's thread pool with a bound. Without a number it starts a thread per task."""
-    return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=workers))
 
 
 def build_name() -> str:
@@ -106,5 +100,6 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
 
 
 def _run(stages: Stages, build: Build) -> list[StageSummary]:
-    stages(build)
-    return build.finished()
+    with running(build):
+        stages(build)
+        return build.finished()

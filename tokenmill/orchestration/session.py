@@ -16,10 +16,9 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     from tokenmill.orchestration.server import Server
 
     server = Server.start(build)  # it starts up while the other modules are imported
-    from tokenmill.orchestration.flow_runs import threads
     from tokenmill.orchestration.project_flows import load_flow
 
     arguments = (str(build.root), build.only, build.force, build.rehash)
-    flow = load_flow(build.root, "build", *arguments).with_options(task_runner=threads(build.workers))
+    flow = load_flow(build.root, "build", *arguments)
     done: list[StageSummary] = server.run(lambda: flow(*arguments))
     return done

@@ -27,9 +27,8 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
-from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import input_changes, last_manifest
-from tokenmill.pipeline.memory import Memory, divide, peak_mb, release_unused, reset_peak
+from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
@@ -80,8 +79,7 @@ class Build:
     @cached_property
     def memory(self) -> Memory:
         """The memory of each worker. Raises ParamsError if it would be too little."""
-        run = self.params.run
-        return divide(run.memory_mb_max, run.engine, n_workers(run.workers))
+        return divide(self.params.run)
 
     @cached_property
     def runner(self) -> UnitRunner:
@@ -322,7 +320,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
         hint = did_you_mean(only, build.all_stages)
         raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(build.all_stages)}.{hint}", code="TM109")
     try:
-        asked = n_workers(build.params.run.workers)
+        asked = asked_workers(build.params.run)
         if build.workers < asked:
             say(
                 f"run.memory_mb_max: {build.params.run.memory_mb_max} MB are enough for {build.workers} of {asked} workers"

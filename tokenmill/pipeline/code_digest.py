@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tokenmill import _core
+from tokenmill.layout import DOCUMENT_STAGES
 
 _LIBRARIES = ("pyarrow", "jinja2", "msgspec")
 """Those whose version decides bytes: it is written into output files, or decides what a chat template renders and how the canonical
@@ -52,6 +53,11 @@ def code_digest(stage: str, package: Path = _PACKAGE) -> str:
 def output_digest(stage: str, package: Path = _PACKAGE) -> str:
     """The same over all code that makes the stage's outputs, with the rooms that write them after the units."""
     return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), package)
+
+
+def units_digest() -> str:
+    """The digest of the code of all units, by which a worker of a cluster knows whether it has the same tokenmill as the build."""
+    return "-".join(code_digest(stage)[:16] for stage in DOCUMENT_STAGES)
 
 
 def _digest(stage: str, rooms: Sequence[str], package: Path) -> str:

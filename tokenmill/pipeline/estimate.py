@@ -350,7 +350,7 @@ def _peak(
     distinct: _DistinctAll,
 ) -> Range:
     """The largest resident set of the stages that would run."""
-    prefect = _PREFECT_MB if params.run.engine == "threads" else dict.fromkeys(_PREFECT_MB, 0.0)
+    prefect = _PREFECT_MB if params.run.engine != "inline" else dict.fromkeys(_PREFECT_MB, 0.0)
     per_byte = dataset["tokens"].point / max(dataset["text_bytes"].point, 1)
     vocab_size = sample.vocab_size if sample else params.train_vocab.vocab_size
     peaks = [exactly(0)]

@@ -1,39 +1,28 @@
 """Runs the units of a stage in threads, without an orchestrator."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from tokenmill import _core
 from tokenmill.corpus.bad_documents import Bad, BadInputError, ColumnError, joined, lines_of, remedy_of
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import TokenmillError, UnitsError
+from tokenmill.pipeline.unit_work import F, Outcome, UnitWork
 from tokenmill.storage.unit_store import Done
 
 _OF_DOCUMENTS = {"TM201", "TM202", "TM209", "TM210"}
 
 
-class Facts(Protocol):
-    """A stage's facts about a finished unit. As a string, they are a short summary."""
-
-    @property
-    def n_left_out(self) -> int:
-        """The number of documents and pieces in the quarantine."""
-        ...
-
-
-F = TypeVar("F", bound=Facts)
-
-
 class RunUnits(Protocol):
-    """Runs `do(unit)` for every unit, and gives the results in the order of `units`.
+    """Does all units, and gives them in the order of `units`, as they are in the unit store.
 
     A unit that fails does not stop the others. At the end its error is raised; if several failed, UnitsError names the first
     twenty errors.
     """
 
-    def __call__(self, stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]: ...
+    def __call__(self, stage: str, work: UnitWork[F], units: Sequence[Unit]) -> list[Done[F]]: ...
 
 
 def n_workers(asked: int | None) -> int:
@@ -44,11 +33,9 @@ def n_workers(asked: int | None) -> int:
 def run_in_threads(workers: int) -> RunUnits:
     """Runs units in threads of this process."""
 
-    def run(stage: str, do: Callable[[Unit], Done[F]], units: Sequence[Unit]) -> list[Done[F]]:
+    def run(stage: str, work: UnitWork[F], units: Sequence[Unit]) -> list[Done[F]]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:
-            futures: list[Future[Done[F]]] = []
-            for unit in units:
-                futures.append(pool.submit(do, unit))
+            futures: list[Future[Outcome[F]]] = [pool.submit(work.outcome, unit) for unit in units]
             all_done = False
             try:
                 wait(futures)
@@ -57,20 +44,20 @@ def run_in_threads(workers: int) -> RunUnits:
                 if not all_done:  # Ctrl-C or a termination signal while the threads are in the core
                     pool.shutdown(wait=False, cancel_futures=True)
                     _core.interrupt(True)
-            return results(stage, units, futures)
+            return results(stage, units, [future.result() for future in futures])
 
     return run
 
 
-def results(stage: str, units: Sequence[Unit], futures: Sequence[Any]) -> list[Any]:
-    """The results of the units' futures. Raises as RunUnits says; an error that is not a TokenmillError is raised first."""
+def results(stage: str, units: Sequence[Unit], outcomes: Sequence[Outcome[F]]) -> list[Done[F]]:
+    """The finished units. Raises as RunUnits says."""
     failed: list[tuple[Unit, TokenmillError]] = []
-    done = []
-    for unit, future in zip(units, futures, strict=True):
-        try:
-            done.append(future.result())
-        except TokenmillError as error:
-            failed.append((unit, error))
+    done: list[Done[F]] = []
+    for unit, outcome in zip(units, outcomes, strict=True):
+        if isinstance(outcome, TokenmillError):
+            failed.append((unit, outcome))
+        else:
+            done.append(outcome)
     if len(failed) == 1:
         raise failed[0][1]
     if failed:

@@ -1,15 +1,17 @@
 """Divides the memory of a build among its workers, and measures the peak of this process."""
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from tokenmill.config.params import RunOptions
 from tokenmill.corpus.limits import BATCH_BYTES, Limits
 from tokenmill.errors import ParamsError
 
 # Measured, in MB: Python, DVC and the libraries of all stages take 200; with Prefect, 330.
-_BASE_MB = {"inline": 256, "threads": 384}
+_BASE_MB = {"inline": 256, "threads": 384, "dask": 384, "ray": 384}
+_PROCESS_MB = 256  # of a worker process of Dask or Ray, with the libraries of all stages
 _SHARE_MB_MIN = 160
 # Measured on a document of 100 MB that was one pre-token: encoding takes 27.7 bytes per byte; counting 7.8 for one in UCS-4.
 # A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
@@ -52,17 +54,31 @@ class Memory:
         )
 
 
-def divide(mb_max: int, engine: Literal["inline", "threads"], workers: int) -> Memory:
-    """The memory of up to `workers` workers. There are fewer if each would get too little. Raises ParamsError if it is not
-    enough for one."""
-    base_mb = _BASE_MB[engine]
-    if mb_max < base_mb + _SHARE_MB_MIN:
+def asked_workers(run: RunOptions) -> int:
+    """The number of units that run at the same time, if memory allows: as params.yaml says, or else one for each core that this
+    process may use. In a cluster elsewhere, it is the number of units of one task, and then one if it is not said."""
+    if run.workers is not None:
+        return run.workers
+    return 1 if run.address is not None else len(os.sched_getaffinity(0))
+
+
+def divide(run: RunOptions) -> Memory:
+    """The memory of the workers. There are fewer than asked if each would get too little. Raises ParamsError if it is not enough
+    for one.
+
+    In a cluster elsewhere, it is the memory of each worker process. Worker processes on this machine share it with the build.
+    """
+    n_own = 0 if run.engine in ("inline", "threads") or run.address is not None else 1
+    base_mb, worker_mb = _BASE_MB[run.engine], n_own * _PROCESS_MB
+    mb_max = run.memory_mb_max
+    if mb_max < base_mb + worker_mb + _SHARE_MB_MIN:
         raise ParamsError(
-            f"run.memory_mb_max: found {mb_max}; allowed: {base_mb + _SHARE_MB_MIN} or more with run.engine: {engine}, of which "
-            f"{base_mb} MB are for Python and its libraries.",
+            f"run.memory_mb_max: found {mb_max}; allowed: {base_mb + worker_mb + _SHARE_MB_MIN} or more with run.engine: "
+            f"{run.engine}, of which {base_mb + worker_mb} MB are for Python and its libraries.",
             code="TM110",
         )
-    return Memory(mb_max, base_mb, min(workers, (mb_max - base_mb) // _SHARE_MB_MIN))
+    workers = min(asked_workers(run), (mb_max - base_mb) // (worker_mb + _SHARE_MB_MIN))
+    return Memory(mb_max, base_mb + workers * worker_mb, workers)
 
 
 def release_unused() -> None:

@@ -6,6 +6,7 @@ from tokenmill.corpus.units import Unit
 from tokenmill.dataset.arrangement import SetFacts, Work
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.storage.unit_store import Done
 
 
@@ -19,14 +20,20 @@ def finisher(
         assert len(by_name) == len(work)
         return runner.finish(
             stage,
-            lambda unit, folder: by_name[unit.name].do(folder),
+            _do,
             [Unit(name, name, ()) for name in by_name],
             {one.name: one.key for one in work},
             SetFacts,
             run_units,
+            {one.name: one.do for one in work},
         )
 
     def is_done(key: str) -> bool:
         return not runner.anew and runner.store.find(key, SetFacts) is not None
 
     return finish, is_done
+
+
+def _do(job: Job) -> SetFacts:
+    facts: SetFacts = job.own(job.folder)
+    return facts

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.config.params import Params, Source
-from tokenmill.console import Advance, progress
+from tokenmill.console import progress
 from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list, prefixes
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
@@ -19,6 +19,7 @@ from tokenmill.corpus.units import Unit
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.storage.atomic import naming
 from tokenmill.storage.unit_store import UnitStore, unit_key
 
@@ -49,8 +50,8 @@ def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[
     keys = _keys(units)
     lenient = source.model_copy(update={"on_bad_document": "quarantine", "on_bad_shard": "quarantine"})
     with progress(_STAGE, runner.corpus.n_bytes, "bytes") as now:
-        do = partial(_documents, source=lenient, limits=runner.memory.limits, advance=now.add)
-        done = runner.finish(_STAGE, do, units, keys, DocumentFacts, run_units, now.skip)
+        do = partial(_documents, source=lenient, limits=runner.memory.limits)
+        done = runner.finish(_STAGE, do, units, keys, DocumentFacts, run_units, shown=now)
     parts = DropParts(whole)
     return {unit.name: _of_unit(parts, one.folder) for unit, one in zip(units, done, strict=True)}
 
@@ -85,15 +86,15 @@ def _of_unit(parts: DropParts, folder: Path) -> DropList:
     return parts.of_unit(ids, texts)
 
 
-def _documents(unit: Unit, directory: Path, source: Source, limits: Limits, advance: Advance) -> DocumentFacts:
+def _documents(job: Job, source: Source, limits: Limits) -> DocumentFacts:
     """Writes the first 8 bytes of the sha256 of each id and of each text of a unit."""
     none = pa.array([], pa.binary(32))
     ids, texts = [prefixes(none)], [prefixes(none)]
-    for _, batch in Documents(unit, source, limits, advance, find_none):
+    for _, batch in Documents(job.unit, source, limits, job.advance, find_none):
         texts.append(prefixes(text_digests(batch.digested)))
         if batch.ids is not None:
             ids.append(prefixes(text_digests(batch.ids)))
     for name, found in ((_IDS_FILE, ids), (_TEXTS_FILE, texts)):
-        with naming(directory / name), (directory / name).open("wb") as file:
+        with naming(job.folder / name), (job.folder / name).open("wb") as file:
             np.save(file, np.unique(np.concatenate(found)), allow_pickle=False)
     return DocumentFacts(sum(map(len, texts)))

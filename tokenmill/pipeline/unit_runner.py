@@ -1,25 +1,20 @@
 """Gets the units of a stage done: finished units come from the unit store, and the others are run."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenmill import _core
 from tokenmill.config.params import Source
 from tokenmill.config.sources import DocumentSource
-from tokenmill.console import say, say_more
-from tokenmill.corpus.bad_documents import PieceDamagedError
+from tokenmill.console import Progress, say, say_more
 from tokenmill.corpus.shards import SUFFIXES, Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
-from tokenmill.errors import PassingError, UnitTimeoutError
-from tokenmill.pipeline.executor import F, RunUnits
+from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.memory import Memory
+from tokenmill.pipeline.unit_work import Do, F, UnitWork, advance_nothing
 from tokenmill.storage.file_facts import Digests
-from tokenmill.storage.retries import wait_after
 from tokenmill.storage.unit_store import Done, UnitStore
 
 
@@ -73,21 +68,21 @@ class UnitRunner:
     def finish(
         self,
         stage: str,
-        do: Callable[[Unit, Path], F],
+        do: Do[F],
         units: Sequence[Unit],
         keys: Mapping[str, str],
         kind: type[F],
         run_units: RunUnits,
-        skip: Callable[[int], None] = lambda n_bytes: None,
+        own: Mapping[str, Any] | None = None,
+        shown: Progress | None = None,
         fits: Callable[[F], bool] = lambda facts: True,
     ) -> list[Done[F]]:
         """Each unit as it is in the unit store, with facts of type `kind`.
 
         `keys`: the key of each unit, by its name; units with equal keys are one. A finished unit is used if its facts satisfy
-        `fits`; `skip` is called with the bytes of such units. `do` makes a unit's files in the folder that it is given, and
-        returns its facts. `run_units` calls it for each unit. If a piece turns out damaged, `do` is called again without that
-        piece, and after a PassingError as it is (see tokenmill.storage.retries). Raises what `do` raises, after all other units
-        are done.
+        `fits`. `do` makes a unit's files, and returns its facts; `run_units` has it called for each unit (see UnitWork).
+        `own`: what `do` needs for each unit, by its name. `shown`: shows how much is done. Raises what `do` raises, after all
+        other units are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -98,51 +93,33 @@ class UnitRunner:
                 done[key] = found
             if key not in done:
                 todo.setdefault(key, unit)
-        skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
+        if shown is not None:
+            shown.skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
         if self._reason is not None and not self.anew:
             for unit in todo.values():
                 if unit.pieces:  # a sum has none
                     say_more(f"{stage} {unit.name}: to do: {self._reason(unit)}")
-
-        def one(unit: Unit) -> Done[F]:
-            key, rest, n_tried, start_s = keys[unit.name], unit, 0, time.monotonic()
-            kept = None
-            while kept is None:
-                try:
-                    with self._in_time(stage, unit), self.store.new(key) as partial:
-                        facts = do(rest, partial)
-                        for piece in unit.pieces:  # a changed shard would store bytes that do not belong to the key
-                            self.digests.check_unchanged(piece.shard.path)
-                        kept = self.store.keep(key, partial, facts)
-                except PieceDamagedError as error:
-                    rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
-                except PassingError as error:
-                    wait_after(error, n_tried := n_tried + 1)
-            say_more(f"{stage} {unit.name}: {facts}, {time.monotonic() - start_s:.1f} s")
-            return kept
-
+        work = UnitWork(
+            stage,
+            self.root,
+            do,
+            keys,
+            own or {},
+            self.digests.seen,
+            self.store,
+            kind,
+            fits,
+            self.unit_timeout_s,
+            self.anew,
+            advance_nothing if shown is None else shown.add,
+        )
         try:
-            done |= zip(todo, run_units(stage, one, list(todo.values())), strict=True)
+            done |= zip(todo, run_units(stage, work, list(todo.values())), strict=True)
         finally:
             self.store.flush()
         return [done[keys[unit.name]] for unit in units]
-
-    @contextmanager
-    def _in_time(self, stage: str, unit: Unit) -> Iterator[None]:
-        """Ends the core's calls in the block at the time limit; each batch of documents is a call. Raises UnitTimeoutError."""
-        _core.deadline(self.unit_timeout_s if unit.pieces else None)  # a sum reads no documents, so it has no limit
-        try:
-            yield
-        except UnitTimeoutError:
-            raise UnitTimeoutError(
-                f"{stage} {unit.name}: not done after {self.unit_timeout_s:g} s. Look at its documents, or raise "
-                "run.unit_timeout_s.",
-                where=f"{stage} {unit.name}",
-            ) from None
-        finally:
-            _core.deadline(None)
 
 
 def content(unit: Unit, with_rows: bool) -> list[Any]:

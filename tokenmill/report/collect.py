@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tokenmill.artifacts.model_card import read_card
 from tokenmill.config.params import Validate
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.limits import Limits
@@ -16,7 +17,7 @@ from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import read_counts
 from tokenmill.dataset.manifest import Manifest
-from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENS_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import bigram
 from tokenmill.report.conversations import conversations_of
@@ -125,7 +126,8 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
 
 
 def _summary(checked: Checked) -> dict[str, Any]:
-    """What was checked, and the dataset's sums."""
+    """What was checked, and the dataset's sums. `vocab_size_asked` is None for a tokenizer that was made elsewhere."""
+    training = read_card(checked.root / TOKENIZER_DIRECTORY).training
     manifest, tokenizer = checked.manifest, checked.tokenizer
     pretokens = read_counts(checked.root / COUNTS_FILE)
     n_pretokens = pc.sum(pretokens["count"]).as_py()
@@ -142,6 +144,7 @@ def _summary(checked: Checked) -> dict[str, Any]:
         "files": len(manifest.shards),
         **counted,
         "vocab_size": tokenizer.vocab_size,
+        "vocab_size_asked": None if training is None else training.vocab_size_asked,
         "id_type": manifest.id_type,
         "tokenizer_digest": tokenizer.digest,
         "checks": dict(checked.facts),

@@ -29,7 +29,14 @@ def figures(report: Report) -> str:
     cells = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in shown.items())
     n_tokens = number(report["vocab_size"])
     digest = f'<p class="look">Tokenizer <code>{report["tokenizer_digest"][:16]}…</code> of {n_tokens} tokens</p>'
-    return f'{digest}<div class="figures">{cells}</div>'
+    asked = report.get("vocab_size_asked") or 0  # not in the report of an earlier tokenmill
+    early = (
+        f'<p class="no">The vocabulary was not reached: it has {n_tokens} of {number(asked)} tokens, because no pair was left that '
+        "occurs often enough. Add text, or lower <code>train_vocab.vocab_size</code>.</p>"
+        if report["vocab_size"] < asked
+        else ""
+    )
+    return f'{digest}{early}<div class="figures">{cells}</div>'
 
 
 def gates(outcomes: Sequence[Report]) -> str:

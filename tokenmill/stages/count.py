@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tokenmill.config.params import Count, Source
-from tokenmill.console import Advance, progress, say
+from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.provenance import CountedShard, CountedSource, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
@@ -30,6 +30,7 @@ from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.unit_drops import unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.quantities import size
@@ -90,18 +91,11 @@ def count(
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
-                count_unit,
-                source=source,
-                params=params,
-                groups={name: list(groups.values()) for name, groups in by_weight.items()},
-                samples=samples,
-                drops=drops,
-                memory=runner.memory,
-                scratch=scratch,
-                advance=now.add,
+                count_unit, source=source, params=params, samples=samples, memory=runner.memory, scratch=scratch
             )
+            own = {name: (list(groups.values()), drops[name]) for name, groups in by_weight.items()}
             done = runner.finish(
-                "count", do, units, keys, CountFacts, run_units, now.skip, lambda facts: facts.left.fits(source)
+                "count", do, units, keys, CountFacts, run_units, own, now, lambda facts: facts.left.fits(source)
             )
         facts = [one.facts for one in done]
         n_documents = sum(one.n_documents for one in facts)
@@ -230,19 +224,22 @@ def _sums_of_groups(
         for name, group in summed.items()
     }
 
-    def do(unit: Unit, directory: Path) -> SumFacts:
-        runs = [Run.of_parquet(part.path) for part in summed[unit.name]]
-        with tempfile.TemporaryDirectory(dir=scratch) as own:
-            write_batches(sum_of_runs(runs, Path(own), runner.memory.kept_mib << 20), directory / part_name(0))
-        return SumFacts(len(runs))
-
     units = [Unit(name, "", ()) for name in summed]
-    done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units)
+    do = partial(_sum_unit, scratch=scratch, bytes_max=runner.memory.kept_mib << 20)
+    done = runner.finish(_SUM_STAGE, do, units, keys, SumFacts, run_units, summed)
     single = [group[0] for group in groups.values() if len(group) == 1]
     return single + [
         PartialCounts(keys[unit.name], one.folder / part_name(0), group[0].weight, group[0].place[:n_digits])
         for unit, group, one in zip(units, summed.values(), done, strict=True)
     ]
+
+
+def _sum_unit(job: Job, scratch: Path, bytes_max: int) -> SumFacts:
+    runs = [Run.of_parquet(part.path) for part in job.own]
+    scratch.mkdir(parents=True, exist_ok=True)  # as in count_unit
+    with tempfile.TemporaryDirectory(dir=scratch) as own:
+        write_batches(sum_of_runs(runs, Path(own), bytes_max), job.folder / part_name(0))
+    return SumFacts(len(runs))
 
 
 def count_nothing(root: Path) -> StageSummary:
@@ -252,29 +249,20 @@ def count_nothing(root: Path) -> StageSummary:
     return StageSummary("count", "not needed")
 
 
-def count_unit(
-    unit: Unit,
-    directory: Path,
-    source: Source,
-    params: Count,
-    groups: Mapping[str, Sequence[Sequence[int]]],
-    samples: Samples,
-    drops: Mapping[str, DropList],
-    memory: Memory,
-    scratch: Path,
-    advance: Advance,
-) -> CountFacts:
-    """Counts one unit into files in `directory`, one per group of its pieces. `groups`: the groups by the unit's name; `drops`:
-    what to leave out, likewise."""
-    own = groups[unit.name]
+def count_unit(job: Job, source: Source, params: Count, samples: Samples, memory: Memory, scratch: Path) -> CountFacts:
+    """Counts one unit into files in the job's folder, one per group of its pieces. What the unit needs beside is the groups, and
+    the documents to leave out."""
+    unit = job.unit
+    own, drops = job.own
     error = params.approximate.error if params.approximate else None
     kept_mib = max(1, memory.kept_mib // len(own))
+    scratch.mkdir(parents=True, exist_ok=True)  # on another machine, where it may be on a disk of that machine
     counters = [
         Counter(params.pattern, kept_mib, threads=1, spill_directory=scratch, approximate_error=error) for _ in own
     ]
     counter_of = {piece: counter for pieces, counter in zip(own, counters, strict=True) for piece in pieces}
     n_documents = text_bytes = 0
-    documents = Documents(unit, source, memory.limits, advance, drops[unit.name].find)
+    documents = Documents(unit, source, memory.limits, job.advance, drops.find)
     for piece, batch in documents:
         samples.offer(unit.pieces[piece], batch)
         counter_of[piece].update(batch.texts)
@@ -282,7 +270,7 @@ def count_unit(
         text_bytes += batch.text_bytes
     missed_max = [counter.missed_max for counter in counters]
     for i, counter in enumerate(counters):
-        write_batches(counter.batches(), directory / part_name(i))
+        write_batches(counter.batches(), job.folder / part_name(i))
     return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
 
 

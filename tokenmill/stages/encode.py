@@ -2,24 +2,26 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer
 from tokenmill.config.params import Encode, FormatName, Source, TokenizerSource
-from tokenmill.console import Advance, progress, say
+from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
     piece_dropped,
     reasons_of,
     write_unit_dropped,
 )
+from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import (
     QUARANTINE_FILE,
     Documents,
@@ -53,15 +55,17 @@ from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.encode_dataset import Encoder, Folders, files_of, special_id, write_dataset
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.storage.atomic import remove_tree, write_directory
-from tokenmill.storage.unit_store import Done, unit_key
+from tokenmill.storage.unit_store import Done, UnitStore, unit_key
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
+_warming = Lock()
 _N_WARM = 1 << 16  # this many frequent pre-tokens make up nearly all of a text
 _WARM_BYTES_MIN = 1 << 24  # file bytes to encode; finding the frequent pre-tokens takes as long as encoding some 10 MB
 
@@ -123,7 +127,9 @@ def _of_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
             f"encode.vocab_sizes: found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in "
             f"{TOKENIZER_DIRECTORY}. Add {size} to train_vocab.vocab_sizes, or take it out here."
         )
-    return Tokenizer.load(folder, cache_mb_max=cache_mb)
+    tokenizer = Tokenizer.load(folder, cache_mb_max=cache_mb)
+    tokenizer.shared_at = folder
+    return tokenizer
 
 
 def _encoder(
@@ -151,19 +157,18 @@ def _encode_units(
     corpus = runner.corpus
     there = set() if runner.anew else runner.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in corpus.units if encoder.keys[unit.name] not in there)
-    policies = {one.special_tokens_in_text for one in runner.sources().values()}
-    warm = partial(_warm, [one.tokenizer for one in (encoder, *others)], runner.root / COUNTS_FILE, policies)
     with progress("encode", corpus.n_bytes, "bytes") as now:
         do = partial(
             encode_unit,
-            warm=cache(warm) if n_bytes_todo >= _WARM_BYTES_MIN else lambda: None,
+            counts=runner.root / COUNTS_FILE if n_bytes_todo >= _WARM_BYTES_MIN else None,
             source=source,
-            drops=drops,
-            encoders=[encoder, *others],
+            encoders=[one._replace(keys={}) for one in (encoder, *others)],
             group_column=params.split_group,
-            runner=runner,
-            advance=now.add,
+            limits=runner.memory.limits,
+            store=runner.store,
+            anew=runner.anew,
         )
+        own = {unit.name: (drops[unit.name], [one.keys[unit.name] for one in others]) for unit in corpus.units}
         done = runner.finish(
             "encode",
             do,
@@ -171,7 +176,8 @@ def _encode_units(
             encoder.keys,
             EncodeFacts,
             run_units,
-            now.skip,
+            own,
+            now,
             lambda facts: facts.left.fits(source),
         )
     encoder.tokenizer.forget()  # frees its cache, because validate uses the same tokenizer
@@ -234,17 +240,19 @@ def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 
-def _warm(tokenizers: Sequence[Tokenizer], path: Path, policies: Set[SpecialTokensInText]) -> None:
+def _warm(tokenizers: Sequence[Tokenizer], path: Path, special: SpecialTokensInText) -> None:
     """Warms the caches with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
     to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
-    try:
-        frequent = most_frequent(path, _N_WARM)
-    except CountsError:
-        return
-    for tokenizer in tokenizers:
-        if tokenizer.model is not None:
-            for special in sorted({"allow" if one == "allow" else "as_text" for one in policies}):
-                tokenizer.warm(frequent, _N_WARM, special)
+    with _warming:
+        cold = [one for one in tokenizers if one.model is not None and special not in one.warmed]
+        for tokenizer in cold:
+            tokenizer.warmed.add(special)
+        try:
+            frequent = most_frequent(path, _N_WARM) if cold else None
+        except CountsError:
+            return
+        for tokenizer in cold:
+            tokenizer.warm(frequent, _N_WARM, special)
 
 
 class _Output:
@@ -297,31 +305,42 @@ class _Output:
 
 
 def encode_unit(
-    unit: Unit,
-    directory: Path,
-    warm: Callable[[], None],
+    job: Job,
+    counts: Path | None,
     source: Source,
-    drops: Mapping[str, DropList],
     encoders: Sequence[Encoder],
     group_column: str | None,
-    runner: UnitRunner,
-    advance: Advance,
+    limits: Limits,
+    store: UnitStore,
+    anew: bool,
 ) -> EncodeFacts:
-    """Encodes one unit into a file in `directory`, with its document index and token counts, by the first of `encoders`. The units
-    of the others go to the unit store, if they are not there. `warm` is called before the first document. `drops`: what to
-    leave out, by the unit's name. `group_column`: the column whose value decides a document's split."""
-    warm()
+    """Encodes one unit into a file in the job's folder, with its document index and token counts, by the first of `encoders`. The
+    units of the others go to the unit store, if they are not there. What the unit needs beside is the documents to leave out, and
+    the keys under the other encoders. `counts`: the file whose most frequent pre-tokens warm the caches; None: nothing does.
+    `group_column`: the column whose value decides a document's split."""
+    unit, (drops, other_keys) = job.unit, job.own
+    if counts is not None:
+        special: SpecialTokensInText = "allow" if unit.source.special_tokens_in_text == "allow" else "as_text"
+        _warm([one.tokenizer for one in encoders], counts, special)
     further = [
-        one for one in encoders[1:] if runner.anew or runner.store.find(one.keys[unit.name], EncodeFacts) is None
+        (key, encoder)
+        for key, encoder in zip(other_keys, encoders[1:], strict=True)
+        if anew or store.find(key, EncodeFacts) is None
     ]
     piece_documents = [0] * len(unit.pieces)
-    documents = Documents(unit, source, runner.memory.limits, advance, drops[unit.name].find)
+    documents = Documents(unit, source, limits, job.advance, drops.find)
     with ExitStack() as kept:
-        folders = [directory, *(kept.enter_context(runner.store.new(one.keys[unit.name])) for one in further)]
+        folders = [job.folder, *(kept.enter_context(store.new(key)) for key, _ in further)]
         with ExitStack() as stack:
             outputs = [
-                _Output(unit, encoder, folder, _group_keys(unit, group_column, runner), stack)
-                for encoder, folder in zip([encoders[0], *further], folders, strict=True)
+                _Output(
+                    unit,
+                    encoder,
+                    folder,
+                    None if group_column is None else GroupKeys(unit, group_column, limits),
+                    stack,
+                )
+                for encoder, folder in zip([encoders[0], *(one for _, one in further)], folders, strict=True)
             ]
             for piece, batch in documents:
                 try:
@@ -333,7 +352,7 @@ def encode_unit(
                     name, row = unit.pieces[piece].shard.name, batch.rows()[error.index].as_py()
                     raise CorpusError(f"{name}, row {row}: {error}", code=error.code) from None
                 piece_documents[piece] += len(batch.texts)
-                advance(0, n_tokens[0])
+                job.advance(0, n_tokens[0])
         facts = []
         for output in outputs:
             output.finish(documents)
@@ -349,15 +368,10 @@ def encode_unit(
                     n_trained=output.n_trained,
                 )
             )
-        for one in unit.pieces:  # a changed shard would store bytes that do not belong to the keys
-            runner.digests.check_unchanged(one.shard.path)
-        for encoder, folder, fact in zip(further, folders[1:], facts[1:], strict=True):
-            runner.store.keep(encoder.keys[unit.name], folder, fact)
+        job.check_unchanged()
+        for (key, _), folder, fact in zip(further, folders[1:], facts[1:], strict=True):
+            store.keep(key, folder, fact)
     return facts[0]
-
-
-def _group_keys(unit: Unit, column: str | None, runner: UnitRunner) -> GroupKeys | None:
-    return None if column is None else GroupKeys(unit, column, runner.memory.limits)
 
 
 def framing_of(tokenizer: Tokenizer, params: Encode) -> tuple[int | None, int | None]:

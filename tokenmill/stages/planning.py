@@ -16,7 +16,6 @@ from tokenmill.counts.spill import open_parquet
 from tokenmill.errors import CountsError
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
 from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, Todo, estimate
-from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
 from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
@@ -81,8 +80,7 @@ def make_plan(
     `read_bytes`, `work_bytes`: see tokenmill.pipeline.sampling. Raises CorpusError, ParamsError, VersionsError, and what the
     build itself would raise for the documents of the sample.
     """
-    run = params.run
-    memory = divide(run.memory_mb_max, run.engine, n_workers(run.workers))
+    memory = divide(params.run)
     work = outstanding(root, params)
     cache, shares_bytes = cache_of(root)
     sample = None
@@ -109,7 +107,7 @@ def make_plan(
         ranges,
         distinct_bytes if learns else 0.0,
         memory,
-        _disks(root, run.spill_directory, Path(cache), ranges),
+        _disks(root, params.run.spill_directory, Path(cache), ranges),
         machine_bytes(),
     )
     return Plan(

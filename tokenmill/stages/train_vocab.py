@@ -80,11 +80,16 @@ def train_vocab(
     report = _report(counts, learned)
     if base and params.extend:
         report["extended"] = _changes(root, provenance, base, tokenizer, counts, params.extend, memory)
-    begin, end = framing
+    named = {
+        "begin_of_document": params.bos_token or framing[0],
+        "end_of_document": params.eos_token or framing[1],
+        "pad_token": params.pad_token,
+        "unk_token": params.unk_token,
+    }
     with write_directory(output) as directory:
-        tokenizer.save(directory, begin_of_document=begin, end_of_document=end)
+        tokenizer.save(directory, **named, model_max_length=params.model_max_length)
         for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
-            smaller.save(directory / str(size), begin_of_document=begin, end_of_document=end)
+            smaller.save(directory / str(size), **named, model_max_length=params.model_max_length)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         golden = make_golden(directory, tokenizer, provenance.samples)
@@ -93,8 +98,8 @@ def train_vocab(
         write_card(make_card(tokenizer, golden, license, training), directory)
     if tokenizer.vocab_size < params.vocab_size:
         say(
-            f"train-vocab: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left that "
-            f"occurs {params.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
+            f"train-vocab: WARNING: stopped early at {tokenizer.vocab_size:,} of {params.vocab_size:,} tokens: no pair is left "
+            f"that occurs {params.pair_count_min:,} times or more. Add text, or lower train_vocab.vocab_size."
         )
     return StageSummary(
         "train-vocab",

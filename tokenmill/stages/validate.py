@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenmill.artifacts.golden import check_golden, checked_tokenizer, sample_engines
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Source, Validate
-from tokenmill.console import Advance, progress
+from tokenmill.console import progress
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.limits import Limits
@@ -46,6 +46,7 @@ from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.set_work import finisher
 from tokenmill.pipeline.unit_drops import unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.report.collect import Checked
 from tokenmill.report.write import write_report
 from tokenmill.storage.atomic import read, sha256_file
@@ -115,15 +116,13 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
             validate_unit,
             tokens=directory,
             source=source,
-            judges=judges,
+            judges=made,
             sample_documents=params.sample_documents,
-            entries=entries,
-            drops=drops,
             group_column=group_column,
             limits=runner.memory.limits,
-            advance=now.add,
         )
-        done = runner.finish("validate", do, corpus.units, keys, FileFacts, run_units, now.skip)
+        own = {unit.name: (entries[unit.output], drops[unit.name], allows[unit.name]) for unit in corpus.units}
+        done = runner.finish("validate", do, corpus.units, keys, FileFacts, run_units, own, now)
     parts = []
     for unit, one in zip(corpus.units, done, strict=True):
         check_sums(entries[unit.output], one.facts)
@@ -165,27 +164,25 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
 
 
 def validate_unit(
-    unit: Unit,
-    folder: Path,
+    job: Job,
     tokens: Path,
     source: Source,
-    judges: Mapping[str, Judge],
+    judges: Mapping[bool, Judge],
     sample_documents: int,
-    entries: dict[str, OutputShard],
-    drops: Mapping[str, DropList],
     group_column: str | None,
     limits: Limits,
-    advance: Advance,
 ) -> FileFacts:
-    """Checks the file of one unit, and gives its sums; its part of the tables goes to `folder`."""
-    entry = entries[unit.output]
-    documents = documents_of(unit, entry, source, limits, advance, drops[unit.name].find)
+    """Checks the file of one unit, and gives its sums; its part of the tables goes to the job's folder. What the unit needs beside
+    is its entry in the manifest, the documents to leave out, and whether the text of special tokens became ids, by which `judges`
+    are."""
+    unit, (entry, drops, allows) = job.unit, job.own
+    documents = documents_of(unit, entry, source, limits, job.advance, drops.find)
     draw = random.Random(f"{_SEED} {entry.name}")
     n_drawn = min(n_sampled(sample_documents, entry.text_bytes), entry.n_documents)
     sample = set(draw.sample(range(entry.n_documents), n_drawn))
     groups = None if group_column is None else GroupKeys(unit, group_column, limits)
-    judge = judges[unit.name]
-    return check_file(entry, tokens / entry.name, documents, judge, sample, advance, folder, groups)
+    path = tokens / entry.name
+    return check_file(entry, path, documents, judges[allows], sample, job.advance, job.folder, groups)
 
 
 def _check_sizes(runner: UnitRunner, sample_documents: int) -> None:

@@ -23,8 +23,9 @@ _RACY_NS = 2_000_000_000
 _KEPT_UNUSED = 1000
 
 
-class _Signature(msgspec.Struct, frozen=True, array_like=True):
-    """`ctime_ns`: the last change of the file, its name or its links. It is 0 for an output, because linking changes its ctime."""
+class Signature(msgspec.Struct, frozen=True, array_like=True):
+    """What tells whether a file was changed. `ctime_ns`: the last change of the file, its name or its links. It is 0 for an output,
+    because linking changes its ctime."""
 
     n_bytes: int
     mtime_ns: int
@@ -33,7 +34,7 @@ class _Signature(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Known(msgspec.Struct, frozen=True, array_like=True):
-    signature: _Signature
+    signature: Signature
     fact: msgspec.Raw
 
 
@@ -49,7 +50,8 @@ class Digests:
         self._path = root / _FILE
         self._known = _load(self._path) if trust else {}
         self._used: set[str] = set()
-        self._seen: dict[Path, _Signature] = {}
+        self.seen: dict[Path, Signature] = {}
+        """The signature of each file when `fact` was last called for it."""
         self._changed = False
         self._lock = threading.Lock()
 
@@ -60,11 +62,11 @@ class Digests:
         known = self._known.get(name)
         with self._lock:
             self._used.add(name)
-            self._seen[path] = before
+            self.seen[path] = before
         if known is not None and known.signature in (before, _without_ctime(before)):
             return msgspec.json.decode(known.fact, type=kind)
         found = find()
-        self.check_unchanged(path)
+        check_unchanged(path, before)
         if time.time_ns() - max(before.mtime_ns, before.ctime_ns) > _RACY_NS:
             self._remember(name, before, found)
         return found
@@ -76,17 +78,6 @@ class Digests:
         if known is None or known.signature not in (before, _without_ctime(before)):
             return None
         return msgspec.json.decode(known.fact, type=kind)
-
-    def check_unchanged(self, path: Path) -> None:
-        """Raises CorpusError if the file changed since the last call of `fact` for it."""
-        try:
-            unchanged = _signature(path) == self._seen[path]
-        except FileNotFoundError:
-            unchanged = False
-        if not unchanged:
-            raise CorpusError(
-                f"{path}: changed while it was read. Run `tokenmill build` again when it is at rest.", code="TM207"
-            )
 
     def remember(self, path: Path, word: str, fact: object) -> None:
         """Stores a fact about a read-only file that this process has made and that no other process has written to."""
@@ -102,7 +93,7 @@ class Digests:
                     path.write_bytes(msgspec.json.encode(self._known))
                 self._changed = False
 
-    def _remember(self, name: str, signature: _Signature, fact: object) -> None:
+    def _remember(self, name: str, signature: Signature, fact: object) -> None:
         with self._lock:
             self._used.add(name)
             self._known[name] = _Known(signature, msgspec.Raw(msgspec.json.encode(fact)))
@@ -112,17 +103,29 @@ class Digests:
         return f"{word} {os.path.relpath(path, self._root)}"
 
 
+def check_unchanged(path: Path, before: Signature) -> None:
+    """Raises CorpusError if the file is not as it was."""
+    try:
+        unchanged = _signature(path) == before
+    except FileNotFoundError:
+        unchanged = False
+    if not unchanged:
+        raise CorpusError(
+            f"{path}: changed while it was read. Run `tokenmill build` again when it is at rest.", code="TM207"
+        )
+
+
 def forget(root: Path) -> None:
     """Deletes the stored facts of the project at `root`."""
     (root / _FILE).unlink(missing_ok=True)
 
 
-def _signature(path: Path) -> _Signature:
+def _signature(path: Path) -> Signature:
     status = path.stat()
-    return _Signature(status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
+    return Signature(status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 
 
-def _without_ctime(signature: _Signature) -> _Signature:
+def _without_ctime(signature: Signature) -> Signature:
     return msgspec.structs.replace(signature, ctime_ns=0)
 
 

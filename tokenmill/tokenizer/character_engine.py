@@ -84,6 +84,10 @@ class CharacterEngine(TokenizersEngine):
             offsets.append(offsets[-1] + sum(map(len, some)))
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(np.concatenate(arrays)))
 
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """A uint64 array: the number of ids of each text."""
+        return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
     def forget(self) -> None:
         """Empties the cache of pre-tokens."""
         self._core.forget()

@@ -8,7 +8,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -60,6 +60,10 @@ class Tokenizer:
     """The split pattern as regexes, applied one after another; None with the engine tokenizers."""
     special_tokens: dict[str, int]
     n_merges: int | None
+    warmed: set[SpecialTokensInText]
+    """Of which encodings the pre-token cache is warm: whoever calls `warm` notes it here."""
+    shared_at: Path | None
+    """Where other processes find its file. A pickle then has this path and the digest in place of the whole tokenizer.json."""
     _document: dict[str, Any]
     _digest_of: Callable[[], str]
 
@@ -68,6 +72,7 @@ class Tokenizer:
 
         `place` is None for a vocabulary that was just learned: it needs no check, and its engine is made on first use.
         """
+        self._cache_mb_max = cache_mb_max
         self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, allow, cache_mb_max)
         if place is not None:
             try:
@@ -78,6 +83,7 @@ class Tokenizer:
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
         self._model: Model | None = model
         self._content = b""
+        self.warmed, self.shared_at = set(), None
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
         self._digest_of = lambda: digest_of(self._saved_model)
@@ -144,11 +150,11 @@ class Tokenizer:
         try:
             return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:
-            return cls._from_document(document, content, place, str(beyond), cache_mb_max)
+            return cls._from_tokenizers(document, content, place, str(beyond), cache_mb_max)
 
     @classmethod
-    def _from_document(
-        cls, document: dict[str, Any], content: bytes, place: str, reason: str, cache_mb_max: int = CACHE_MB_MAX
+    def _from_tokenizers(
+        cls, document: dict[str, Any], content: bytes, place: str, reason: str, cache_mb_max: int
     ) -> Tokenizer:
         """A tokenizer that is not byte-level. The core encodes with it if it can do so exactly."""
         from tokenmill.tokenizer.character_engine import CharacterEngine
@@ -163,7 +169,8 @@ class Tokenizer:
         engine = make(False)
         self = cls.__new__(cls)
         self._model, self._content, self._tokens = None, content, engine.tokens
-        self._document = document
+        self._document, self._cache_mb_max = document, cache_mb_max
+        self.warmed, self.shared_at = set(), None
         self._make_engine = lambda allow: make(True) if allow else engine
         self._hides_special = document.get("normalizer") is not None and any(
             one["special"] and one["normalized"] for one in document["added_tokens"]
@@ -176,34 +183,44 @@ class Tokenizer:
         return self
 
     def save(
-        self, directory: str | Path, end_of_document: str | None = None, begin_of_document: str | None = None
+        self,
+        directory: str | Path,
+        end_of_document: str | None = None,
+        begin_of_document: str | None = None,
+        pad_token: str | None = None,
+        unk_token: str | None = None,
+        model_max_length: int | None = None,
     ) -> None:
         """Writes tokenizer.json, tokenizer_config.json and, with the engine core, vocab.tiktoken. Each file is written atomically.
 
         tokenizers, transformers and tiktoken then give the same ids, with one exception: if `ignore_merges` is set, as for a
         tokenizer from a .tiktoken file, tokenizers turns a pre-token with the text of a special token into that token.
-        `begin_of_document`, `end_of_document`: the special tokens that tokenizer_config.json names as bos_token and eos_token.
-        Loading the files gives the same digest. Raises ParamsError if one of them is not a special token, PatternError for a
-        regex that tokenizers would read differently.
+        `begin_of_document`, `end_of_document`: the special tokens that tokenizer_config.json names as bos_token and eos_token;
+        `pad_token` and `unk_token` stand there by their own names. `model_max_length`: the largest number of tokens, which
+        transformers cuts at when it is told to; None: no limit. Loading the files gives the same digest. Raises ParamsError if
+        one of them is not a special token, PatternError for a regex that tokenizers would read differently.
         """
         from tokenmill.storage.atomic import write_atomic
 
-        for name, token in (("begin_of_document", begin_of_document), ("end_of_document", end_of_document)):
-            if token is not None and token not in self.special_tokens:
-                known = ", ".join(self.special_tokens) or "none"
-                raise ParamsError(f"{name}: {token!r} is no special token of this tokenizer; it has: {known}.")
         config: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": _UNLIMITED,
+            "model_max_length": _UNLIMITED if model_max_length is None else model_max_length,
             "clean_up_tokenization_spaces": False,
         }
-        if begin_of_document is not None:
-            config["bos_token"] = begin_of_document
-        if end_of_document is not None:
-            config["eos_token"] = end_of_document
-        files = {"tokenizer.json": self._content, "tokenizer_config.json": _json(config)}
+        for name, key, token in (
+            ("begin_of_document", "bos_token", begin_of_document),
+            ("end_of_document", "eos_token", end_of_document),
+            ("pad_token", "pad_token", pad_token),
+            ("unk_token", "unk_token", unk_token),
+        ):
+            if token is None:
+                continue
+            if token not in self.special_tokens:
+                known = ", ".join(self.special_tokens) or "none"
+                raise ParamsError(f"{name}: {token!r} is no special token of this tokenizer; it has: {known}.")
+            config[key] = token
+        files = {"tokenizer.json": self._file, "tokenizer_config.json": _json(config)}
         if self._model is not None:
-            files["tokenizer.json"] = _json(self.document)
             files["vocab.tiktoken"] = tiktoken_file.write_ranks(self._model)
         for name, content in files.items():
             with write_atomic(Path(directory) / name) as partial:
@@ -312,6 +329,7 @@ class Tokenizer:
 
     def forget(self) -> None:
         """Frees the memory of the pre-token cache (up to `cache_mb_max`); no id changes."""
+        self.warmed.clear()
         for made in ("_engine", "_allowing"):
             if self.engine == "core" and made in self.__dict__:
                 self.__dict__[made].forget()
@@ -374,7 +392,9 @@ class Tokenizer:
         ]
         document = {**self._document, "added_tokens": added_tokens}
         content = json.dumps(document, ensure_ascii=False).encode()
-        return Tokenizer._from_document(document, content, "tokenizer.json", self.engine_reason or "")
+        return Tokenizer._from_tokenizers(
+            document, content, "tokenizer.json", self.engine_reason or "", self._cache_mb_max
+        )
 
     @cached_property
     def added_tokens(self) -> tuple[AddedToken, ...]:
@@ -509,11 +529,39 @@ class Tokenizer:
         assert self._model is not None
         return tiktoken_file.with_own_ranks(self._model)
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a Tokenizer cannot be pickled or copied. Threads may share one; each process loads its own.")
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
+        """The tokenizer.json, or where it is (`shared_at`), and `cache_mb_max`; no code. Raises PatternError for a regex that
+        `save` refuses."""
+        if self.shared_at is not None:
+            return shared, (str(self.shared_at), self.digest, self._cache_mb_max)
+        return unpickled, (self._file, self._cache_mb_max)
+
+    @cached_property
+    def _file(self) -> bytes:
+        """The tokenizer.json that `save` writes."""
+        return self._content if self._model is None else _json(self.document)
 
     def __repr__(self) -> str:
         return f"<Tokenizer of {self.vocab_size:,} tokens, engine {self.engine}, digest {self.digest[:16]}>"
+
+
+# A process that gets the same tokenizer again and again, as with each task, loads it once.
+
+
+@lru_cache(maxsize=2)
+def unpickled(content: bytes, cache_mb_max: int) -> Tokenizer:
+    """The tokenizer of a pickle."""
+    return Tokenizer._from_json(content, "tokenizer.json", cache_mb_max)
+
+
+@lru_cache(maxsize=4)
+def shared(path: str, digest: str, cache_mb_max: int) -> Tokenizer:
+    """The tokenizer of a pickle that has its path. Raises TokenizerError if another one is there."""
+    tokenizer = Tokenizer.load(path, cache_mb_max=cache_mb_max)
+    if tokenizer.digest != digest:
+        raise TokenizerError(f"{path}: expected the tokenizer with the digest {digest}; found {tokenizer.digest}.")
+    tokenizer.shared_at = Path(path)
+    return tokenizer
 
 
 def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:

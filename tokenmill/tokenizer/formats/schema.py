@@ -10,14 +10,14 @@ from operator import add
 from typing import Any
 
 from tokenmill.errors import TokenizerError, shown
+from tokenmill.tokenizer.formats.as_loaded import FLAGS, MODELS, added_as_loaded, type_of_untyped
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse, wrong
-from tokenmill.tokenizer.model import ID_MAX, bytes_of, check_id, is_text
+from tokenmill.tokenizer.model import ID_MAX, bytes_of, check_id
 
 ID_GAP_MAX = 2**24
 """The largest amount by which an id may exceed the number of tokens."""
 
-_FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
-_ADDED = {"id", "content", *_FLAGS}
+_ADDED = {"id", "content", *FLAGS}
 
 _DIRECTION = ("Left", "Right")
 _TRUNCATION = {"direction?": _DIRECTION, "max_length": int, "strategy": str, "stride": int}
@@ -49,7 +49,6 @@ _INNER = {
     "decoder": "decoders",
 }
 _SECTIONS = {"version", "truncation", "padding", "added_tokens", *_INNER, "model"}
-_MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 _BPE = {
     "dropout?": (None, float, int),
     "unk_token?": (None, str),
@@ -62,8 +61,9 @@ _BPE = {
 
 
 def read_document(content: bytes, place: str) -> dict[str, Any]:
-    """The JSON object of a well-formed tokenizer.json. Merges are lists of two, in whichever form the file has them. Raises
-    TokenizerError, which names the file and the field."""
+    """The JSON object of a well-formed tokenizer.json. Merges are lists of two, in whichever form the file has them. The model has
+    a type, and the added tokens have the ids that `tokenizers` gives them. Raises TokenizerError, which names the file and the
+    field."""
     document = parse(content, place, unchecked=("model.vocab", "model.merges"))
     if "auto_map" in document:
         raise TokenizerError(f"{place}: auto_map: names code to run; tokenmill runs none. Remove the entry.")
@@ -71,11 +71,13 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
     model = document.get("model")
     if not isinstance(model, dict):
         wrong(f"{place}: model", "an object", model)
-    if model.setdefault("type", "BPE") not in _MODELS:
-        wrong(f"{place}: model.type", f"one of {', '.join(_MODELS)}", model["type"])
     vocab = model.get("vocab")
     if not isinstance(vocab, dict | list):
         wrong(f"{place}: model.vocab", "an object, or a list for Unigram", vocab)
+    if "type" not in model:
+        model["type"] = type_of_untyped(model, place)
+    if model["type"] not in MODELS:
+        wrong(f"{place}: model.type", f"one of {', '.join(MODELS)}", model["type"])
     if isinstance(vocab, dict):
         _check_vocab(vocab, f"{place}: model.vocab")
     else:
@@ -83,7 +85,8 @@ def read_document(content: bytes, place: str) -> dict[str, Any]:
     added = document.setdefault("added_tokens", [])
     if not isinstance(added, list):
         wrong(f"{place}: added_tokens", "a list", added)
-    _check_added(added, vocab if isinstance(vocab, dict) else {}, place)
+    ids = vocab if isinstance(vocab, dict) else {token: id for id, (token, _) in enumerate(vocab)}
+    document["added_tokens"] = added = added_as_loaded(added, ids, place)
     if isinstance(vocab, dict):
         check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
     if model["type"] == "BPE":
@@ -179,33 +182,6 @@ def _check_scored(vocab: list[Any], place: str) -> None:
         if one[0] in seen:
             raise TokenizerError(f"{place}[{i}]: {one[0]!r:.60} is there twice; expected every token once.")
         seen.add(one[0])
-
-
-def _check_added(added: list[Any], vocab: dict[str, int], place: str) -> None:
-    """Checks that texts and ids are well formed, that each occurs once, and that `tokenizers` would give the same ids."""
-    by_id: dict[int, str] = {id: token for token, id in vocab.items()}
-    texts: set[str] = set()
-    last = -1
-    for i, one in enumerate(added):
-        where = f"{place}: added_tokens[{i}]"
-        if not isinstance(one, dict):
-            wrong(where, "an object", one)
-        id, text = check_id(one.get("id"), where), one.get("content")
-        if not is_text(text):
-            wrong(f"{where}.content", "a text that is not empty", text)
-        for flag in _FLAGS:
-            if not isinstance(one.get(flag), bool):
-                wrong(f"{where}.{flag}", "true or false", one.get(flag))
-        if text in texts:
-            raise TokenizerError(f"{where}: {text!r:.60} is there twice; expected every added token once.")
-        if vocab and id != (expected := vocab.get(text, max(last + 1, len(vocab)))):
-            raise TokenizerError(
-                f"{where}: {text!r:.60} has id {id}, but the tokenizers library gives it {expected}. Mend the id."
-            )
-        if by_id.setdefault(id, text) != text:
-            raise TokenizerError(f"{where}: {text!r:.60} and {by_id[id]!r:.60} both have id {id}; expected one each.")
-        texts.add(text)
-        last = max(last, id)
 
 
 def check_range(ids: Mapping[Any, int], place: str) -> None:

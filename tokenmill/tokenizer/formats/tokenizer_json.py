@@ -29,6 +29,8 @@ def model_of(document: dict[str, Any]) -> Model:
     for field in PLAIN_BPE:
         if model.get(field):
             raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
+    if "" in model["vocab"]:
+        raise BeyondCore(f"model.vocab: the token with id {model['vocab']['']} is empty")
     nfc = _is_nfc(document.get("normalizer"))
     steps, add_prefix_space = steps_from(document.get("pre_tokenizer"))
     if _kind(document.get("decoder")) != "ByteLevel":

@@ -1,0 +1,72 @@
+"""A tokenizer travels to other processes: spawned ones, and those of `datasets.map`."""
+
+import json
+import multiprocessing
+import pickle
+import pickletools
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tokenizer.formats.test_tokenizer_json import WORD_PIECE
+from tests.tokenizer.test_tokenizer import PATTERNS, TOKENIZER, TRICKY
+from tokenmill import Counter, Tokenizer, train_vocab
+
+
+def others(folder: Path) -> list[Tokenizer]:
+    """One of each engine, the first from a .tiktoken file."""
+    TOKENIZER.save(folder / "core")
+    (folder / "tokenizer.json").write_text(json.dumps(WORD_PIECE), encoding="utf-8")
+    ranks = Tokenizer.load(
+        folder / "core" / "vocab.tiktoken", pattern="gpt2", special_tokens=TOKENIZER.special_tokens, cache_mb_max=7
+    )
+    return [ranks, Tokenizer.load(folder / "tokenizer.json", cache_mb_max=7)]
+
+
+def seen(tokenizer: Tokenizer, texts: list[str]) -> tuple[Any, ...]:
+    """What a process makes of a tokenizer; the object's own number tells whether it is loaded once."""
+    ids = [tokenizer.encode_batch(texts, special=special).to_pylist() for special in ("as_text", "allow")]
+    return tokenizer.digest, tokenizer.engine, tokenizer._cache_mb_max, tokenizer.special_tokens, ids, id(tokenizer)
+
+
+@pytest.mark.slow
+def test_a_spawned_process_gets_the_same_tokenizer_and_loads_it_once(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        for tokenizer in (TOKENIZER, *others(tmp_path)):
+            found = [pool.submit(seen, tokenizer, TRICKY).result() for _ in range(2)]
+            assert found[0] == found[1]
+            assert found[0][:-1] == seen(tokenizer, TRICKY)[:-1]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pickle_keeps_ids_and_digest(pattern: str | None) -> None:
+    counter = Counter(pattern=pattern)
+    counter.update(TRICKY)
+    tokenizer = train_vocab(counter.finish(), vocab_size=300, pattern=pattern, pair_count_min=1)
+    again = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301 - made in the line itself
+    assert (again.digest, again.steps, again.engine) == (tokenizer.digest, tokenizer.steps, "core")
+    assert again.encode_batch(TRICKY) == tokenizer.encode_batch(TRICKY)
+
+
+def test_a_pickle_holds_a_file_and_no_code(tmp_path: Path) -> None:
+    for tokenizer in (TOKENIZER, *others(tmp_path)):
+        found = list(pickletools.genops(pickle.dumps(tokenizer)))
+        texts = {value for code, value, _ in found if isinstance(value, str) and "UNICODE" in code.name}
+        assert texts == {"tokenmill.tokenizer.tokenizer", "unpickled"}
+
+
+@pytest.mark.slow
+def test_datasets_map_takes_a_tokenizer_into_its_processes(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    texts = TRICKY * 20
+    for tokenizer in (TOKENIZER, *others(tmp_path)):
+        rows = datasets.Dataset.from_dict({"text": texts})
+        encoded = rows.map(
+            lambda batch, tokenizer=tokenizer: {"ids": tokenizer.encode_batch(batch["text"], threads=1).to_pylist()},
+            batched=True,
+            batch_size=16,
+            num_proc=2,
+        )
+        assert encoded["ids"][:] == tokenizer.encode_batch(texts).to_pylist()

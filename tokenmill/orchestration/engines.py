@@ -1,0 +1,178 @@
+"""Runs the tasks of a flow where run.engine says: in threads of this process, or on the workers of a Dask or Ray cluster."""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
+
+from prefect.context import FlowRunContext
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from tokenmill.console import Advance, say
+from tokenmill.errors import ClusterError, ParamsError
+from tokenmill.pipeline.batches import BATCHES_MAX, Batch
+from tokenmill.pipeline.build import Build
+
+_ANSWER_S_MAX = 10.0
+_SOURCES = ("flows", "tasks")  # a project's own modules, which workers need not have
+_FAILURES = ("distributed.", "ray.", "dask.")  # modules of the errors of a cluster
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where the tasks of a flow run. `threads`: the number of units that one task does at the same time. `batches_max`: the largest
+    number of tasks of a stage."""
+
+    name: str
+    threads: int
+    batches_max: int
+
+    _current: ClassVar[ContextVar["Engine"]] = ContextVar("engine")
+
+    @classmethod
+    def current(cls) -> "Engine":
+        """That of the current flow run."""
+        return cls._current.get(Engine("threads", 1, BATCHES_MAX))
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether tasks run in other processes."""
+        return self.name != "threads"
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns an error of the cluster itself, such as a lost scheduler, into ClusterError."""
+        try:
+            yield
+        except Exception as error:
+            if not (self.is_cluster and type(error).__module__.startswith(_FAILURES)):
+                raise
+            words = " ".join(str(error).split()) or type(error).__name__
+            raise ClusterError(
+                f"run.engine: {self.name}: the cluster did not end its work: {words:.300}. See that its scheduler and workers run, "
+                "and build again: finished units are kept."
+            ) from error
+
+    def show(self, futures: Sequence[Any], batches: Sequence[Batch], advance: Advance) -> None:
+        """Shows the progress of tasks on a cluster, when each is done."""
+        for future, batch in zip(futures, batches, strict=True):
+            future.add_done_callback(lambda _, n_bytes=batch.n_bytes: advance(n_bytes, 0))
+
+
+@contextmanager
+def running(build: Build) -> Iterator[None]:
+    """Lets the tasks of the current flow run in the block run as run.engine says. Raises ParamsError, ClusterError."""
+    run = build.params.run
+    context = FlowRunContext.get()
+    assert context is not None
+    runner: Any
+    match run.engine:
+        case "dask":
+            runner, n_slots = _dask(run.address, build.workers)
+        case "ray":
+            runner, n_slots = _ray(run.address, build.workers)
+        case _:
+            runner, n_slots = threads(build.workers), 1
+    is_elsewhere = run.engine in ("dask", "ray") and run.address is not None
+    n_threads = build.workers if is_elsewhere else 1
+    engine = Engine("threads" if run.engine == "inline" else run.engine, n_threads, max(BATCHES_MAX, n_slots))
+    with engine.errors(), runner as started, context.model_copy(update={"task_runner": started}):
+        token = Engine._current.set(engine)
+        try:
+            yield
+        finally:
+            Engine._current.reset(token)
+
+
+def threads(workers: int) -> TaskRunner[Any]:
+    """Prefect's thread pool with a bound. Without a number it starts a thread per task."""
+    return cast(TaskRunner[Any], ThreadPoolTaskRunner(max_workers=workers))
+
+
+def _dask(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
+    """The task runner, and the number of tasks that run at the same time."""
+    prefect_dask, distributed = _needed("dask", "prefect_dask"), _needed("dask", "distributed")
+    _send_by_value(_needed("dask", "cloudpickle"))
+    if address is None:
+        local = {
+            "n_workers": workers,
+            "threads_per_worker": 1,
+            "host": "127.0.0.1",
+            "dashboard_address": None,
+            "memory_limit": 0,  # tokenmill keeps to run.memory_mb_max itself; a nanny would kill the worker
+            "silence_logs": "ERROR",
+        }
+        return prefect_dask.DaskTaskRunner(cluster_class=distributed.LocalCluster, cluster_kwargs=local), workers
+    _check_answers("dask", address)
+    with distributed.Client(address, timeout=_ANSWER_S_MAX, set_as_default=False) as client:
+        n_slots = sum(client.nthreads().values())
+    _say_slots("dask", address, n_slots)
+    return prefect_dask.DaskTaskRunner(address=address), n_slots
+
+
+def _ray(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
+    """The same for Ray."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    prefect_ray, ray = _needed("ray", "prefect_ray"), _needed("ray", "ray")
+    _send_by_value(_needed("ray", "ray.cloudpickle"))
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        own = {"num_cpus": workers, "include_dashboard": False, "object_store_memory": 100_000_000}
+        return prefect_ray.RayTaskRunner(init_kwargs=options | own), workers
+    _check_answers("ray", address)
+    with _ray_at(ray, address, options):
+        n_slots = int(ray.cluster_resources().get("CPU", 0))
+    _say_slots("ray", address, n_slots)
+    return prefect_ray.RayTaskRunner(address=address, init_kwargs=options), n_slots
+
+
+@contextmanager
+def _ray_at(ray: Any, address: str, options: dict[str, Any]) -> Iterator[None]:
+    ray.init(address, namespace="prefect", **options)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _needed(engine: str, module: str) -> Any:
+    """A module of an optional dependency. Raises ParamsError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ParamsError(
+            f"run.engine: found {engine}, which needs packages that are not installed: {error}. Run `pip install "
+            f"'tokenmill[{engine}]'`.",
+            code="TM109",
+        ) from None
+
+
+def _send_by_value(cloudpickle: Any) -> None:
+    """Makes the project's own flows and tasks travel with each task, so that workers need tokenmill alone."""
+    for name in _SOURCES:
+        cloudpickle.register_pickle_by_value(import_module(name))
+
+
+def _check_answers(engine: str, address: str) -> None:
+    """Raises ClusterError if nothing listens at the address; the libraries themselves wait for minutes."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 0), _ANSWER_S_MAX):
+            return
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"run.address: nothing answers at {address}: {error}. Start the cluster, correct the address (like "
+            f"{'tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379'}), or set it to null, which starts workers on this "
+            "machine."
+        ) from None
+
+
+def _say_slots(engine: str, address: str, n_slots: int) -> None:
+    if not n_slots:
+        raise ClusterError(f"run.address: the cluster at {address} has no worker. Start workers, and build again.")
+    say(f"{engine} at {address}: {n_slots:,} tasks at the same time")

@@ -1,0 +1,90 @@
+"""Reads what the `tokenizers` library reads otherwise than a tokenizer.json has it: models without a type, and added tokens without
+a text or with an id that is not the next free one."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tokenmill.errors import TokenizerError
+from tokenmill.tokenizer.formats.strict_json import wrong
+from tokenmill.tokenizer.model import check_id, is_text
+
+FLAGS = ("special", "lstrip", "rstrip", "single_word", "normalized")
+MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+
+
+def type_of_untyped(model: dict[str, Any], place: str) -> str:
+    """The type of a model that names none. `tokenizers` takes the first of BPE, WordPiece, WordLevel and Unigram that can be read.
+
+    It skips a type of which any field is wrong, so a spoiled BPE model becomes a WordLevel one. Here the fields that are there
+    decide. Raises TokenizerError where that would give another type than `tokenizers` takes.
+    """
+    if isinstance(model["vocab"], list):
+        return "Unigram"
+    if "merges" in model:
+        return "BPE"
+    has_unk = isinstance(model.get("unk_token"), str)
+    chars_max = model.get("max_input_chars_per_word")
+    is_length = type(chars_max) is int and 0 <= chars_max < 2**64
+    if has_unk and is_length and isinstance(model.get("continuing_subword_prefix"), str):
+        return "WordPiece"
+    if has_unk and not {"max_input_chars_per_word", "continuing_subword_prefix"} & model.keys():
+        return "WordLevel"
+    raise TokenizerError(
+        f"{place}: model.type: expected one of {', '.join(MODELS)}, or the fields of one; found neither. BPE has merges; "
+        "WordPiece has unk_token, continuing_subword_prefix and max_input_chars_per_word; WordLevel has unk_token alone. "
+        "Name the type."
+    )
+
+
+def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> list[dict[str, Any]]:
+    """The added tokens with the ids that `tokenizers` gives them: that of model.vocab, else the next free one, whatever the file
+    says. It skips an empty one. Raises TokenizerError for a text that occurs twice, and for an id that another token has."""
+    by_id: dict[int, str] = {id: token for token, id in vocab.items()}
+    found: list[dict[str, Any]] = []
+    texts: set[str] = set()
+    last = -1
+    for i, one in enumerate(added):
+        where = f"{place}: added_tokens[{i}]"
+        if not isinstance(one, dict):
+            wrong(where, "an object", one)
+        told, text = check_id(one.get("id"), where), one.get("content")
+        for flag in FLAGS:
+            if not isinstance(one.get(flag), bool):
+                wrong(f"{where}.{flag}", "true or false", one.get(flag))
+        if text == "":
+            continue
+        if not is_text(text):
+            wrong(f"{where}.content", "a text", text)
+        if text in texts:
+            raise TokenizerError(f"{where}: {text!r:.60} is there twice; expected every added token once.")
+        id = vocab.get(text, max(last + 1, len(vocab)))
+        if by_id.setdefault(id, text) != text:
+            moved = "" if id == told else f"; the file says {told}, but the tokenizers library gives it {id}"
+            raise TokenizerError(
+                f"{where}: {text!r:.60} and {by_id[id]!r:.60} both have id {id}{moved}. Give each token an id of its own."
+            )
+        found.append(one if id == told else {**one, "id": id})
+        texts.add(text)
+        last = max(last, id)
+    return found
+
+
+def mended(content: bytes, document: dict[str, Any]) -> dict[str, list[str]]:
+    """What a document that was read has otherwise than its file, because `tokenizers` has it so: examples by what it is."""
+    written = json.loads(content)
+    ids = {one["content"]: one["id"] for one in document["added_tokens"]}
+    listed = written.get("added_tokens", [])
+    return {
+        "model without a type, read as tokenizers reads it": []
+        if "type" in written["model"]
+        else [document["model"]["type"]],
+        "added tokens without a text, which no text leads to": [
+            f"id {one['id']}" for one in listed if not one["content"]
+        ],
+        "added tokens whose id tokenizers changes": [
+            f"{text!r}: {one['id']} to {ids[text]}"
+            for one in listed
+            if (text := one["content"]) and ids[text] != one["id"]
+        ],
+    }
