@@ -81,6 +81,7 @@ class Project:
         """Changes params.yaml: section__key=value."""
         path = self.root / "params.yaml"
         yaml = YAML(typ="safe", pure=True)
+        yaml.default_flow_style = False  # in braces, DVC does not read a URL without quotes
         params = yaml.load(path.read_text(encoding="utf-8"))
         for name, value in changes.items():
             section, key = name.split("__", 1)

@@ -34,7 +34,7 @@ def test_the_delivered_params_are_valid() -> None:
         ("vocab_size: 16384", 'vocab_size: "16k"', "train_vocab.vocab_size: found '16k'", "a whole number"),
         ("vocab_size: 16384", "vocab_size: 256", "train_vocab.vocab_size: found 256", "257 or more"),
         ("vocab_size: 16384", "vocab_size: true", "train_vocab.vocab_size: found true", "a whole number"),
-        ("engine: threads", "engine: thread", "run.engine: found 'thread'", "'threads' or 'inline'"),
+        ("engine: threads", "engine: thread", "run.engine: found 'thread'", "'threads', 'dask', 'ray' or 'inline'"),
         ("[parquet]", "[bin]", "encode.formats.0: found 'bin'", "'parquet'"),
         ("[parquet]", "[]", "encode.formats: found []", "1 or more of them"),
         (

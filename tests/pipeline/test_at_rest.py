@@ -5,15 +5,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import Project
-from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.pipeline.build import Build, start
 from tokenmill.pipeline.executor import run_in_threads
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.summary import StageSummary
 
 Change = Callable[[Project], object]
@@ -165,7 +164,7 @@ def test_a_unit_whose_input_changed_while_it_was_read_is_not_kept(project: Proje
     build = build_of(project)
     units = build.runner.corpus.units
 
-    def do(unit: Unit, _folder: Path) -> int:
+    def do(_job: Job) -> int:
         project.write("a.jsonl", ["other"])
         return 0
 

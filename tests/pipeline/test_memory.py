@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Project
+from tests.conftest import REPOSITORY, Project
+from tokenmill.config.params import RunOptions, load_params
 from tokenmill.corpus import units
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -27,14 +28,27 @@ SHORT = "a short one"
 MB = 1_000_000
 
 
+def run_options(memory_mb_max: int, engine: str, workers: int | None, address: str | None = None) -> RunOptions:
+    run = load_params(REPOSITORY / "params.yaml").run.model_dump()
+    return RunOptions(
+        **{**run, "memory_mb_max": memory_mb_max, "engine": engine, "workers": workers, "address": address}
+    )
+
+
+def test_worker_processes_share_the_memory_and_those_elsewhere_have_it_each() -> None:
+    assert divide(run_options(4096, "dask", 2)).share_mb == (4096 - 384 - 2 * 256) // 2
+    assert divide(run_options(4096, "ray", 2, "10.0.0.1:6379")).share_mb == (4096 - 384) // 2
+    assert divide(run_options(4096, "ray", None, "10.0.0.1:6379")).workers == 1
+
+
 def test_memory_is_divided_among_as_many_workers_as_it_is_enough_for() -> None:
-    assert divide(4096, "threads", 2).share_mb == (4096 - 384) // 2
-    assert divide(4096, "threads", 64).workers == (4096 - 384) // 160
-    least = divide(416, "inline", 8)
+    assert divide(run_options(4096, "threads", 2)).share_mb == (4096 - 384) // 2
+    assert divide(run_options(4096, "threads", 64)).workers == (4096 - 384) // 160
+    least = divide(run_options(416, "inline", 8))
     assert (least.workers, least.share_mb, least.kept_mib) == (1, 160, 38)
     assert least.limits == Limits(document_bytes_max=BATCH_BYTES, block_bytes_max=160 * MB // 12)
     with pytest.raises(ParamsError, match="found 415; allowed: 416 or more"):
-        divide(415, "inline", 1)
+        divide(run_options(415, "inline", 1))
 
 
 def table(texts: list[str]) -> pa.Table:

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Project
 from tokenmill.config.params import load_params
 from tokenmill.pipeline.estimate import Range, exactly
-from tokenmill.pipeline.memory import divide
+from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
 from tokenmill.stages.planning import Plan, make_plan
 
@@ -147,7 +147,7 @@ def ranges(**n_bytes: float) -> dict[str, Range]:
 
 
 def test_a_build_without_room_is_refused() -> None:
-    memory = divide(1000, "inline", 2)
+    memory = Memory(1000, 256, 2)
     small = Disk("the project's disk", 2e9, 10**9)
     assert list(refusals(ranges(), 0.0, memory, [Disk("one", 1.0, 2)], 10**9)) == []
     [reason] = refusals(ranges(), 0.0, memory, [small], 10**9)

@@ -11,6 +11,7 @@ from tokenmill.corpus.units import Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError
 from tokenmill.pipeline.build import start
 from tokenmill.pipeline.executor import run_in_threads
+from tokenmill.pipeline.unit_work import Job
 from tokenmill.stages.count import SumFacts
 
 
@@ -19,8 +20,8 @@ def tries_of(project: Project, fails: int, error: CorpusError) -> int:
     runner = start(project.root / "params.yaml", "count", False, False).runner
     tried = []
 
-    def do(unit: Unit, _folder: Path) -> SumFacts:
-        tried.append(unit)
+    def do(job: Job) -> SumFacts:
+        tried.append(job.unit)
         if len(tried) <= fails:
             raise error
         return SumFacts(1)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tokenmill.storage import unit_store
+from tokenmill.storage.atomic import make_folder
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import UnitStore, unit_key
 
@@ -86,6 +88,26 @@ def test_a_unit_made_again_with_the_same_bytes_stays_the_same_files(tmp_path: Pa
     path.write_bytes(b"wrong")
     put(store, key, b"other")
     assert path.read_bytes() == b"other"
+
+
+def test_two_workers_that_keep_the_same_unit_at_the_same_time_have_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = unit_key(a=1)
+    first: list[int] = []
+
+    def other_is_first(folder: Path) -> None:
+        monkeypatch.undo()
+        make_folder(folder)
+        other = put(UnitStore(tmp_path / "other"), key)
+        first.append((other / "f").stat().st_ino)
+        other.rename(folder / key)
+
+    monkeypatch.setattr(unit_store, "make_folder", other_is_first)
+    with UnitStore(tmp_path).new(key) as partial:
+        (partial / "f").write_bytes(b"bytes")
+        done = UnitStore(tmp_path).keep(key, partial, 5)
+    assert [done.files["f"].inode] == first == [(done.folder / "f").stat().st_ino]
 
 
 def test_a_copied_store_is_read_once_and_trusted_then(tmp_path: Path) -> None:

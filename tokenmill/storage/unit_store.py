@@ -120,18 +120,23 @@ class UnitStore:
             flush(path)
             files[path.name] = _file(path, sha256_file(path))
         kept = _Kept(files, msgspec.Raw(msgspec.json.encode(facts)))
-        if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
-            os.utime(folder)
-            # A forced build made the same bytes. The old files stay, so links from outputs and DVC's cache remain shared.
-            return Done(folder, facts, whole[1])
         with naming(partial / _FACTS_FILE):
             (partial / _FACTS_FILE).write_bytes(msgspec.json.encode(kept))
         flush(partial / _FACTS_FILE)
         flush(partial)
         make_folder(folder.parent)
-        if folder.exists():  # damaged, or a forced build made other bytes
-            shutil.rmtree(folder)
-        partial.rename(folder)
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            if (whole := self._whole(key, trust=False)) and _is_same(whole[0], kept):
+                os.utime(folder)
+                # A forced build made the same bytes, or a cluster gave the unit to two workers. The old files stay, so links
+                # from outputs and DVC's cache remain shared.
+                return Done(folder, facts, whole[1])
+            shutil.rmtree(folder)  # damaged, or a forced build made other bytes
+            partial.rename(folder)
         self._unflushed.add(folder.parent)
         return Done(folder, facts, files)
 

@@ -1,0 +1,306 @@
+"""Builds on real clusters of processes give the bytes of a build in one process, and lose nothing when a part dies."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, Project
+from tests.standing import Server, end
+from tokenmill.corpus.units import Unit
+from tokenmill.errors import ClusterError, CorpusError, ParamsError, SpecialTokenError
+from tokenmill.orchestration import engines
+from tokenmill.pipeline.batches import batches_of
+from tokenmill.pipeline.unit_work import UnitWork, advance_nothing
+from tokenmill.stages.count import SumFacts
+from tokenmill.storage.unit_store import UnitStore
+
+_STARTED_S_MAX = 60.0
+
+
+def filled(project: Project) -> Project:
+    """With shards of several units, conversations of none, file sets that are packed and shuffled, and a list of what to drop."""
+    for name in "cdef":
+        project.write(f"{name}.jsonl", [f"{name} {i} " + "low lower lowest " * i for i in range(1, 30)])
+    (project.root / "drop.csv").write_text("id,reason\nno such id,asked\n", encoding="utf-8")
+    project.set(
+        encode__formats=["parquet", "megatron"],
+        encode__shuffle={"seed": 1},
+        encode__splits={"train": 0.8, "validation": 0.2},
+        train_vocab__vocab_sizes=[264],
+    )
+    return project
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_local_workers_give_the_bytes_of_one_process(project: Project, server: Server, engine: str) -> None:
+    filled(project).build()
+    expected = project.outputs()
+    project.set(run__engine=engine)
+    done = project.build("--force", **server.environment)
+    assert project.outputs() == expected
+    assert set(project.actions(done).values()) == {"run"}
+
+
+@pytest.mark.slow
+def test_conversations_are_encoded_and_checked_by_workers(project: Project, server: Server) -> None:
+    for name in "abcd":
+        lines = [
+            {
+                "id": f"{name}{i}",
+                "messages": [{"role": "user", "content": f"low {i}"}, {"role": "assistant", "content": "lower"}],
+            }
+            for i in range(20)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (project.root / f"data/raw/{name}.jsonl").write_text(text, encoding="utf-8")
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    project.set(
+        source__messages_column="messages",
+        train_vocab__vocab_size=280,
+        train_vocab__special_tokens=specials,
+        encode__chat={"template": "chatml"},
+        encode__end_of_document=None,
+    )
+    project.build()
+    expected = project.outputs()
+    project.set(run__engine="dask")
+    project.build("--force", **server.environment)
+    assert project.outputs() == expected
+
+
+@pytest.mark.slow
+def test_a_failing_unit_on_a_cluster_is_told_as_in_one_process(project: Project, server: Server) -> None:
+    project.write("bad.jsonl", ["good"])
+    with (project.root / "data/raw/bad.jsonl").open("a", encoding="utf-8") as file:
+        file.write("no json\n")
+    expected = project.cli("build").stderr.splitlines()[-1]
+    project.set(run__engine="dask")
+    done = project.run("tokenmill", "build", **server.environment)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == expected
+
+
+@dataclass
+class Cluster:
+    """A Dask cluster of processes."""
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+
+@contextmanager
+def cluster(folder: Path, n_workers: int) -> Iterator[Cluster]:
+    """A scheduler and workers that do not know the project, in a folder elsewhere. They are ended with the block."""
+    folder.mkdir()
+    file = folder / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", kind, "--scheduler-file", str(file), "--host", "127.0.0.1", *arguments]
+        with (folder / f"{len(started)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        started.append(process)
+        return process
+
+    try:
+        scheduler = begin("scheduler", "--port", "0", "--no-dashboard")
+        deadline = time.monotonic() + _STARTED_S_MAX
+        while not file.exists() or not file.read_text(encoding="utf-8").endswith("}"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        workers = [
+            begin("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--name", f"w{i}")
+            for i in range(n_workers)
+        ]
+        address = str(json.loads(file.read_text(encoding="utf-8"))["address"])
+        from distributed import Client
+
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(n_workers, timeout=_STARTED_S_MAX)
+        yield Cluster(address, scheduler, workers)
+    finally:
+        for process in reversed(started):
+            end(process)
+
+
+def stored(project: Project) -> dict[Path, tuple[int, int]]:
+    """The files of the finished units, with inode and time of their last change."""
+    files = (project.root / ".tokenmill/units").glob("??/*/*.parquet")
+    return {path: (status.st_ino, status.st_mtime_ns) for path in files for status in [path.stat()]}
+
+
+@contextmanager
+def building(project: Project, server: Server, address: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A build on that cluster that has finished some of its units and works on the others."""
+    words = " ".join(f"w{i}" for i in range(100_000))
+    for i in range(12):
+        project.write(f"c{i}.jsonl", [f"{i} {words}"] * 6)
+    project.set(run__engine="dask", run__address=address, run__workers=None)
+    environment = {**os.environ, **server.environment, "PYTHONPATH": str(REPOSITORY)}
+    command = [str(Path(sys.executable).parent / "tokenmill"), "build"]
+    with (project.root / "said").open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, cwd=project.root, env=environment, stderr=file, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 2 * _STARTED_S_MAX
+        while len(stored(project)) < 3:
+            assert time.monotonic() < deadline
+            assert process.poll() is None, (project.root / "said").read_text(encoding="utf-8")
+            time.sleep(0.02)
+        yield process
+    finally:
+        end(process)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_loses_no_finished_unit_and_changes_no_byte(
+    project: Project, server: Server, tmp_path: Path
+) -> None:
+    with cluster(tmp_path / "cluster", 3) as found:
+        with building(project, server, found.address) as process:
+            before = stored(project)
+            found.workers[0].kill()
+            assert process.wait(200) == 0, (project.root / "said").read_text(encoding="utf-8")
+        after = stored(project)
+        assert {path: after[path] for path in before} == before
+        from distributed import Client
+
+        with Client(found.address, set_as_default=False) as client:
+            loaded = client.run(lambda: {"dvc", "prefect", "tokenmill"} & set(sys.modules))
+        assert all(one == {"prefect", "tokenmill"} for one in loaded.values()), loaded
+    made = project.outputs()
+    project.set(run__engine="inline", run__address=None, run__workers=2)
+    project.build("--force")
+    assert project.outputs() == made
+
+
+@pytest.mark.slow
+def test_a_lost_scheduler_is_one_error_and_the_next_build_goes_on(
+    project: Project, server: Server, tmp_path: Path
+) -> None:
+    with cluster(tmp_path / "cluster", 2) as found, building(project, server, found.address) as process:
+        before = stored(project)
+        found.scheduler.kill()
+        assert process.wait(200) == 2
+    said = (project.root / "said").read_text(encoding="utf-8")
+    assert "TM705" in said
+    assert "finished units are kept" in said
+    assert "Traceback" not in said
+    project.set(run__engine="inline", run__address=None)
+    project.build()
+    after = stored(project)
+    assert {path: after[path] for path in before} == before
+
+
+@pytest.mark.slow
+def test_an_address_where_nothing_answers_is_one_error(project: Project, server: Server) -> None:
+    project.set(run__engine="dask", run__address="tcp://127.0.0.1:1")
+    done = project.run("tokenmill", "build", **server.environment)
+    assert done.returncode == 2
+    assert "run.address: nothing answers at tcp://127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_build_of_many_units_has_some_hundred_task_runs(project: Project, server: Server) -> None:
+    for i in range(300):
+        project.write(f"many/{i:03}.jsonl", [f"low {i}"])
+    project.set(run__engine="threads")
+    project.build(**server.environment)
+    run = {"flow_runs": {"id": {"any_": [server.flow_run(f"build {project.root.name}")["id"]]}}}
+    n, n_before = 0, -1
+    while n != n_before or not n:  # they are recorded later
+        time.sleep(2)
+        n, n_before = server.post("task_runs/count", run), n
+    assert 3 * 200 < n < 3 * 256 + 40  # beside the units, sums of counts and one training
+
+
+def test_batches_have_all_units_in_order_and_about_the_same_size() -> None:
+    units = [Unit(str(i), "", ()) for i in range(1000)]
+    batches = batches_of(units, 7)
+    assert [unit for one in batches for unit in one.units] == units
+    assert {len(one.units) for one in batches} <= {142, 143}
+    assert [one.name for one in batches_of(units[:3], 7)] == ["0", "1", "2"]
+    assert batches_of([], 7) == []
+
+
+def test_an_address_goes_with_a_cluster(project: Project) -> None:
+    project.set(run__address="tcp://127.0.0.1:8786")
+    done = project.cli("build")
+    assert done.returncode == 2
+    assert "run.address: found 'tcp://127.0.0.1:8786'; allowed: null with engine: inline" in done.stderr
+
+
+def test_an_engine_whose_packages_are_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prefect_dask", None)
+    with pytest.raises(ParamsError, match=r"pip install 'tokenmill\[dask\]'"):
+        engines._needed("dask", "prefect_dask")
+
+
+def work_of(project: Project) -> UnitWork[SumFacts]:
+    return UnitWork(
+        "count",
+        project.root,
+        lambda job: SumFacts(1),
+        {"a": "ab" * 32},
+        {},
+        {},
+        UnitStore(project.root),
+        SumFacts,
+        lambda facts: True,
+        None,
+        False,
+        advance_nothing,
+    )
+
+
+def test_a_worker_refuses_another_tokenmill_and_a_folder_that_it_does_not_see(project: Project, tmp_path: Path) -> None:
+    import msgspec
+
+    units = [Unit("a", "", ())]
+    work = work_of(project).for_worker(units, 1)
+    [done] = work.outcomes(units)
+    assert not isinstance(done, Exception)
+    with pytest.raises(ClusterError, match="has another tokenmill than the build"):
+        msgspec.structs.replace(work, code="other").outcomes(units)
+    with pytest.raises(ClusterError, match="does not see"):
+        msgspec.structs.replace(work, root=tmp_path / "elsewhere").outcomes(units)
+
+
+def test_a_unit_that_another_worker_has_finished_is_not_done_again(project: Project) -> None:
+    import msgspec
+
+    units = [Unit("a", "", ())]
+    work = work_of(project).for_worker(units, 1)
+    work.outcomes(units)
+
+    def never(_job: object) -> SumFacts:
+        raise AssertionError
+
+    [done] = msgspec.structs.replace(work, do=never).outcomes(units)
+    assert not isinstance(done, Exception)
+
+
+def test_errors_come_from_workers_as_they_were_raised() -> None:
+    from distributed.protocol import deserialize, serialize
+
+    for error in (SpecialTokenError(3, None, "<|x|>"), CorpusError("a: b", code="TM209", where="a")):
+        copy = deserialize(*serialize(error))
+        assert (type(copy), str(copy), copy.__dict__, copy.code) == (
+            type(error),
+            str(error),
+            error.__dict__,
+            error.code,
+        )
