@@ -1,6 +1,5 @@
 """The core as the encoder of a character-level BPE tokenizer with byte fallback, as SentencePiece makes them."""
 
-import re
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +15,6 @@ from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 _MARK = "▁"
 _REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
 _PREPEND = {"type": "Prepend", "prepend": _MARK}
-_CUT_AT_SPACES = " *[^ ]+| +"
-_CUTTABLE = re.compile(" *[^ ]*")
 _FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 
 
@@ -122,8 +119,7 @@ def _prepends(document: dict[str, Any]) -> bool:
 
 
 def _encoder_of(model: dict[str, Any], added: list[AddedToken]) -> _core.Encoder:
-    """The core's encoder. It cuts texts in front of spaces if no merge crosses such a place, because then no token has a space
-    after another character. Raises BeyondCore."""
+    """The core's encoder. Raises BeyondCore."""
     if model["type"] != "BPE":
         raise BeyondCore(f"model.type is {model['type']!r:.40}")
     for field in (*PLAIN_BPE, "ignore_merges"):
@@ -147,10 +143,9 @@ def _encoder_of(model: dict[str, Any], added: list[AddedToken]) -> _core.Encoder
         raise BeyondCore("model.merges has a special token, a byte's token, or a token with a space")
     tokens = {id: text.replace(_MARK, " ") for text, id in vocab.items()}
     reached = {id: text for id, text in tokens.items() if id not in apart}
-    cuttable = all(map(_CUTTABLE.fullmatch, reached.values()))
     try:
         return _core.Encoder(
-            [_CUT_AT_SPACES] if cuttable else [],
+            [],
             _batch(reached),
             pa.record_batch([pa.array(column) for column in merges.T], names=list(Merge._fields)),
             _batch({id: tokens[id] for id in apart}).append_column("in_text", pa.array(np.zeros(len(apart), bool))),

@@ -30,6 +30,7 @@ use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
 use crate::parallel::in_order::{Turn, in_order, pieces};
 use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
+use crate::split::joins::Joins;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
@@ -167,9 +168,10 @@ impl Piece {
 impl Encoder {
     /// An encoder. Checks that every id and token occurs once, and that every merge makes the bytes of its token.
     ///
-    /// With `fallback`, symbols are characters: `fallback` is the token of each byte of a character that has none itself.
+    /// With `fallback`, symbols are characters: `fallback` is the token of each byte of a character that has none itself. Text is
+    /// then cut where no merge can cross, in place of `pattern`.
     pub fn new(
-        pattern: Pattern,
+        mut pattern: Pattern,
         vocabulary: &[(u32, &[u8])],
         rules: &[Rule],
         added: &[Added],
@@ -196,6 +198,8 @@ impl Encoder {
             let of_bytes = std::array::from_fn(|byte| byte_ids[byte].unwrap_or(fallback[byte]));
             byte_ids = of_bytes.map(Some);
             merges = merges.of_characters(Characters::new(of_bytes, vocabulary.iter().copied()));
+            let made = rules.iter().filter_map(|rule| std::str::from_utf8(decoder.token(rule.token)?).ok());
+            pattern = Pattern::of_joins(Joins::new(made));
         }
         let mut encoder = Self {
             pattern,

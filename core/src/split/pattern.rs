@@ -6,14 +6,12 @@
 //! its limits.
 
 use crate::parallel::interrupt::{CoreError, Result, Stop};
+use crate::split::joins::Joins;
 use crate::split::scan::Scanner;
 use crate::split::sink::{Each, Sink};
 use fancy_regex::{Assertion, Expr, RegexBuilder};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
-
-/// Cuts in front of each run of spaces, without a regex.
-const SPACES: &str = " *[^ ]+| +";
 
 /// A compiled split pattern. Each thread needs its own clone, because a clone has its own scratch space.
 #[derive(Clone)]
@@ -22,7 +20,7 @@ pub struct Pattern(Engine);
 #[derive(Clone)]
 enum Engine {
     Scanner(Scanner),
-    Spaces,
+    Joins(Joins),
     Regex(Vec<Step>),
 }
 
@@ -43,10 +41,12 @@ impl Pattern {
         if let Some(scanner) = Scanner::of(&steps) {
             return Ok(Self(Engine::Scanner(scanner)));
         }
-        if steps == [SPACES] {
-            return Ok(Self(Engine::Spaces));
-        }
         Self::with_regex(&steps)
+    }
+
+    /// Cuts where no merge can cross, in place of a pattern.
+    pub(crate) fn of_joins(joins: Joins) -> Self {
+        Self(Engine::Joins(joins))
     }
 
     fn with_regex(steps: &[&str]) -> Result<Self> {
@@ -56,7 +56,7 @@ impl Pattern {
     /// The engine that finds the pieces: "scanner" for known patterns, recognised by their text, else "regex".
     pub fn engine(&self) -> &'static str {
         match self.0 {
-            Engine::Scanner(_) | Engine::Spaces => "scanner",
+            Engine::Scanner(_) | Engine::Joins(_) => "scanner",
             Engine::Regex(_) => "regex",
         }
     }
@@ -72,29 +72,13 @@ impl Pattern {
     pub fn split_into(&self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
         match &self.0 {
             Engine::Scanner(scanner) => scanner.split(text, stop, sink),
-            Engine::Spaces => split_at_spaces(text.as_bytes(), stop, sink),
+            Engine::Joins(joins) => joins.split(text, stop, sink),
             Engine::Regex(steps) => split_by(steps, text, stop, &mut |piece| {
                 let from = piece.as_ptr().addr() - text.as_ptr().addr();
                 sink.put(from, from + piece.len())
             }),
         }
     }
-}
-
-fn split_at_spaces(text: &[u8], stop: &Stop, sink: &mut impl Sink) -> Result<()> {
-    let (mut from, mut n_found) = (0, 0_u32);
-    while from < text.len() {
-        n_found = n_found.wrapping_add(1);
-        if n_found.is_multiple_of(4096) {
-            stop.check()?;
-        }
-        let n_spaces = text[from..].iter().take_while(|&&byte| byte == b' ').count();
-        let rest = &text[from + n_spaces..];
-        let to = from + n_spaces + memchr::memchr(b' ', rest).unwrap_or(rest.len());
-        sink.put(from, to)?;
-        from = to;
-    }
-    Ok(())
 }
 
 fn split_by(steps: &[Step], text: &str, stop: &Stop, emit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
