@@ -13,11 +13,8 @@ use std::sync::Arc;
 const OTHER: u8 = 128;
 const BEFORE: u8 = 1;
 const BEHIND: u8 = 2;
-const KINDS: usize = OTHER as usize + 4;
 /// All characters from this one on have one kind.
 const ASTRAL: usize = 1 << 16;
-/// The number of characters between two checks of `stop`.
-const CHECKED_CHARACTERS: usize = 1 << 16;
 
 /// Which characters may stand side by side in a token. A clone shares the tables.
 #[derive(Clone)]
@@ -25,16 +22,17 @@ pub struct Joins(Arc<Tables>);
 
 struct Tables {
     /// The kinds of characters, by their code.
-    kinds: Vec<u8>,
-    /// For a kind: one bit for each kind that may follow it.
-    followers: Vec<[u64; KINDS.div_ceil(64)]>,
+    kinds: [u8; ASTRAL + 1],
+    /// By two kinds: whether no token has them side by side.
+    apart: [[bool; 256]; 256],
 }
 
 impl Joins {
     /// The neighbourhoods in tokens that merges make.
     pub fn new<'t>(tokens: impl Iterator<Item = &'t str> + Clone) -> Self {
         let neighbours = || tokens.clone().flat_map(|token| token.chars().zip(token.chars().skip(1)));
-        let mut kinds: Vec<u8> = (0..=ASTRAL).map(|code| OTHER.min(code.min(255) as u8)).collect();
+        let mut kinds = std::array::from_fn(|code| (code as u8).min(OTHER));
+        kinds[usize::from(OTHER)..].fill(OTHER);
         for (before, behind) in neighbours() {
             for (character, bit) in [(before, BEFORE), (behind, BEHIND)] {
                 if !character.is_ascii() {
@@ -42,31 +40,28 @@ impl Joins {
                 }
             }
         }
-        let mut tables = Tables { kinds, followers: vec![Default::default(); KINDS] };
+        let mut apart = [[true; 256]; 256];
         for (before, behind) in neighbours() {
-            let [before, behind] = [before, behind].map(|one| usize::from(tables.kinds[place_of(one)]));
-            tables.followers[before][behind / 64] |= 1 << (behind % 64);
+            let [before, behind] = [before, behind].map(|one| usize::from(kinds[place_of(one)]));
+            apart[before][behind] = false;
         }
-        Self(Arc::new(tables))
+        Self(Arc::new(Tables { kinds, apart }))
     }
 
     /// Passes the pieces of `text` to `sink`, in order.
     pub fn split(&self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
-        let Tables { kinds, followers } = &*self.0;
+        let Tables { kinds, apart } = &*self.0;
         let (mut ends, mut n, mut from) = ([0; PIECES_MAX], 0, 0);
-        let mut after = [u64::MAX; KINDS.div_ceil(64)];
-        for (i, (at, character)) in text.char_indices().enumerate() {
+        let mut after = &[false; 256];
+        for (at, character) in text.char_indices() {
             let kind = usize::from(kinds[place_of(character)]);
             ends[n] = at;
-            // Without a branch, which would often be mispredicted.
-            n += usize::from(after[kind / 64] >> (kind % 64) & 1 == 0);
-            after = followers[kind];
+            n += usize::from(after[kind]); // a branch would often be mispredicted
+            after = &apart[kind];
             if n == PIECES_MAX - 1 {
+                stop.check()?;
                 sink.put_all(from, &ends[..n])?;
                 (from, n) = (ends[n - 1], 0);
-            }
-            if i % CHECKED_CHARACTERS == 0 {
-                stop.check()?;
             }
         }
         if text.is_empty() {
