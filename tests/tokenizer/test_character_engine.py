@@ -44,6 +44,8 @@ PLAIN_PIECES = [
     "e\u0301",
     "\t",
     "\n",
+    "\n\n",
+    "<table>",
     "\0",
     "x",
     "<0x41>",
@@ -80,6 +82,34 @@ def with_added(made: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def with_metaspace(made: dict[str, Any], scheme: str, split: bool) -> dict[str, Any]:
+    """The mark comes from the pre-tokenizer, as in newer conversions of such tokenizers."""
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
+    return made | {"normalizer": None, "pre_tokenizer": metaspace}
+
+
+def like_gemma() -> dict[str, Any]:
+    """Runs of line breaks and of marks are added tokens, and text is split at spaces after they are marked."""
+    made = document(prepends=False, trained_in_words=False)
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    vocab = made["model"]["vocab"]
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    for text in ("\n", "\n\n", "\n\n\n", "▁▁", "▁▁▁", "<table>"):
+        made["added_tokens"].append({"id": vocab.setdefault(text, len(vocab)), "content": text, **plain})
+    return made | {"pre_tokenizer": split}
+
+
+def like_phi_3() -> dict[str, Any]:
+    """As Llama-2, with added tokens that take the white space after them, one of them in place of a special token."""
+    made = document()
+    made["added_tokens"][2].update(rstrip=True, special=False)
+    plain = {"single_word": False, "lstrip": False, "normalized": False, "special": True}
+    first = max(made["model"]["vocab"].values()) + 1
+    for i, text in enumerate(("<left>", "<right>", "<word>")):
+        made["added_tokens"].append({"id": first + i, "content": text, "rstrip": i > 0, **plain})
+    return made
+
+
 def load(made: dict[str, Any], folder: Path) -> Tokenizer:
     (folder / "tokenizer.json").write_text(json.dumps(made))
     return Tokenizer.load(folder)
@@ -96,6 +126,13 @@ SHAPES = {
     "no space in front": document(prepends=False),
     "spaces inside tokens": document(trained_in_words=False),
     "added tokens": with_added(document()),
+    "gemma": like_gemma(),
+    "phi-3": like_phi_3(),
+    "metaspace always": with_added(with_metaspace(document(), "always", split=False)),
+    "metaspace first": with_added(with_metaspace(document(), "first", split=False)),
+    "metaspace never": with_metaspace(document(trained_in_words=False), "never", split=False),
+    "metaspace first and split": with_added(with_metaspace(document(trained_in_words=False), "first", split=True)),
+    "metaspace always and split": with_added(with_metaspace(document(trained_in_words=False), "always", split=True)),
 }
 
 
