@@ -148,8 +148,17 @@ def merge_rows(merges: bytes, ids: Sequence[int], rank: int) -> bytes:
 class Encoder:
     """BPE by pairs of ids. `vocabulary`: record batch `id: uint32, token: binary`. `merges`: record batch
     `left: uint32, right: uint32, rank: uint32, token: uint32` (ids); the lowest rank is merged first, then the leftmost pair.
-    `added`: texts that are tokens wherever they occur; they are found before splitting, the leftmost and longest first."""
-    def __new__(cls, steps: Sequence[str], vocabulary: Any, merges: Any, added: Any, ignore_merges: bool) -> Self: ...
+    `added`: texts that are tokens wherever they occur; they are found before splitting, the leftmost and longest first.
+    With `fallback`, the first symbols are characters; these 256 ids stand for the bytes of a character without a token."""
+    def __new__(
+        cls,
+        steps: Sequence[str],
+        vocabulary: Any,
+        merges: Any,
+        added: Any,
+        ignore_merges: bool,
+        fallback: Sequence[int] | None = None,
+    ) -> Self: ...
     def limit_cache(self, bytes_max: int) -> None:
         """Limits the size of the pre-token cache from now on, and empties it."""
     def forget(self) -> None:

@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 
 from tests.tokenizer.formats.test_tokenizer_json import WORD_PIECE
+from tests.tokenizer.test_character_engine import SHAPES
 from tests.tokenizer.test_tokenizer import PATTERNS, TOKENIZER, TRICKY
 from tokenmill import Counter, Tokenizer, train_vocab
 
 
 def others(folder: Path) -> list[Tokenizer]:
-    """One of each engine, the first from a .tiktoken file."""
+    """One of each engine: byte-level from a .tiktoken file, tokenizers, and characters."""
     TOKENIZER.save(folder / "core")
     (folder / "tokenizer.json").write_text(json.dumps(WORD_PIECE), encoding="utf-8")
+    (folder / "characters.json").write_text(json.dumps(SHAPES["added tokens"]), encoding="utf-8")
     ranks = Tokenizer.load(
         folder / "core" / "vocab.tiktoken", pattern="gpt2", special_tokens=TOKENIZER.special_tokens, cache_mb_max=7
     )
-    return [ranks, Tokenizer.load(folder / "tokenizer.json", cache_mb_max=7)]
+    return [ranks, *(Tokenizer.load(folder / name, cache_mb_max=7) for name in ("tokenizer.json", "characters.json"))]
 
 
 def seen(tokenizer: Tokenizer, texts: list[str]) -> tuple[Any, ...]:

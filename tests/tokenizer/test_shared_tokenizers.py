@@ -106,9 +106,9 @@ def test_a_tiktoken_file_gives_the_ids_of_tiktoken(name: str) -> None:
         assert ours.encode(text) == peer.encode_ordinary(text)
 
 
-def test_what_is_beyond_the_core_says_so() -> None:
-    assert tokenizer("llama-2-spm").engine == "tokenizers"
-    assert tokenizer("llama-2-spm").engine_reason == "normalizer is Sequence"
+def test_what_is_encoded_by_the_core_alone_says_so() -> None:
+    assert tokenizer("llama-2-spm").engine == "core"
+    assert tokenizer("llama-2-spm").engine_reason is None
 
 
 @pytest.mark.parametrize("name", ["gpt-2", "starcoder", "deepseek-llm", "cl100k_base", "o200k_base", "qwen3"])

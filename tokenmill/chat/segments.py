@@ -110,7 +110,7 @@ class SegmentEncoder:
                             ranges.append(Range(len(texts), start - segment.start, end - segment.start))
                     texts.append(one.text[segment.start : segment.end])
                     text_owners.append(owner)
-            if self._tokenizer.engine == "tokenizers":
+            if self._tokenizer.model is None:
                 self._check_independent(one, segments, owner)
         ids, flags, offsets = self._run(texts, ranges, text_owners, "as_text")
         at = 0

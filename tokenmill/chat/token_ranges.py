@@ -32,7 +32,7 @@ def covered(
     n_ids = int(ids.offsets[-1].as_py())
     if not ranges:
         return np.zeros(n_ids, np.int8)
-    found = _by_characters if tokenizer.engine == "tokenizers" else _by_bytes
+    found = _by_characters if tokenizer.model is None else _by_bytes
     firsts, stops = found(tokenizer, texts, ids, ranges, special)
     return between(firsts, stops, n_ids)
 

@@ -81,7 +81,7 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
     if span.is_chat and judge.tokenizer.prepares_text:
         _check_decoded_chat(span, judge)
         return counts
-    if judge.tokenizer.engine == "core":
+    if judge.tokenizer.model is not None:
         _check_decoded(span, judge)
     elif judge.has_source:
         expected = judge.tokenizer.encode_batch(
@@ -150,7 +150,7 @@ def _check_decoded_chat(span: Span, judge: Judge) -> None:
     """Checks that the ids of conversations decode to their texts, for a tokenizer that changes text. A text that it may change is
     left out: it is changed piece by piece between special tokens, and its ids were compared."""
     tokenizer, input_ids, texts = judge.tokenizer, span.tokens["input_ids"], span.documents.texts
-    if tokenizer.engine != "core" or tokenizer.decodes_to(input_ids, texts):
+    if tokenizer.model is None or tokenizer.decodes_to(input_ids, texts):
         return
     found = tokenizer.decode_batch(input_ids, threads=1)
     expected = [

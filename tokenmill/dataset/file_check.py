@@ -182,7 +182,7 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[i
 
 
 def _texts(input_ids: pa.ListArray, judge: Judge, place: str) -> pa.LargeStringArray:
-    if judge.tokenizer.engine != "core":
+    if judge.tokenizer.model is None:
         return pa.repeat(pa.scalar("", pa.large_string()), len(input_ids))
     try:
         found = judge.tokenizer.decode_batch(input_ids, threads=1)

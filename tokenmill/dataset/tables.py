@@ -52,7 +52,7 @@ def write_tables(
     total, by_source = sum_counts(counted, tokenizer.id_max)
     _write(tokens_per_id(total, tokenizer), directory / TOKENS_PER_ID_FILE)
     _write(tokens_per_id_by_source(by_source, tokenizer), directory / BY_SOURCE_FILE)
-    if tokenizer.engine == "core":
+    if tokenizer.model is not None:
         with write_atomic(directory / TOKEN_BYTES_FILE) as path, path.open("wb") as file:
             np.save(file, token_bytes(tokenizer), allow_pickle=False)
     return [

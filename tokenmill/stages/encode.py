@@ -244,7 +244,7 @@ def _warm(tokenizers: Sequence[Tokenizer], path: Path, special: SpecialTokensInT
     """Warms the caches with the most frequent pre-tokens of the counts, once for all threads. If the counts are missing or belong
     to other text, encoding is only slower. Damaged counts do not matter here either, because `count` reports them."""
     with _warming:
-        cold = [one for one in tokenizers if one.engine == "core" and special not in one.warmed]
+        cold = [one for one in tokenizers if one.model is not None and special not in one.warmed]
         for tokenizer in cold:
             tokenizer.warmed.add(special)
         try:

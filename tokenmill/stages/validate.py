@@ -138,7 +138,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
             raise ValidationError(f"{TABLES_DIRECTORY}/{name}: {wrong}. Run `tokenmill build --force`.")
     _check_sets(manifest, directory, corpus.units, done, tokenizer, runner, run_units)
     _check_sizes(runner, params.sample_documents)
-    decodes = tokenizer.engine == "core"
+    decodes = tokenizer.model is not None
     again = chat is not None or not decodes
     facts = {
         "documents_equal_after_decoding": manifest.n_documents if decodes else 0,

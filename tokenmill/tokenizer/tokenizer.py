@@ -156,9 +156,17 @@ class Tokenizer:
     def _from_tokenizers(
         cls, document: dict[str, Any], content: bytes, place: str, reason: str, cache_mb_max: int
     ) -> Tokenizer:
+        """A tokenizer that is not byte-level. The core encodes with it if it can do so exactly."""
+        from tokenmill.tokenizer.character_engine import CharacterEngine
         from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
-        engine = TokenizersEngine(document, content, place)
+        def make(allow: bool) -> TokenizersEngine:
+            try:
+                return CharacterEngine(document, content, place, allow, min(cache_mb_max * 2**20, sys.maxsize))
+            except BeyondCore:
+                return TokenizersEngine(document, content, place, allow)
+
+        engine = make(False)
         self = cls.__new__(cls)
         self._model, self._content, self._tokens = None, content, engine.tokens
         self._document, self._cache_mb_max = document, cache_mb_max
@@ -166,10 +174,12 @@ class Tokenizer:
         self._make_engine = lambda allow: (
             TokenizersEngine(document, content, place, allow_special=True) if allow else engine
         )
+        self._make_engine = lambda allow: make(True) if allow else engine
         self._hides_special = document.get("normalizer") is not None and any(
             one["special"] and one["normalized"] for one in document["added_tokens"]
         )
-        self.engine, self.engine_reason = "tokenizers", reason
+        is_core = isinstance(engine, CharacterEngine)
+        self.engine, self.engine_reason = ("core", None) if is_core else ("tokenizers", reason)
         self._digest_of = lambda: engine.digest
         self.steps, self.n_merges = None, None
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
@@ -444,7 +454,7 @@ class Tokenizer:
     def _decoded(self, ids: Ids, decode: Callable[[Any], _T]) -> _T:
         plain = plain_ids(ids, self.id_max)
         try:
-            if self._model is None:  # the engine tokenizers looks ids up as they are
+            if self._model is None:  # tokenizers decodes, which looks ids up as they are
                 plain = [operator.index(id) for id in (plain if isinstance(plain, list) else plain.to_pylist())]
             return decode(plain)
         except (TypeError, OverflowError) as error:
@@ -508,7 +518,7 @@ class Tokenizer:
 
     @property
     def model(self) -> Model | None:
-        """The data that the core runs; None with the engine tokenizers."""
+        """The data of a byte-level tokenizer, which the core runs; None for any other."""
         return self._model
 
     @property

@@ -89,11 +89,11 @@ impl Long {
         Ok(())
     }
 
-    /// Merges the first `n` bytes of `piece`, or up to two more if a symbol ends after them. `edge` then says how many of them are
+    /// Merges the first `n` bytes of `piece`, or up to three more if a symbol ends after them. `edge` then says how many of them are
     /// settled. Returns false if that is less than half.
     fn merge_part(&mut self, table: &MergeTable, piece: &[u8], n: usize, stop: &Stop) -> Result<bool> {
         self.symbols.clear();
-        self.symbols.reserve_exact(n + 2);
+        self.symbols.reserve_exact(n + 3);
         self.queue.start(n, table.n_ranks());
         let (mut end, mut last) = (0, NONE);
         let mut n_done = 0_u32;

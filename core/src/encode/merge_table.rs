@@ -2,6 +2,7 @@
 //!
 //! Cost: one look-up. For a pair that does not merge, the filter alone nearly always suffices.
 
+use crate::encode::characters::Characters;
 use crate::encode::premerged::Certain;
 use crate::memory::pages::Pages;
 use crate::pair::{NO_PAIR, NONE, Pair, key_of};
@@ -25,6 +26,8 @@ const FREE: u64 = u64::MAX;
 pub struct MergeTable {
     /// The bytes whose first merges are certain, whatever surrounds them.
     certain: Certain,
+    /// The first symbols of a character-level vocabulary, which has nothing certain.
+    characters: Option<Characters>,
     /// All pairs, each at the index of its hash or after it. At most half of the slots are in use.
     slots: Pages<Slot>,
     /// Two bits for each pair, in the word of its hash (a Bloom filter). It fits a core's own cache, and answers for nearly all
@@ -49,6 +52,7 @@ impl MergeTable {
         let n_slots = (2 * merges.len() + 2).next_power_of_two();
         let mut table = Self {
             certain: Certain::default(),
+            characters: None,
             slots: Pages::new(n_slots),
             filter: vec![0; n_slots.div_ceil(FILTERED)],
             lowest_with: FxHashMap::default(),
@@ -72,6 +76,11 @@ impl MergeTable {
         let pairs = merges.map(|(left, right, ..)| (left, right));
         table.certain = Certain::new(byte_ids, bytes_of, pairs, |left, right| table.get(left, right));
         Ok(table)
+    }
+
+    /// The same merges, of symbols that are characters.
+    pub fn of_characters(self, characters: Characters) -> Self {
+        Self { characters: Some(characters), ..self }
     }
 
     fn place(&mut self, key: u64, pair: Pair) {
@@ -127,7 +136,10 @@ impl MergeTable {
     /// The symbol that begins at `at`, and its number of bytes: as many as certainly merge first.
     #[inline(always)]
     pub(crate) fn symbol(&self, piece: &[u8], at: usize) -> (u32, usize) {
-        self.certain.symbol(piece, at)
+        match &self.characters {
+            None => self.certain.symbol(piece, at),
+            Some(characters) => characters.symbol(piece, at),
+        }
     }
 }
 

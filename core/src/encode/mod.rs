@@ -4,6 +4,7 @@
 //! Cost: one look-up for a known pre-token, else O(n log n) for its n bytes.
 
 pub mod cache;
+mod characters;
 pub(crate) mod id_block;
 pub(crate) mod long_pretoken;
 pub mod merge;
@@ -17,6 +18,7 @@ pub(crate) mod whole_tokens;
 
 use crate::decode::Decoder;
 use crate::encode::cache::{Key, SHORT_BYTES_MAX};
+use crate::encode::characters::Characters;
 use crate::encode::id_block::{IdBlock, Ids, Spare};
 use crate::encode::merge::Scratch;
 use crate::encode::merge_table::MergeTable;
@@ -28,6 +30,7 @@ use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
 use crate::parallel::in_order::{Turn, in_order, pieces};
 use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
+use crate::split::joins::Joins;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::FxHashMap;
@@ -164,12 +167,16 @@ impl Piece {
 
 impl Encoder {
     /// An encoder. Checks that every id and token occurs once, and that every merge makes the bytes of its token.
+    ///
+    /// With `fallback`, symbols are characters: `fallback` is the token of each byte of a character that has none itself. Text is
+    /// then cut where no merge can cross, in place of `pattern`.
     pub fn new(
-        pattern: Pattern,
+        mut pattern: Pattern,
         vocabulary: &[(u32, &[u8])],
         rules: &[Rule],
         added: &[Added],
         ignore_merges: bool,
+        fallback: Option<&[u32; 256]>,
     ) -> Result<Self> {
         let tokens: Vec<_> = vocabulary.iter().copied().chain(added.iter().map(|one| (one.id, one.bytes))).collect();
         let decoder = Decoder::new(tokens.into_iter())?;
@@ -186,9 +193,17 @@ impl Encoder {
                 byte_ids[*byte as usize] = Some(id);
             }
         }
+        let mut merges = merge_table(&decoder, &byte_ids, rules)?;
+        if let Some(fallback) = fallback {
+            let of_bytes = std::array::from_fn(|byte| byte_ids[byte].unwrap_or(fallback[byte]));
+            byte_ids = of_bytes.map(Some);
+            merges = merges.of_characters(Characters::new(of_bytes, vocabulary.iter().copied()));
+            let made = rules.iter().filter_map(|rule| std::str::from_utf8(decoder.token(rule.token)?).ok());
+            pattern = Pattern::of_joins(Joins::new(made));
+        }
         let mut encoder = Self {
             pattern,
-            new: NewPretokens { merges: merge_table(&decoder, &byte_ids, rules)?, byte_ids, whole: Whole::default() },
+            new: NewPretokens { merges, byte_ids, whole: Whole::default() },
             added: added_tokens(added)?,
             decoder,
             cache: Shared::new(ids.len(), CACHE_BYTES_MAX),
@@ -462,7 +477,7 @@ mod tests {
     }
 
     fn encoder(added: &[Added], ignore_merges: bool) -> Encoder {
-        Encoder::new(Pattern::new(&["[a-c]+"]).unwrap(), &TOKENS, &rules(), added, ignore_merges).unwrap()
+        Encoder::new(Pattern::new(&["[a-c]+"]).unwrap(), &TOKENS, &rules(), added, ignore_merges, None).unwrap()
     }
 
     fn encode(encoder: &Encoder, text: &str) -> Result<Vec<u32>> {
@@ -542,7 +557,7 @@ mod tests {
         let one_by_one = [r"\s?\S+"]; // a pattern without a scanner
         let encoders = [[GPT2], one_by_one].map(|steps| {
             let added = Added { id: 256, bytes: b"<x>", in_text: true };
-            Encoder::new(Pattern::new(&steps).unwrap(), &vocabulary, &[], &[added], false).unwrap()
+            Encoder::new(Pattern::new(&steps).unwrap(), &vocabulary, &[], &[added], false, None).unwrap()
         });
         let words = |n: usize| (0..n).map(|i| format!(" {}", (i % 26).to_string().repeat(i % 13))).collect::<String>();
         for n_before in [0, 1, 60, 63, 64, 65, 127, 128, 300] {
@@ -599,7 +614,7 @@ mod tests {
     fn a_vocabulary_that_contradicts_itself_is_refused() {
         let pattern = || Pattern::new::<&str>(&[]).unwrap();
         let wrong = |vocabulary: &[(u32, &[u8])], rules: &[Rule]| {
-            Encoder::new(pattern(), vocabulary, rules, &[], false).map(|_| ()).unwrap_err()
+            Encoder::new(pattern(), vocabulary, rules, &[], false, None).map(|_| ()).unwrap_err()
         };
         let says = |error: CoreError, part: &str| matches!(error, CoreError::Tokenizer(text) if text.contains(part));
         assert!(says(wrong(&[(0, b"a"), (1, b"a")], &[]), "ids 0 and 1"));

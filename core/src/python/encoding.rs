@@ -45,6 +45,7 @@ pub(super) struct PyEncoder(Encoder);
 #[pymethods]
 impl PyEncoder {
     #[new]
+    #[pyo3(signature = (steps, vocabulary, merges, added, ignore_merges, fallback=None))]
     fn new(
         py: Python<'_>,
         steps: Vec<String>,
@@ -52,6 +53,7 @@ impl PyEncoder {
         merges: &Bound<'_, PyAny>,
         added: &Bound<'_, PyAny>,
         ignore_merges: bool,
+        fallback: Option<[u32; 256]>,
     ) -> PyResult<Self> {
         let (vocabulary, merges, added) =
             (record_batch_of(vocabulary)?, record_batch_of(merges)?, record_batch_of(added)?);
@@ -81,7 +83,7 @@ impl PyEncoder {
                 .enumerate()
                 .map(|(i, (&id, bytes))| Added { id, bytes, in_text: in_text.value(i) })
                 .collect();
-            Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges)
+            Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges, fallback.as_ref())
         };
         Ok(Self(run(py, work)?))
     }

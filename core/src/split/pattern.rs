@@ -6,6 +6,7 @@
 //! its limits.
 
 use crate::parallel::interrupt::{CoreError, Result, Stop};
+use crate::split::joins::Joins;
 use crate::split::scan::Scanner;
 use crate::split::sink::{Each, Sink};
 use fancy_regex::{Assertion, Expr, RegexBuilder};
@@ -19,6 +20,7 @@ pub struct Pattern(Engine);
 #[derive(Clone)]
 enum Engine {
     Scanner(Scanner),
+    Joins(Joins),
     Regex(Vec<Step>),
 }
 
@@ -42,6 +44,11 @@ impl Pattern {
         Self::with_regex(&steps)
     }
 
+    /// Cuts where no merge can cross, in place of a pattern.
+    pub(crate) fn of_joins(joins: Joins) -> Self {
+        Self(Engine::Joins(joins))
+    }
+
     fn with_regex(steps: &[&str]) -> Result<Self> {
         steps.iter().map(|step| Step::new(step)).collect::<Result<_>>().map(Engine::Regex).map(Self)
     }
@@ -49,7 +56,7 @@ impl Pattern {
     /// The engine that finds the pieces: "scanner" for known patterns, recognised by their text, else "regex".
     pub fn engine(&self) -> &'static str {
         match self.0 {
-            Engine::Scanner(_) => "scanner",
+            Engine::Scanner(_) | Engine::Joins(_) => "scanner",
             Engine::Regex(_) => "regex",
         }
     }
@@ -65,6 +72,7 @@ impl Pattern {
     pub fn split_into(&self, text: &str, stop: &Stop, sink: &mut impl Sink) -> Result<()> {
         match &self.0 {
             Engine::Scanner(scanner) => scanner.split(text, stop, sink),
+            Engine::Joins(joins) => joins.split(text, stop, sink),
             Engine::Regex(steps) => split_by(steps, text, stop, &mut |piece| {
                 let from = piece.as_ptr().addr() - text.as_ptr().addr();
                 sink.put(from, from + piece.len())

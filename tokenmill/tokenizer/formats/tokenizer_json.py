@@ -9,7 +9,7 @@ from tokenmill.tokenizer.added_tokens import is_plain
 from tokenmill.tokenizer.model import AddedToken, Merges, Model, bytes_of, characters_of
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_PLAIN_BPE = ("continuing_subword_prefix", "end_of_word_suffix")
+PLAIN_BPE = ("continuing_subword_prefix", "end_of_word_suffix")
 _UNREACHED = {"unk_token": None, "fuse_unk": False, "byte_fallback": False}
 """Settings for characters that are not in the vocabulary. They have no effect if all 256 bytes are."""
 _NOT_APPLIED = ("truncation", "padding", "post_processor")
@@ -26,7 +26,7 @@ def model_of(document: dict[str, Any]) -> Model:
     model = document["model"]
     if model["type"] != "BPE":
         raise BeyondCore(f"model.type is {model['type']!r:.40}")
-    for field in _PLAIN_BPE:
+    for field in PLAIN_BPE:
         if model.get(field):
             raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
     if "" in model["vocab"]:
@@ -49,7 +49,7 @@ def model_of(document: dict[str, Any]) -> Model:
             raise BeyondCore(f"model.{which} is {model[which]!r:.40}, and {_N_BYTES - n_bytes} bytes have no token")
     return Model(
         tokens=tokens,
-        merges=_merges(model["merges"], vocab),
+        merges=merges_of(model["merges"], vocab),
         steps=steps,
         added=added,
         ignore_merges=ignore_merges,
@@ -87,7 +87,7 @@ def document_of(model: Model) -> dict[str, Any]:
         "decoder": _BYTE_LEVEL,
         "model": {
             "type": "BPE",
-            **dict.fromkeys(("dropout", *_PLAIN_BPE)),
+            **dict.fromkeys(("dropout", *PLAIN_BPE)),
             **_UNREACHED,
             **model.not_applied.get("model", {}),
             "ignore_merges": model.ignore_merges,
@@ -133,7 +133,8 @@ def _tokens(vocab: dict[str, int], added: set[int]) -> dict[int, bytes]:
     return {id: joined[start:end] for (_, id), (start, end) in zip(plain, pairwise(ends), strict=True)}
 
 
-def _merges(merges: list[list[str]], vocab: dict[str, int]) -> Merges:
+def merges_of(merges: list[list[str]], vocab: dict[str, int]) -> Merges:
+    """The merges as ids, in the order of their ranks."""
     import numpy as np
 
     left, right = ([vocab[merge[i]] for merge in merges] for i in (0, 1))

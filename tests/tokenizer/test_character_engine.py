@@ -1,0 +1,267 @@
+"""The core gives the ids of `tokenizers` for character-level BPE with byte fallback, and leaves every other shape to it."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders, models, normalizers, trainers
+
+from tests.conftest import SHARED
+from tokenmill import Tokenizer
+from tokenmill.errors import CorpusError, SpecialTokenError, TokenizerError
+
+TEXTS = [
+    "the cat sat  on the\tmat, äöü 中文中文 the",
+    "  a   b    c \n\n the then   there ",
+    "abab ab a b ba 😀😀 über die",
+] * 20
+SPECIALS = ["<unk>", "<s>", "</s>"]
+ADDED = [
+    {"content": "<left>", "lstrip": True},
+    {"content": "<right>", "rstrip": True},
+    {"content": "<word>", "single_word": True},
+    {"content": "<s>x", "lstrip": True, "rstrip": True},
+]
+PLAIN_PIECES = [
+    " ",
+    "  ",
+    "▁",
+    "a",
+    "b",
+    "ab",
+    "the",
+    "ä",
+    "中",
+    "文",
+    "😀",
+    "é",
+    "e\u0301",
+    "\t",
+    "\n",
+    "\n\n",
+    "<table>",
+    "\0",
+    "x",
+    "<0x41>",
+]
+PIECES = st.sampled_from([*PLAIN_PIECES, "<s>", "</s>", "<unk>", *(one["content"] for one in ADDED)])
+MIXES = st.lists(PIECES, max_size=30).map("".join)
+
+
+def document(prepends: bool = True, trained_in_words: bool = True) -> dict[str, Any]:
+    """A tokenizer that is trained here; out of words, tokens have spaces inside."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    replace = normalizers.Replace(" ", "▁")
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), replace]) if prepends else replace
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    if trained_in_words:
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split("▁", "merged_with_next")
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=360 if trained_in_words else 420, special_tokens=SPECIALS + byte_tokens, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    made: dict[str, Any] = json.loads(tokenizer.to_str())
+    made["pre_tokenizer"] = None
+    made["added_tokens"] = [one for one in made["added_tokens"] if one["content"] not in byte_tokens]
+    return made
+
+
+def with_added(made: dict[str, Any]) -> dict[str, Any]:
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    first = max(made["model"]["vocab"].values()) + 1
+    made["added_tokens"] += [{**plain, "id": first + i, **one} for i, one in enumerate(ADDED)]
+    return made
+
+
+def with_metaspace(made: dict[str, Any], scheme: str, split: bool) -> dict[str, Any]:
+    """The mark comes from the pre-tokenizer, as in newer conversions of such tokenizers."""
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
+    return made | {"normalizer": None, "pre_tokenizer": metaspace}
+
+
+def like_gemma() -> dict[str, Any]:
+    """Runs of line breaks and of marks are added tokens, and text is split at spaces after they are marked."""
+    made = document(prepends=False, trained_in_words=False)
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    vocab = made["model"]["vocab"]
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    for text in ("\n", "\n\n", "\n\n\n", "▁▁", "▁▁▁", "<table>"):
+        made["added_tokens"].append({"id": vocab.setdefault(text, len(vocab)), "content": text, **plain})
+    return made | {"pre_tokenizer": split}
+
+
+def like_phi_3() -> dict[str, Any]:
+    """As Llama-2, with added tokens that take the white space after them, one of them in place of a special token."""
+    made = document()
+    made["added_tokens"][2].update(rstrip=True, special=False)
+    plain = {"single_word": False, "lstrip": False, "normalized": False, "special": True}
+    first = max(made["model"]["vocab"].values()) + 1
+    for i, text in enumerate(("<left>", "<right>", "<word>")):
+        made["added_tokens"].append({"id": first + i, "content": text, "rstrip": i > 0, **plain})
+    return made
+
+
+def load(made: dict[str, Any], folder: Path) -> Tokenizer:
+    (folder / "tokenizer.json").write_text(json.dumps(made))
+    return Tokenizer.load(folder)
+
+
+def peer_of(made: dict[str, Any], allow: bool) -> tokenizers.Tokenizer:
+    peer = tokenizers.Tokenizer.from_str(json.dumps(made))
+    peer.encode_special_tokens = not allow
+    return peer
+
+
+SHAPES = {
+    "words": document(),
+    "no space in front": document(prepends=False),
+    "spaces inside tokens": document(trained_in_words=False),
+    "added tokens": with_added(document()),
+    "gemma": like_gemma(),
+    "phi-3": like_phi_3(),
+    "metaspace always": with_added(with_metaspace(document(), "always", split=False)),
+    "metaspace first": with_added(with_metaspace(document(), "first", split=False)),
+    "metaspace never": with_metaspace(document(trained_in_words=False), "never", split=False),
+    "metaspace first and split": with_added(with_metaspace(document(trained_in_words=False), "first", split=True)),
+    "metaspace always and split": with_added(with_metaspace(document(trained_in_words=False), "always", split=True)),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return SHAPES[request.param]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_ids_and_decoded_text_are_those_of_tokenizers(name: str, tmp_path: Path) -> None:
+    ours, made = load(SHAPES[name], tmp_path), SHAPES[name]
+    assert (ours.engine, ours.engine_reason, ours.model) == ("core", None, None)
+    plain, allowing = (peer_of(made, allow) for allow in (False, True))
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(MIXES, min_size=1, max_size=4))
+    def compare(texts: list[str]) -> None:
+        for special, peer in (("as_text", plain), ("allow", allowing)):
+            expected = [peer.encode(text, add_special_tokens=False).ids for text in texts]
+            assert [ours.encode(text, special=special) for text in texts] == expected  # type: ignore[arg-type]
+            found = ours.encode_batch(texts, threads=2, begin_id=1, end_id=2, special=special)  # type: ignore[arg-type]
+            assert found.to_pylist() == [[1, *ids, 2] for ids in expected]
+            counted = ours.count_tokens(texts, special=special)  # type: ignore[arg-type]
+            assert counted.to_pylist() == [len(ids) for ids in expected]
+            for ids in expected:
+                assert ours.decode(ids) == peer.decode(ids, skip_special_tokens=False)
+
+    compare()
+
+
+def test_long_texts_without_a_space_are_merged_like_short_ones(shape: dict[str, Any], tmp_path: Path) -> None:
+    ours, peer = load(shape, tmp_path), peer_of(shape, False)
+    choose = random.Random(5)
+    for letters in ("ab", "the", "ä中文a", "中😀ßx", " ab", "  \tthe ab"):
+        text = "".join(choose.choices(letters, k=60_000))
+        assert ours.encode(text) == peer.encode(text, add_special_tokens=False).ids
+
+
+def test_a_document_of_ten_megabytes_without_a_space_works(tmp_path: Path) -> None:
+    ours = load(SHAPES["words"], tmp_path)
+    text = "".join(random.Random(6).choices("theab中", k=7_600_000))
+    assert len(text.encode()) >= 10_000_000
+    ids = ours.encode(text)
+    assert sum(len(ours.token_bytes(id).decode()) for id in ids) == len(text) + 1
+
+
+def test_a_rejected_text_and_one_that_is_no_text_are_errors(tmp_path: Path) -> None:
+    ours = load(SHAPES["added tokens"], tmp_path)
+    with pytest.raises(SpecialTokenError):
+        ours.encode("a <s> b", special="reject")
+    assert ours.encode("a < s> b", special="reject") == ours.encode("a < s> b")
+    with pytest.raises(CorpusError, match="text 1 is null"):
+        ours.encode_batch(pa.array(["a", None]))
+    with pytest.raises(CorpusError, match="text 1 is not UTF-8 at byte 1"):
+        ours.encode_batch([b"a", b"a\xff"])
+    with pytest.raises(CorpusError, match="lone surrogate"):
+        ours.encode("a\ud800")
+    assert ours.encode_batch([]).to_pylist() == [] and ours.encode_batch([""]).to_pylist() == [[]]
+    with pytest.raises(TokenizerError, match="starts of tokens"):
+        ours.encode_batch_with_starts(["a"])
+    before = ours.encode("the cat")
+    ours.forget()
+    assert ours.encode("the cat") == before
+
+
+def test_a_saved_tokenizer_has_the_same_digest(tmp_path: Path) -> None:
+    ours = load(SHAPES["words"], tmp_path)
+    ours.save(tmp_path / "saved")
+    again = Tokenizer.load(tmp_path / "saved")
+    assert (again.engine, again.digest) == ("core", ours.digest)
+
+
+def with_a_merge_of_a_byte(made: dict[str, Any]) -> None:
+    vocab = made["model"]["vocab"]
+    del made["added_tokens"][-len(ADDED) :]
+    vocab["a<0x41>"] = len(vocab)
+    made["model"]["merges"].append(["a", "<0x41>"])
+
+
+def changed(change: Any) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(SHAPES["added tokens"]))
+    change(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: made["added_tokens"][-1].update(normalized=True),
+        lambda made: made["model"].update(byte_fallback=False),
+        lambda made: made["model"]["vocab"].update({"<no byte>": made["model"]["vocab"].pop("<0x41>")}),
+        lambda made: made["model"].update(ignore_merges=True),
+        lambda made: made["normalizer"]["normalizers"].append({"type": "NFKC"}),
+        lambda made: made.update(normalizer={"type": "Prepend", "prepend": "▁"}),
+        lambda made: made.update(normalizer=None),
+        lambda made: made.update(
+            pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+        ),
+        with_a_merge_of_a_byte,
+    ],
+)
+def test_other_shapes_are_run_by_tokenizers(change: Any, tmp_path: Path) -> None:
+    made = changed(change)
+    ours, peer = load(made, tmp_path), peer_of(made, False)
+    assert ours.engine == "tokenizers"
+    for text in ("the cat ▁ sat", "äöü 中", "A<0x41> a<left>b"):
+        assert ours.encode(text) == peer.encode(text, add_special_tokens=False).ids
+
+
+def test_a_split_at_spaces_after_they_are_marked_changes_nothing(tmp_path: Path) -> None:
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    made = changed(lambda made: made.update(pre_tokenizer=split))
+    ours, peer = load(made, tmp_path), peer_of(made, False)
+    assert ours.engine == "core"
+    for text in [*TEXTS[:3], "", " ", "▁ ▁"]:
+        assert ours.encode(text) == peer.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not SHARED.is_dir(), reason="needs the published tokenizer and texts, which are not the project's own"
+)
+def test_the_published_tokenizer_gives_the_ids_of_tokenizers_on_hard_text() -> None:
+    folder = SHARED / "tokenizers" / "llama-2-spm"
+    ours = Tokenizer.load(folder)
+    peer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    peer.encode_special_tokens = True
+    for path in sorted(one for one in (SHARED / "corpus" / "hard").iterdir() if one.is_file()):
+        text = path.read_bytes()[:200_000].decode(errors="replace")
+        ids = peer.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text) == ids, path.name
+        assert ours.encode_batch([text]).to_pylist() == [ids], path.name

@@ -1,0 +1,201 @@
+"""The core as the encoder of a character-level BPE tokenizer with byte fallback, as SentencePiece makes them."""
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tokenmill import _core
+from tokenmill.errors import TokenizerError
+from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of
+from tokenmill.tokenizer.added_tokens import Finder
+from tokenmill.tokenizer.formats.tokenizer_json import PLAIN_BPE, merges_of
+from tokenmill.tokenizer.model import AddedToken, Merge
+from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
+
+_MARK = "▁"
+_REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
+_PREPEND = {"type": "Prepend", "prepend": _MARK}
+_Front = Literal["none", "each part", "each part without a mark", "the beginning without a mark"]
+"""Where a text gets a mark in front. Its parts are what added tokens leave of it."""
+_FRONTS: dict[Any, _Front] = {
+    "never": "none",
+    "always": "each part without a mark",
+    "first": "the beginning without a mark",
+}
+"""By Metaspace's prepend_scheme."""
+_FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
+
+
+class CharacterEngine(TokenizersEngine):
+    """Encodes with the core and decodes with `tokenizers`. Raises BeyondCore for a document that the core cannot run exactly.
+
+    The core's tokens and texts have a space for the mark "▁". This changes no id: the normalizer turns both into the mark.
+    """
+
+    def __init__(
+        self, document: dict[str, Any], content: bytes, place: str, allow_special: bool, cache_bytes_max: int
+    ) -> None:
+        self._front, cuts_at_marks = _front_of(document)
+        added = [
+            AddedToken(one["id"], one["content"], in_vocab=False, **{flag: one[flag] for flag in _FLAGS})
+            for one in document["added_tokens"]
+        ]
+        if late := next((one for one in added if one.normalized), None):
+            raise BeyondCore(f"added token {late.text!r:.40} is searched for in normalized text")
+        self._core = _encoder_of(document["model"], added, cuts_at_marks)
+        self._core.limit_cache(cache_bytes_max)
+        super().__init__(document, content, place, allow_special)
+        shown = [one for one in added if allow_special or not one.special]
+        self._finder = Finder(shown, [one for one in added if one not in shown]) if shown else None
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text. Raises UnicodeEncodeError for a lone surrogate."""
+        text.encode()
+        parts = self._finder.cut(text) if self._finder else [text]
+        return [
+            id
+            for i, one in enumerate(parts)
+            for id in ([one] if isinstance(one, int) else self._core.encode(self._spaced(one, is_first=i == 0)))
+        ]
+
+    def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
+        """A large_list<uint32> array with one list per text. Each list begins with `begin_id` and ends with `end_id`, if given."""
+        try:
+            strings = texts.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            return super().encode_batch(texts, threads, begin_id, end_id)  # its error names the text that is not UTF-8
+        if strings.null_count:
+            return super().encode_batch(texts, threads, begin_id, end_id)  # its error names the text that is null
+        found = self._finder and [self._finder.cut(text) for text in strings.to_pylist()]
+        if not found or all(len(parts) < 2 and isinstance(parts[0], str) for parts in found if parts):
+            return self._core.encode_batch(_all_spaced(strings, self._front), threads, begin_id, end_id)
+        return self._joined(found, threads, begin_id, end_id)
+
+    def _joined(self, texts: list[list[str | int]], threads: int, begin_id: int | None, end_id: int | None) -> Any:
+        """The ids of texts that are cut at added tokens."""
+        import numpy as np
+
+        pieces = [(one, i == 0) for parts in texts for i, one in enumerate(parts) if isinstance(one, str)]
+        strings = pa.array([one for one, _ in pieces], pa.large_string())
+        are_first = pa.array([is_first for _, is_first in pieces], pa.bool_())
+        lists = self._core.encode_batch(_all_spaced(strings, self._front, are_first), threads)
+        ids, ends = lists.values.to_numpy(), iter(lists.offsets.to_numpy()[1:])
+        begin, end = ([] if one is None else [np.array([one], np.uint32)] for one in (begin_id, end_id))
+        offsets, arrays, done = [0], [np.empty(0, np.uint32)], 0
+        for parts in texts:
+            some = [*begin]
+            for one in parts:
+                if isinstance(one, int):
+                    some.append(np.array([one], np.uint32))
+                else:
+                    start, done = done, next(ends)
+                    some.append(ids[start:done])
+            some += end
+            arrays += some
+            offsets.append(offsets[-1] + sum(map(len, some)))
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(np.concatenate(arrays)))
+
+    def count_tokens(self, texts: Any, threads: int) -> Any:
+        """A uint64 array: the number of ids of each text."""
+        return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
+
+    def forget(self) -> None:
+        """Empties the cache of pre-tokens."""
+        self._core.forget()
+
+    def _spaced(self, text: str, is_first: bool) -> str:
+        """As `_all_spaced`, which takes much longer for one text."""
+        text = text.replace(_MARK, " ")
+        wanted = self._front == "each part" or not text.startswith(" ")
+        wanted &= is_first or self._front != "the beginning without a mark"
+        return f" {text}" if text and wanted and self._front != "none" else text
+
+
+def _all_spaced(
+    texts: pa.LargeStringArray, front: _Front, are_first: pa.BooleanArray | None = None
+) -> pa.LargeStringArray:
+    """The texts with spaces for marks, and with a space in front where there is to be one. `are_first`: which of them are the
+    beginning of a text; None: all."""
+    import pyarrow.compute as pc
+
+    texts = pc.replace_substring(texts, _MARK, " ")
+    if front == "none":
+        return texts
+    space, nothing = (pa.scalar(one, pa.large_string()) for one in (" ", ""))
+    wanted = pc.not_equal(texts, nothing)
+    if front != "each part":
+        wanted = pc.and_not(wanted, pc.starts_with(texts, " "))
+    if front == "the beginning without a mark" and are_first is not None:
+        wanted = pc.and_(wanted, are_first)
+    return pc.if_else(wanted, pc.binary_join_element_wise(space, texts, nothing), texts)
+
+
+def _front_of(document: dict[str, Any]) -> tuple[_Front, bool]:
+    """Where a mark is put in front of text, and whether text is then cut in front of each mark. Raises BeyondCore unless a
+    normalizer, or Metaspace, only does this and marks spaces."""
+    parts = parts_of(document.get("normalizer"), "normalizers")
+    before = parts_of(document.get("pre_tokenizer"), "pretokenizers")
+    if not parts and len(before) == 1 and before[0]["type"] == "Metaspace":
+        metaspace = {name: value for name, value in before[0].items() if name != "type"}
+        front, cuts = _FRONTS.get(str(metaspace.pop("prepend_scheme", None))), metaspace.pop("split", None)
+        if front is None or cuts not in (True, False) or metaspace != {"replacement": _MARK}:
+            raise BeyondCore("pre_tokenizer is Metaspace with other fields than the core knows")
+        return front, cuts
+    others = [one for one in parts if one != _REPLACE]
+    if len(parts) - len(others) != 1 or others not in ([], [_PREPEND]):
+        raise BeyondCore(f"normalizer is {(document.get('normalizer') or {'type': 'null'})['type']}")
+    for one in before:
+        # No space is left to split at.
+        if one["type"] != "Split" or one.get("pattern") != {"String": " "} or one.get("invert"):
+            raise BeyondCore(f"pre_tokenizer is {one['type']!r:.40}")
+    return "each part" if others else "none", False
+
+
+def _encoder_of(model: dict[str, Any], added: list[AddedToken], cuts_at_marks: bool) -> _core.Encoder:
+    """The core's encoder. With `cuts_at_marks`, no merge joins a mark to what is in front of it. Raises BeyondCore."""
+    if model["type"] != "BPE":
+        raise BeyondCore(f"model.type is {model['type']!r:.40}")
+    for field in (*PLAIN_BPE, "ignore_merges"):
+        if model.get(field):
+            raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
+    vocab: dict[str, int] = model["vocab"]
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    if not model.get("byte_fallback") or not vocab.keys() >= set(byte_tokens):
+        raise BeyondCore("model.byte_fallback is not set, or a byte has no token")
+    import numpy as np
+
+    fallback = [vocab[text] for text in byte_tokens]
+    special = {one.text for one in added if one.special}
+    apart = {vocab[text] for text in special if text in vocab} | set(fallback)
+    apart |= {id for text, id in vocab.items() if " " in text}
+    if any(len(text) == 1 for text in special & vocab.keys()):
+        raise BeyondCore("a special token is a character of model.vocab")
+    merges = np.frombuffer(merges_of(model["merges"], vocab).rows, "<u4").reshape(-1, len(Merge._fields))
+    columns = [Merge._fields.index(name) for name in ("left", "right", "token")]
+    ids = merges[:, columns]
+    if np.isin(ids, list(apart)).any():
+        raise BeyondCore("model.merges has a special token, a byte's token, or a token with a space")
+    if cuts_at_marks:
+        merges = merges[~np.isin(ids[:, 1], [id for text, id in vocab.items() if text.startswith(_MARK)])]
+    tokens = {id: text.replace(_MARK, " ") for text, id in vocab.items()}
+    reached = {id: text for id, text in tokens.items() if id not in apart}
+    try:
+        return _core.Encoder(
+            [],
+            _batch(reached),
+            pa.record_batch([pa.array(column) for column in merges.T], names=list(Merge._fields)),
+            _batch({id: tokens[id] for id in apart}).append_column("in_text", pa.array(np.zeros(len(apart), bool))),
+            False,
+            fallback,
+        )
+    except TokenizerError as error:
+        raise BeyondCore(f"model: {error}") from None
+
+
+def _batch(tokens: dict[int, str]) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "id": pa.array(tokens, pa.uint32()),
+            "token": pa.array([text.encode() for text in tokens.values()], pa.binary()),
+        }
+    )
