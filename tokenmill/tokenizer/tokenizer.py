@@ -171,9 +171,6 @@ class Tokenizer:
         self._model, self._content, self._tokens = None, content, engine.tokens
         self._document, self._cache_mb_max = document, cache_mb_max
         self.warmed, self.shared_at = set(), None
-        self._make_engine = lambda allow: (
-            TokenizersEngine(document, content, place, allow_special=True) if allow else engine
-        )
         self._make_engine = lambda allow: make(True) if allow else engine
         self._hides_special = document.get("normalizer") is not None and any(
             one["special"] and one["normalized"] for one in document["added_tokens"]
