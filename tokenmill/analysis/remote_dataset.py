@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage import anywhere
-from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning.stored import (
     MANIFEST,
     QUARANTINE,
@@ -47,14 +47,14 @@ class RemoteDataset:
             pass
 
     @contextmanager
-    def at_hand(self, name: str) -> Iterator[None]:
+    def at_hand(self, name: str, ended: Event) -> Iterator[None]:
         """Has a file of the folder `tokens` on this machine while the block runs. One that is not in storage is not here either."""
         name = f"{TOKENS}/{name}"
         if name not in self._listed:
             yield
             return
         try:
-            self._fetch(name)
+            self._fetch(name, ended)
             yield
         finally:
             if not self.keeps:
@@ -64,9 +64,8 @@ class RemoteDataset:
         """A text about the fetched files with the names of those in storage."""
         return words.replace(str(self._local), self.folder)
 
-    def _fetch(self, name: str) -> None:
-        stored: StoredObject = self._listed[name]
-        anywhere.fetch(stored, self._path(name))
+    def _fetch(self, name: str, ended: Event) -> None:
+        anywhere.fetch(self._listed[name], self._path(name), ended)
 
     def _path(self, name: str) -> Path:
         return self._local / name
