@@ -24,16 +24,18 @@ class RemoteDataset:
     file where it is for later; it is False at first."""
 
     def __init__(self, folder: str, scratch: Path) -> None:
-        self.folder = folder
+        self.folder: str = folder
         self._local = scratch / folder.rpartition("/")[2]
         self._listed = anywhere.list_files(folder)
         if MANIFEST not in self._listed:
             raise not_a_dataset(folder)
-        self.tokens = self._local / TOKENS
-        self.names = [name.removeprefix(f"{TOKENS}/") for name in self._listed if name.startswith(f"{TOKENS}/")]
+        self.tokens: Path = self._local / TOKENS
+        self.names: list[str] = [
+            name.removeprefix(f"{TOKENS}/") for name in self._listed if name.startswith(f"{TOKENS}/")
+        ]
         known = tuple(f"{one}/" for one in (TOKENS, TABLES, TOKENIZER, QUARANTINE))
-        self.strays = [name for name in self._listed if not name.startswith(known) and name != UPLOAD_FILE]
-        self.keeps = False
+        self.strays: list[str] = [name for name in self._listed if not name.startswith(known) and name != UPLOAD_FILE]
+        self.keeps: bool = False
 
     def fetch_beside(self, needs_tokenizer: bool, has_tables: bool) -> None:
         """Fetches the manifest, and what lies beside the dataset. Raises TokenizerError if a tokenizer is needed and missing."""
