@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.conftest import Project, make_project
 from tests.registry import cli
 from tests.s3_server import SECRET, client, environment, moto
+from tokenmill.analysis.remote_dataset import RemoteDataset
 from tokenmill.storage import objects
 from tokenmill.versioning.upload import upload
 
@@ -140,6 +142,17 @@ def test_a_dataset_in_a_folder_is_verified_where_it_is(built: Project, tmp_path:
         assert cli(Project(tmp_path), "info", name).returncode == 0
     os.truncate(f"{folder}/tokens/a.jsonl.parquet", 100)
     assert verified(Project(tmp_path), folder, 1, "--no-source")["findings"][0]["file"] == "a.jsonl.parquet"
+
+
+def test_a_fetched_file_is_there_while_it_is_checked(url: str, tmp_path: Path) -> None:
+    remote = RemoteDataset(url, tmp_path)
+    with remote.at_hand("a.jsonl.parquet", Event()):
+        assert (remote.tokens / "a.jsonl.parquet").read_bytes() == objects.get(f"{url}/tokens/a.jsonl.parquet")
+    assert not list(remote.tokens.iterdir())
+    remote.keeps = True
+    with remote.at_hand("a.jsonl.parquet", Event()), remote.at_hand("of-nobody", Event()):
+        pass
+    assert [path.name for path in remote.tokens.iterdir()] == ["a.jsonl.parquet"]
 
 
 def test_a_storage_that_is_away_is_no_verdict(built: Project, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

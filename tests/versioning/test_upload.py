@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.conftest import REPOSITORY, Project, new_project
 from tests.proxy import Proxy
 from tests.registry import Team, cli, commit, copied, make_team, run
 from tests.s3_server import KEY, SECRET, client, environment, moto
-from tokenmill.storage import objects
+from tokenmill.storage import anywhere, objects
 from tokenmill.storage.atomic import md5_file
 
 pytestmark = pytest.mark.slow
@@ -279,7 +280,33 @@ def test_a_short_outage_is_waited_for(team: Team, bucket: str) -> None:
     assert stored_files(out.strip()) == local_files(project)
 
 
+def test_ctrl_c_ends_a_transfer_in_the_middle_of_a_file(s3: str, bucket: str, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(40 << 20))
+    ended, parts = Event(), []
+
+    def on_part(n_bytes: int) -> None:
+        anywhere.go_on(ended)
+        parts.append(n_bytes)
+        ended.set()
+
+    with pytest.raises(anywhere.Ended):
+        anywhere.put_file(tmp_path / "large", "s3://bucket/large", "00", on_part)
+    assert parts == [16 << 20]
+    assert objects.head("s3://bucket/large") is None
+    assert "Uploads" not in client().list_multipart_uploads(Bucket="bucket"), "the parts are removed"
+    anywhere.put_file(tmp_path / "large", "s3://bucket/large", "00")
+    found = objects.head("s3://bucket/large")
+    assert found is not None and anywhere.sha256_of(found.url) == "00"
+    with pytest.raises(anywhere.Ended):
+        anywhere.fetch(found, tmp_path / "fetched", ended)
+    with pytest.raises(anywhere.Ended):
+        anywhere.put_file(tmp_path / "large", str(tmp_path / "copy"), "00", on_part)
+    assert not list(tmp_path.glob("copy*"))
+
+
 def test_an_outage_is_an_error_that_says_what_to_do(team: Team, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = cli(team.project, "upload", f"s3://{KEY}:{SECRET}@bucket/sets")
+    assert said.returncode == 2 and "holds a user or a password" in said.stderr and SECRET not in said.stderr
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     said = cli(team.project, "upload", PLACE)
     assert said.returncode == 2 and "run the command again" in said.stderr

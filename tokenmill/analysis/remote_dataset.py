@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage import anywhere
-from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning.stored import (
     MANIFEST,
     QUARANTINE,
@@ -24,7 +24,7 @@ class RemoteDataset:
     file where it is for later; it is False at first."""
 
     def __init__(self, folder: str, scratch: Path) -> None:
-        self.folder = folder
+        self.folder: str = folder
         self._local = scratch / folder.rpartition("/")[2]
         self._listed = anywhere.list_files(folder)
         if MANIFEST not in self._listed:
@@ -35,7 +35,7 @@ class RemoteDataset:
         ]
         known = tuple(f"{one}/" for one in (TOKENS, TABLES, TOKENIZER, QUARANTINE))
         self.strays: list[str] = [name for name in self._listed if not name.startswith(known) and name != UPLOAD_FILE]
-        self.keeps = False
+        self.keeps: bool = False
 
     def fetch_beside(self, needs_tokenizer: bool, has_tables: bool) -> None:
         """Fetches the manifest, and what lies beside the dataset. Raises TokenizerError if a tokenizer is needed and missing."""
@@ -49,14 +49,14 @@ class RemoteDataset:
             pass
 
     @contextmanager
-    def at_hand(self, name: str) -> Iterator[None]:
+    def at_hand(self, name: str, ended: Event) -> Iterator[None]:
         """Has a file of the folder `tokens` on this machine while the block runs. One that is not in storage is not here either."""
         name = f"{TOKENS}/{name}"
         if name not in self._listed:
             yield
             return
         try:
-            self._fetch(name)
+            self._fetch(name, ended)
             yield
         finally:
             if not self.keeps:
@@ -66,9 +66,8 @@ class RemoteDataset:
         """A text about the fetched files with the names of those in storage."""
         return words.replace(str(self._local), self.folder)
 
-    def _fetch(self, name: str) -> None:
-        stored: StoredObject = self._listed[name]
-        anywhere.fetch(stored, self._path(name))
+    def _fetch(self, name: str, ended: Event) -> None:
+        anywhere.fetch(self._listed[name], self._path(name), ended)
 
     def _path(self, name: str) -> Path:
         return self._local / name

@@ -273,9 +273,9 @@ class _Verification:
         self._verdict.not_checked += found.not_checked
         return found.units
 
-    def _at_hand(self, name: str) -> AbstractContextManager[None]:
+    def _at_hand(self, name: str, ended: threading.Event) -> AbstractContextManager[None]:
         """Has a file of the dataset on this machine while the block runs."""
-        return nullcontext() if self._remote is None else self._remote.at_hand(name)
+        return nullcontext() if self._remote is None else self._remote.at_hand(name, ended)
 
     def _file(
         self, now: Progress, entry: OutputShard, folder: Path, unit: Unit | None
@@ -283,7 +283,7 @@ class _Verification:
         """Checks one file, once it is on this machine, unless another file has ended the work with an error."""
         if self._stop.is_set():
             return None, []
-        with self._at_hand(entry.name):
+        with self._at_hand(entry.name, self._stop):
             return self._local_file(now, entry, folder, unit)
 
     def _local_file(
@@ -338,9 +338,13 @@ class _Verification:
         manifest = self._manifest
         files = manifest.set_files()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool:
-            wrong = pool.map(self._set_file, files)
-            for file, found in zip(files, wrong, strict=True):
-                self._find(file.name, found)
+            ended = threading.Event()
+            try:
+                wrong = pool.map(lambda file: self._set_file(file, ended), files)
+                for file, found in zip(files, wrong, strict=True):
+                    self._find(file.name, found)
+            finally:
+                ended.set()
         if len(parts) < len(manifest.shards) or not (manifest.files or manifest.sets):
             return
         if manifest.files and manifest.files.split_group and not has_groups(parts):
@@ -372,8 +376,10 @@ class _Verification:
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
             self._find(MANIFEST_FILE, [f"the file sets cannot be read: {error or type(error).__name__}"])
 
-    def _set_file(self, file: TableFile) -> list[str]:
-        with self._at_hand(file.name):
+    def _set_file(self, file: TableFile, ended: threading.Event) -> list[str]:
+        if ended.is_set():
+            return []
+        with self._at_hand(file.name, ended):
             return wrong_file(self._dataset / file.name, file.n_bytes, file.sha256)
 
     def _tables(self, parts: list[Part], scratch: Path) -> None:

@@ -4,11 +4,13 @@ A folder or a file is named by its URL, or by its path, which has no scheme. Cal
 `tokenmill.storage.objects`, those on paths OSError.
 """
 
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 from tokenmill.errors import StorageError
@@ -80,23 +82,30 @@ def get(file: str) -> bytes:
     return objects.get(file) if is_url(file) else read(Path(file))
 
 
-def fetch(stored: StoredObject, path: Path) -> None:
-    """Copies a listed file to a new local path. A storage that does not answer is asked again for a minute."""
+def fetch(stored: StoredObject, path: Path, ended: Event | None = None) -> None:
+    """Copies a listed file to a new local path. A storage that does not answer is asked again for a minute. Raises Ended, between
+    two blocks, once `ended` is set."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not is_url(stored.url):
-        shutil.copyfile(stored.url, path)
-        return
-    with ObjectFile(stored) as source, path.open("xb") as target:
-        shutil.copyfileobj(source, target, BLOCK_BYTES)
+    with _opened(stored) as source, path.open("xb") as target:
+        while block := source.read(BLOCK_BYTES):
+            go_on(ended)
+            target.write(block)
 
 
-def put_file(path: Path, file: str, sha256: str) -> None:
-    """Writes a local file, whose digest is `sha256`, to a place, where it appears at once."""
+def _opened(stored: StoredObject) -> io.RawIOBase:
+    return ObjectFile(stored) if is_url(stored.url) else io.FileIO(stored.url)
+
+
+def put_file(path: Path, file: str, sha256: str, on_part: Callable[[int], None] = lambda _: None) -> None:
+    """Writes a local file, whose digest is `sha256`, to a place, where it appears at once. `on_part`: called with the bytes of each
+    part before it is written; an error that it raises ends the call."""
     if is_url(file):
-        objects.put_file(path, file, {_SHA256: sha256})
+        objects.put_file(path, file, {_SHA256: sha256}, on_part)
         return
-    with write_atomic(Path(file)) as partial:
-        shutil.copyfile(path, partial)
+    with write_atomic(Path(file)) as partial, path.open("rb") as source, partial.open("xb") as target:
+        while block := source.read(BLOCK_BYTES):
+            on_part(len(block))
+            target.write(block)
 
 
 def put_new(file: str, content: bytes) -> bool:
@@ -161,12 +170,25 @@ def delete(files: Sequence[str]) -> None:
             folder.rmdir()
 
 
-def at_once(do: Callable[[A], B], some: Iterable[A]) -> Iterator[B]:
-    """What `do` gives for each of these, in order, from 16 threads. An error or Ctrl-C ends it without what has not begun."""
+class Ended(Exception):
+    """Ends the work of a thread whose result nobody waits for any more."""
+
+
+def go_on(ended: Event | None) -> None:
+    """Raises Ended if that is set."""
+    if ended is not None and ended.is_set():
+        raise Ended
+
+
+def at_once(do: Callable[[A, Event], B], some: Iterable[A]) -> Iterator[B]:
+    """What `do` gives for each of these, in order, from 16 threads. After an error or Ctrl-C, what has not begun does not
+    begin, and the event that `do` gets is set."""
+    ended = Event()
     pool = ThreadPoolExecutor(_N_AT_ONCE, thread_name_prefix="files")
     try:
-        yield from pool.map(do, some)
+        yield from pool.map(lambda one: do(one, ended), some)
     finally:
+        ended.set()
         pool.shutdown(cancel_futures=True)
 
 

@@ -4,7 +4,7 @@ A URL is s3://BUCKET/KEY, gs://BUCKET/KEY or az://CONTAINER/KEY. Every function 
 no permission) or PassingError (an outage, after some tries), with the URL and without credentials.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,17 +122,34 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
     return found
 
 
-def put_file(path: Path, url: str, attributes: dict[str, str] | None = None) -> None:
+def put_file(
+    path: Path, url: str, attributes: dict[str, str] | None = None, on_part: Callable[[int], None] = lambda _: None
+) -> None:
     """Writes a local file to an object, in parts where it is large. The object appears at once, when all of it is there.
-    `attributes`: metadata for it. A process that is killed meanwhile leaves parts, which a rule of the bucket should remove."""
+
+    `attributes`: metadata for it. `on_part`: called with the bytes of each part before it is sent; an error that it raises ends
+    the call, and removes the parts. A process that is killed meanwhile leaves them, so a rule of the bucket should remove parts.
+    """
+    n_bytes = path.stat().st_size
+    given: Any = {"attributes": attributes or {}, "chunk_size": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
 
     def ask(store: "ObjectStore", key: str) -> None:
         import obstore
 
-        given: Any = attributes or {}
-        obstore.put(store, key, path, attributes=given, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        if n_bytes > _PART_BYTES:
+            obstore.put(store, key, _parts(path, on_part), **given)
+        else:
+            on_part(n_bytes)
+            obstore.put(store, key, path, **given)
 
     _asked(url, ask)
+
+
+def _parts(path: Path, on_part: Callable[[int], None]) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            on_part(len(part))
+            yield part
 
 
 def put_new(url: str, content: bytes) -> bool:

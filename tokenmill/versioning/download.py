@@ -1,6 +1,7 @@
 """Downloads a dataset from a place into a new folder, which appears when all files are there and proven."""
 
 from pathlib import Path, PurePosixPath
+from threading import Event
 
 from tokenmill.console import progress
 from tokenmill.dataset.manifest import Manifest
@@ -39,9 +40,9 @@ def download(folder: str, directory: Path) -> Manifest:
         progress("download", sum(listed[name].n_bytes for name in wanted), "bytes") as now,
     ):
 
-        def bring(name: str) -> None:
+        def bring(name: str, ended: Event) -> None:
             file, path = wanted[name], made / name
-            anywhere.fetch(listed[name], path)
+            anywhere.fetch(listed[name], path, ended)
             flush(path)
             if file is not None and (wrong := wrong_file(path, file.n_bytes, file.sha256)):
                 raise _wrong(f"{folder}/{name}", wrong[0])

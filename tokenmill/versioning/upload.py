@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Semaphore
+from threading import Event, Semaphore
 from typing import Literal
 
 from tokenmill.console import progress
@@ -72,26 +72,31 @@ def upload(root: Path, place: str) -> Uploaded:
     held = _files_of_newest(place, folder)
     sending = Semaphore(_N_SENT_AT_ONCE)
 
-    def bring(file: DatasetFile) -> How:
+    def bring(file: DatasetFile, ended: Event) -> How:
+        return with_patience(lambda: bring_now(file, ended), ended)
+
+    def bring_now(file: DatasetFile, ended: Event) -> How:
         url, found = f"{folder}/{file.name}", there.get(file.name)
-        how: How
         if found is not None and found.n_bytes == file.n_bytes and anywhere.sha256_of(url) == file.sha256:
             now.skip(file.n_bytes)
             return "there"
         if file.sha256 in held and _copied(held[file.sha256], url, file.sha256):
-            how = "copied"
-        else:
-            how = "sent"
-            path = data / file.name
-            if wrong := wrong_file(path, file.n_bytes, file.sha256):
-                raise ValidationError(f"{path}: {wrong[0]}. Run `tokenmill build --force`.")
-            with sending:
-                anywhere.put_file(path, url, file.sha256)
-        now.add(file.n_bytes)
-        return how
+            now.add(file.n_bytes)
+            return "copied"
+        path = data / file.name
+        if wrong := wrong_file(path, file.n_bytes, file.sha256):
+            raise ValidationError(f"{path}: {wrong[0]}. Run `tokenmill build --force`.")
+
+        def on_part(n_bytes: int) -> None:
+            anywhere.go_on(ended)
+            now.add(n_bytes)
+
+        with sending:
+            anywhere.put_file(path, url, file.sha256, on_part)
+        return "sent"
 
     with progress("upload", sum(file.n_bytes for file in files), "bytes") as now:
-        done = list(anywhere.at_once(lambda file: with_patience(lambda: bring(file)), files))
+        done = list(anywhere.at_once(bring, files))
     _check_arrived(folder, files)
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
     if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
@@ -115,7 +120,7 @@ def _put_facts(folder: str, md5: str) -> None:
 def _files_of_newest(place: str, but: str) -> dict[str, str]:
     """The files of the newest other dataset in the place, by their digests."""
     folders = [folder for name in dataset_folders(place) if (folder := f"{place}/{name}") != but]
-    found = anywhere.at_once(lambda folder: anywhere.head(f"{folder}/{MANIFEST}"), folders)
+    found = anywhere.at_once(lambda folder, _: anywhere.head(f"{folder}/{MANIFEST}"), folders)
     whole = {folder: one.modified_ns for folder, one in zip(folders, found, strict=True) if one is not None}
     if not whole:
         return {}
