@@ -56,8 +56,8 @@ C = TypeVar("C")
 
 
 class InventedDigests:
-    """Stands for the digests of files that do not exist. A .parquet larger than
-    a unit has row groups that fill units of the full size, as the planner puts them together."""
+    """Stands for the digests of files that do not exist. A .parquet larger than a unit has row groups that fill units of the full
+    size, as the planner puts them together."""
 
     def __init__(self, n_bytes: dict[Path, int]) -> None:
         self._n_bytes = n_bytes
