@@ -93,6 +93,7 @@ bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, 
 	@$(BIN)/python -m benchmarks.reader
 
 bench-scale: setup ## how large a corpus the planner can carry: units, task runs, memory, manifest and DVC's records, up to 100 TB
+	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/python -m benchmarks.scale
 
 bench-sets: setup .bench-venv/.installed ## files for training jobs: the encode stage with one format and with two, each writer, and other tools where test-interop has them

@@ -51,13 +51,15 @@ SCENARIOS = {
 UNIT_BYTES_MIN, UNIT_BYTES_MAX = 1_000_000, 64_000_000
 MEMORY_BYTES_MAX = 14 << 30  # of the process that plans, so that it cannot take the machine down
 TEXT_BYTES = 64_000_000
+STEPS_END = ("_s", "_peak_mb")
+"""How the names of what is measured end; seconds of a schedule end in `computed`."""
 
 C = TypeVar("C")
 
 
 class InventedDigests:
-    """Stands for the digests of files that do not exist. A .parquet larger than
-    a unit has row groups that fill units of the full size, as the planner puts them together."""
+    """Stands for the digests of files that do not exist. A .parquet larger than a unit has row groups that fill units of the full
+    size, as the planner puts them together."""
 
     def __init__(self, n_bytes: dict[Path, int]) -> None:
         self._n_bytes = n_bytes
@@ -106,13 +108,23 @@ def main() -> None:
             for stage, mb_per_s in speed.items():
                 in_s = [[n / 1e6 / mb_per_s for n in batch] for batch in batches]
                 if one == "core":
-                    found[f"{stage}_of_one_core_s"] = makespan_s([sum(batch) for batch in in_s], machines * cores)
-                    found[f"{stage}_of_units_s"] = makespan_s([n for batch in in_s for n in batch], machines * cores)
+                    found[f"{stage}_of_one_core_computed"] = makespan_s(
+                        [sum(batch) for batch in in_s], machines * cores
+                    )
+                    found[f"{stage}_of_units_computed"] = makespan_s(
+                        [n for batch in in_s for n in batch], machines * cores
+                    )
                 else:
-                    found[f"{stage}_of_one_machine_s"] = makespan_s([makespan_s(b, cores) for b in in_s], machines)
+                    found[f"{stage}_of_one_machine_computed"] = makespan_s(
+                        [makespan_s(b, cores) for b in in_s], machines
+                    )
         found = {key: value if isinstance(value, str) else round(value, 2) for key, value in found.items()}
+        measured = [key for key in found if key.endswith(STEPS_END)]
+        runs = {f"runs_{key}": [found[key]] for key in measured}
+        runs |= {f"runs_{stage}_mb_per_s": [round(n, 1)] for stage, n in speed.items()}
         cell = {"corpus": name, "files": n_files, "file_bytes": n_bytes, "machines": machines, "cores": cores}
-        section["cells"].append(cell | {"mb_per_s": {one: round(n, 1) for one, n in speed.items()}} | found)
+        cell |= {key: value for key, value in found.items() if key not in measured}
+        section["cells"].append(cell | runs)
         print(json.dumps({name: found}), flush=True)
         record.keep(section, asked.record)
 
