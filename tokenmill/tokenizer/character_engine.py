@@ -7,7 +7,7 @@ import pyarrow as pa
 from tokenmill import _core
 from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of
-from tokenmill.tokenizer.added_tokens import Finder
+from tokenmill.tokenizer.added_tokens import Finder, is_plain
 from tokenmill.tokenizer.formats.tokenizer_json import PLAIN_BPE, merges_of
 from tokenmill.tokenizer.model import AddedToken, Merge
 from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
@@ -29,7 +29,8 @@ _FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 class CharacterEngine(TokenizersEngine):
     """Encodes with the core and decodes with `tokenizers`. Raises BeyondCore for a document that the core cannot run exactly.
 
-    The core's tokens and texts have a space for the mark "▁". This changes no id: the normalizer turns both into the mark.
+    The core's tokens have a space for the mark "▁", and it merges both alike in a text. If nothing is put in front of text, it
+    finds added tokens, too, unless they have flags.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class CharacterEngine(TokenizersEngine):
         ]
         if late := next((one for one in added if one.normalized), None):
             raise BeyondCore(f"added token {late.text!r:.40} is searched for in normalized text")
-        self._core = _encoder_of(document["model"], added, cuts_at_marks)
+        shown = [one for one in added if allow_special or not one.special]
+        hidden = [one for one in added if one.special and not allow_special]
+        in_core = shown if self._front == "none" and is_plain(shown, hidden) else []
+        self._finder = None if in_core or not shown else Finder(shown, hidden)
+        self._core = _encoder_of(document["model"], added, in_core, cuts_at_marks)
         self._core.limit_cache(cache_bytes_max)
         super().__init__(document, content, place, allow_special)
-        shown = [one for one in added if allow_special or not one.special]
-        self._finder = Finder(shown, [one for one in added if one not in shown]) if shown else None
 
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate."""
@@ -105,8 +108,7 @@ class CharacterEngine(TokenizersEngine):
 
     def _spaced(self, text: str, is_first: bool) -> str:
         """As `_all_spaced`, which takes much longer for one text."""
-        text = text.replace(_MARK, " ")
-        wanted = self._front == "each part" or not text.startswith(" ")
+        wanted = self._front == "each part" or not text.startswith((" ", _MARK))
         wanted &= is_first or self._front != "the beginning without a mark"
         return f" {text}" if text and wanted and self._front != "none" else text
 
@@ -114,17 +116,17 @@ class CharacterEngine(TokenizersEngine):
 def _all_spaced(
     texts: pa.LargeStringArray, front: _Front, are_first: pa.BooleanArray | None = None
 ) -> pa.LargeStringArray:
-    """The texts with spaces for marks, and with a space in front where there is to be one. `are_first`: which of them are the
-    beginning of a text; None: all."""
+    """The texts with a space in front where there is to be one. `are_first`: which of them are the beginning of a text; None:
+    all."""
     import pyarrow.compute as pc
 
-    texts = pc.replace_substring(texts, _MARK, " ")
     if front == "none":
         return texts
     space, nothing = (pa.scalar(one, pa.large_string()) for one in (" ", ""))
     wanted = pc.not_equal(texts, nothing)
     if front != "each part":
-        wanted = pc.and_not(wanted, pc.starts_with(texts, " "))
+        for one in (" ", _MARK):
+            wanted = pc.and_not(wanted, pc.starts_with(texts, one))
     if front == "the beginning without a mark" and are_first is not None:
         wanted = pc.and_(wanted, are_first)
     return pc.if_else(wanted, pc.binary_join_element_wise(space, texts, nothing), texts)
@@ -151,8 +153,11 @@ def _front_of(document: dict[str, Any]) -> tuple[_Front, bool]:
     return "each part" if others else "none", False
 
 
-def _encoder_of(model: dict[str, Any], added: list[AddedToken], cuts_at_marks: bool) -> _core.Encoder:
-    """The core's encoder. With `cuts_at_marks`, no merge joins a mark to what is in front of it. Raises BeyondCore."""
+def _encoder_of(
+    model: dict[str, Any], added: list[AddedToken], in_core: list[AddedToken], cuts_at_marks: bool
+) -> _core.Encoder:
+    """The core's encoder, which finds `in_core` of the added tokens. With `cuts_at_marks`, no merge joins a mark to what is in
+    front of it. Raises BeyondCore."""
     if model["type"] != "BPE":
         raise BeyondCore(f"model.type is {model['type']!r:.40}")
     for field in (*PLAIN_BPE, "ignore_merges"):
@@ -160,8 +165,8 @@ def _encoder_of(model: dict[str, Any], added: list[AddedToken], cuts_at_marks: b
             raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
     vocab: dict[str, int] = model["vocab"]
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
-    if not model.get("byte_fallback") or not vocab.keys() >= set(byte_tokens):
-        raise BeyondCore("model.byte_fallback is not set, or a byte has no token")
+    if not model.get("byte_fallback") or not vocab.keys() >= {*byte_tokens, _MARK}:
+        raise BeyondCore("model.byte_fallback is not set, or a byte or the mark has no token")
     import numpy as np
 
     fallback = [vocab[text] for text in byte_tokens]
@@ -178,13 +183,15 @@ def _encoder_of(model: dict[str, Any], added: list[AddedToken], cuts_at_marks: b
     if cuts_at_marks:
         merges = merges[~np.isin(ids[:, 1], [id for text, id in vocab.items() if text.startswith(_MARK)])]
     tokens = {id: text.replace(_MARK, " ") for text, id in vocab.items()}
+    found = {one.id: one.text for one in in_core}
+    others = {id: tokens[id] for id in apart} | found
     reached = {id: text for id, text in tokens.items() if id not in apart}
     try:
         return _core.Encoder(
             [],
             _batch(reached),
             pa.record_batch([pa.array(column) for column in merges.T], names=list(Merge._fields)),
-            _batch({id: tokens[id] for id in apart}).append_column("in_text", pa.array(np.zeros(len(apart), bool))),
+            _batch(others).append_column("in_text", pa.array([id in found for id in others], pa.bool_())),
             False,
             fallback,
         )

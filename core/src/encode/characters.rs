@@ -4,6 +4,9 @@
 
 use rustc_hash::FxHashMap;
 
+/// What SentencePiece writes for a space. The tokens have spaces in its place; a text may have either, and both are merged alike.
+pub const MARK: char = '\u{2581}';
+
 /// The tokens of single characters and of single bytes.
 pub struct Characters {
     /// By byte: the token of the ASCII character, else the one that stands for the byte of an unknown character.
@@ -15,10 +18,11 @@ pub struct Characters {
 impl Characters {
     /// `byte_ids`: the token of each byte. Of the `tokens`, only single characters outside ASCII matter.
     pub fn new<'b>(byte_ids: [u32; 256], tokens: impl Iterator<Item = (u32, &'b [u8])>) -> Self {
-        let ids = tokens
+        let mut ids: FxHashMap<_, _> = tokens
             .filter(|(_, bytes)| !bytes.is_ascii() && n_bytes_of(bytes[0]) == bytes.len())
             .filter_map(|(id, bytes)| Some((key_of(bytes)?, id)))
             .collect();
+        ids.extend(key_of(MARK.to_string().as_bytes()).map(|key| (key, byte_ids[usize::from(b' ')])));
         Self { byte_ids, ids }
     }
 
@@ -63,13 +67,13 @@ mod tests {
             std::array::from_fn(|byte| byte as u32),
             tokens.iter().enumerate().map(|(i, token)| (300 + i as u32, *token)),
         );
-        let text = "xä中😀ö".as_bytes();
+        let text = "xä中😀ö \u{2581}".as_bytes();
         let (mut at, mut found) = (0, Vec::new());
         while at < text.len() {
             let (id, n_bytes) = characters.symbol(text, at);
             found.push(id);
             at += n_bytes;
         }
-        assert_eq!(found, [0x78, 300, 301, 302, 0xc3, 0xb6]);
+        assert_eq!(found, [0x78, 300, 301, 302, 0xc3, 0xb6, 0x20, 0x20]);
     }
 }

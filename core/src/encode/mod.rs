@@ -18,7 +18,7 @@ pub(crate) mod whole_tokens;
 
 use crate::decode::Decoder;
 use crate::encode::cache::{Key, SHORT_BYTES_MAX};
-use crate::encode::characters::Characters;
+use crate::encode::characters::{Characters, MARK};
 use crate::encode::id_block::{IdBlock, Ids, Spare};
 use crate::encode::merge::Scratch;
 use crate::encode::merge_table::MergeTable;
@@ -33,7 +33,7 @@ use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
 use crate::split::joins::Joins;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -169,7 +169,7 @@ impl Encoder {
     /// An encoder. Checks that every id and token occurs once, and that every merge makes the bytes of its token.
     ///
     /// With `fallback`, symbols are characters: `fallback` is the token of each byte of a character that has none itself. Text is
-    /// then cut where no merge can cross, in place of `pattern`.
+    /// then cut where no merge can cross, in place of `pattern`, and `added` may have tokens of the vocabulary.
     pub fn new(
         mut pattern: Pattern,
         vocabulary: &[(u32, &[u8])],
@@ -178,7 +178,9 @@ impl Encoder {
         ignore_merges: bool,
         fallback: Option<&[u32; 256]>,
     ) -> Result<Self> {
-        let tokens: Vec<_> = vocabulary.iter().copied().chain(added.iter().map(|one| (one.id, one.bytes))).collect();
+        let known: FxHashSet<u32> = fallback.iter().flat_map(|_| vocabulary.iter().map(|one| one.0)).collect();
+        let others = added.iter().filter(|one| !known.contains(&one.id)).map(|one| (one.id, one.bytes));
+        let tokens: Vec<_> = vocabulary.iter().copied().chain(others).collect();
         let decoder = Decoder::new(tokens.into_iter())?;
         let mut ids: FxHashMap<&[u8], u32> = FxHashMap::default();
         let mut byte_ids = [None; 256];
@@ -199,7 +201,7 @@ impl Encoder {
             byte_ids = of_bytes.map(Some);
             merges = merges.of_characters(Characters::new(of_bytes, vocabulary.iter().copied()));
             let made = rules.iter().filter_map(|rule| std::str::from_utf8(decoder.token(rule.token)?).ok());
-            pattern = Pattern::of_joins(Joins::new(made));
+            pattern = Pattern::of_joins(Joins::new(made, MARK));
         }
         let mut encoder = Self {
             pattern,

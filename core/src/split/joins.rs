@@ -28,8 +28,8 @@ struct Tables {
 }
 
 impl Joins {
-    /// The neighbourhoods in tokens that merges make.
-    pub fn new<'t>(tokens: impl Iterator<Item = &'t str> + Clone) -> Self {
+    /// The neighbourhoods in tokens that merges make. `space`: a character of texts that is merged as a space is.
+    pub fn new<'t>(tokens: impl Iterator<Item = &'t str> + Clone, space: char) -> Self {
         let neighbours = || tokens.clone().flat_map(|token| token.chars().zip(token.chars().skip(1)));
         let mut kinds = std::array::from_fn(|code| (code as u8).min(OTHER));
         kinds[usize::from(OTHER)..].fill(OTHER);
@@ -40,6 +40,7 @@ impl Joins {
                 }
             }
         }
+        kinds[place_of(space)] = b' ';
         let mut apart = [[true; 256]; 256];
         for (before, behind) in neighbours() {
             let [before, behind] = [before, behind].map(|one| usize::from(kinds[place_of(one)]));
@@ -88,7 +89,7 @@ mod tests {
             found.push(piece.to_string());
             Ok(())
         };
-        let joins = Joins::new(tokens.iter().copied());
+        let joins = Joins::new(tokens.iter().copied(), '\u{2581}');
         joins.split(text, &Stop::default(), &mut Each { text, emit: &mut emit }).unwrap();
         found
     }
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(pieces(&[" ab", "bc"], " abcab ab"), [" abc", "ab", " ab"]);
         assert_eq!(pieces(&["a"], "aab"), ["a", "a", "b"]);
         assert_eq!(pieces(&["  "], "a   b"), ["a", "   ", "b"]);
+        assert_eq!(pieces(&["  "], "a \u{2581}b\u{2581}"), ["a", " \u{2581}", "b", "\u{2581}"]);
         assert!(pieces(&["ab"], "").is_empty());
     }
 
