@@ -1,12 +1,17 @@
 """A dataset that is downloaded is the one that was uploaded, byte for byte, or it is not there."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Project, make_project
+from tests.conftest import REPOSITORY, Project, make_project
+from tests.proxy import Proxy
 from tests.registry import cli
 from tests.s3_server import SECRET, client, environment, moto
 from tokenmill.storage import objects
@@ -93,3 +98,25 @@ def test_what_is_missing_is_named(url: str, tmp_path: Path) -> None:
     objects.delete([f"{url}/tokens/manifest.json"])
     assert f"{url}: expected an uploaded dataset" in cli(here, "download", url, "copy").stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_download_leaves_no_folder_and_the_next_one_none_of_its_files(url: str, tmp_path: Path) -> None:
+    proxy = Proxy(int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tokenmill", "download", url, "copy"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "AWS_ENDPOINT_URL": proxy.url},
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("copy.*.partial/*")):
+        proxy.mode = "stall" if list(tmp_path.glob("copy.*.partial")) else "slow"
+        assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+        time.sleep(0.01)
+    running.kill()
+    running.communicate()
+    proxy.mode = "open"
+    proxy.close()
+    assert not (tmp_path / "copy").exists()
+    assert cli(Project(tmp_path), "download", url, "copy").returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
