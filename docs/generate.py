@@ -26,7 +26,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "error-codes": errors.codes,
     **{
         f"figures-{name}": partial(figures.part, name)
-        for name in ("encode", "encode_2", "threads", "train", "build", "task", "hard")
+        for name in ("encode", "encode_2", "threads", "train", "build", "clusters", "storage", "task", "hard")
     },
     "measured-earlier": figures.earlier,
 }

@@ -117,6 +117,42 @@ def building(section: dict[str, Any]) -> str:
     return table(["build", "seconds", "of them overhead", "peak, MB"], rows, n_right=3)
 
 
+def clusters(section: dict[str, Any]) -> str:
+    """One worker and two, by stage, and what a unit costs beside its work."""
+    cells = section["cells"]
+    rows = []
+    for cell in (one for one in cells if one["what"].startswith("stage") and one["workers"] == 1):
+        two = _cell(cells, what=cell["what"], engine=cell["engine"], workers=2)
+        ratio = median(cell["runs_s"]) / median(two["runs_s"])
+        rows.append([cell["engine"], cell["what"], _range(cell["runs_s"]), _range(two["runs_s"]), f"{ratio:.2f} ×"])
+    parts = [table(["engine", "", "one worker, s", "two workers, s", "faster"], rows, n_right=3)] if rows else []
+    builds = [cell for cell in cells if cell["what"] == "build"]
+    rows = []
+    for few, many in zip(builds[::2], builds[1::2], strict=True):
+        unit_ms = 1e3 * (many["runs_s"][0] - few["runs_s"][0]) / (many["units"] - few["units"])
+        rows.append(
+            [
+                many["engine"],
+                *(f"{one['units']:,} units: {_number(one['runs_s'][0])} s" for one in (few, many)),
+                f"{unit_ms:.1f} ms",
+                f"{many['runs_peak_mb'][0]:,.0f}",
+            ]
+        )
+    if rows:
+        parts.append(table(["engine", "few", "many", "for a unit", "the build's own process, MB"], rows, n_right=4))
+    return "\n".join(parts)
+
+
+def storage(section: dict[str, Any]) -> str:
+    """Reading and stages, from files and from objects."""
+    rows = []
+    for cell in section["cells"]:
+        files = _cell(section["cells"], what=cell["what"], tool="files")
+        share = median(files["runs_s"]) / median(cell["runs_s"])
+        rows.append([cell["what"], cell["tool"], _range(cell["runs_s"]), f"{share:.2f}"])
+    return table(["", "read by", "seconds", "speed by that of files"], rows, n_right=2)
+
+
 def task(section: dict[str, Any]) -> str:
     """The steps of an encode task, and readers of JSON lines."""
     rows = [[cell["step"], _range(cell["runs_mb_per_s"])] for cell in section["cells"]]
@@ -194,6 +230,8 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "threads": threads,
     "train": training,
     "build": building,
+    "clusters": clusters,
+    "storage": storage,
     "task": task,
     "hard": hard,
 }

@@ -257,6 +257,24 @@ def test_a_build_through_outages_has_the_same_bytes(
     check_same(project, local)
 
 
+def test_a_storage_that_is_away_for_half_a_minute_is_waited_for(
+    s3: pytest.MonkeyPatch, moto_url: str, local: Project, tmp_path: Path
+) -> None:
+    put_all(local.root / "data/raw", "data/raw")
+    proxy = Proxy(int(moto_url.rpartition(":")[2]))
+    s3.setenv("AWS_ENDPOINT_URL", proxy.url)
+    project = remote(tmp_path)
+    project.build("--only", "count")
+    proxy.mode = "refuse"
+    back = threading.Timer(30, lambda: setattr(proxy, "mode", "open"))
+    back.start()
+    said = project.cli("build")
+    back.join()
+    proxy.close()
+    assert said.returncode == 0 and said.stderr.count("cannot be reached now") == 1, said.stderr
+    check_same(project, local)
+
+
 def test_an_object_that_goes_away_or_changes_in_mid_build_is_named(
     s3: pytest.MonkeyPatch, local: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

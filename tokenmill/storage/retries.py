@@ -50,7 +50,8 @@ def with_patience(do: Callable[[], T], ended: Event | None = None) -> T:
             if failed_s is None:
                 failed_s = now_s
                 if not ended.is_set():
-                    say(f"{error} Trying again for {PATIENCE_S:g} s.")
+                    what = str(error).partition(". ")[0]  # without what to do
+                    say(f"{what}. Trying again for {PATIENCE_S:g} s.")
             if now_s - failed_s > PATIENCE_S or ended.wait(pause_s):
                 raise
             pause_s = min(pause_s * 2, _PAUSE_S[1])
