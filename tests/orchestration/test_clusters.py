@@ -209,7 +209,7 @@ def test_an_address_where_nothing_answers_is_one_error(project: Project, server:
     project.set(run__engine="dask", run__address="tcp://127.0.0.1:1")
     done = project.run("tokenmill", "build", **server.environment)
     assert done.returncode == 2
-    assert "run.address: nothing answers at tcp://127.0.0.1:1" in done.stderr
+    assert "run.address: no Dask answers at tcp://127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -234,6 +234,13 @@ def test_batches_have_all_units_in_order_and_about_the_same_size() -> None:
     assert {len(one.units) for one in batches} <= {142, 143}
     assert [one.name for one in batches_of(units[:3], 7)] == ["0", "1", "2"]
     assert batches_of([], 7) == []
+
+
+def test_each_task_has_units_for_all_of_its_threads_but_no_worker_is_left_without_a_task() -> None:
+    engine = engines.Engine("dask", threads=16, tasks=64)
+    assert [engine.n_batches(n) for n in (40, 200, 2000, 100_000)] == [64, 64, 125, 256]
+    assert engines.Engine("threads", threads=1, tasks=2).n_batches(100_000) == 256
+    assert engines.Engine("dask", threads=1, tasks=1024).n_batches(100_000) == 1024
 
 
 def test_an_address_goes_with_a_cluster(project: Project) -> None:
@@ -275,7 +282,7 @@ def test_a_worker_refuses_another_tokenmill_and_a_folder_that_it_does_not_see(pr
     assert not isinstance(done, Exception)
     with pytest.raises(ClusterError, match="has another tokenmill than the build"):
         msgspec.structs.replace(work, code="other").outcomes(units)
-    with pytest.raises(ClusterError, match="does not see"):
+    with pytest.raises(ClusterError, match="does not see this project"):
         msgspec.structs.replace(work, root=tmp_path / "elsewhere").outcomes(units)
 
 

@@ -1,6 +1,7 @@
 """Workers share the memory limit of a build. A document that exceeds its share is refused by name before it is loaded."""
 
 import json
+import os
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -38,7 +39,8 @@ def run_options(memory_mb_max: int, engine: str, workers: int | None, address: s
 def test_worker_processes_share_the_memory_and_those_elsewhere_have_it_each() -> None:
     assert divide(run_options(4096, "dask", 2)).share_mb == (4096 - 384 - 2 * 256) // 2
     assert divide(run_options(4096, "ray", 2, "10.0.0.1:6379")).share_mb == (4096 - 384) // 2
-    assert divide(run_options(4096, "ray", None, "10.0.0.1:6379")).workers == 1
+    elsewhere = divide(run_options(4096, "ray", None, "10.0.0.1:6379"))
+    assert (elsewhere.workers, elsewhere.own_threads) == (1, len(os.sched_getaffinity(0)))
 
 
 def test_memory_is_divided_among_as_many_workers_as_it_is_enough_for() -> None:

@@ -145,3 +145,15 @@ def test_it_refuses_where_nothing_would_be_kept(team: Team) -> None:
     assert "no kept revision names any of its 1 datasets" in refused(team.project, PLACE, "--keep", "HEAD", "--delete")
     assert objects.list_objects(PLACE)
     assert gc(team.project, "s3://bucket/empty")["datasets"] == []
+
+
+def test_a_branch_with_a_dvc_lock_that_cannot_be_read_is_not_taken_for_one_without_a_dataset(team: Team) -> None:
+    project = team.project
+    upload(project, PLACE)
+    commit(project, "Record")
+    run(project.root, "git", "checkout", "-q", "-b", "half")
+    (project.root / "dvc.lock").write_text("<<<<<<< HEAD\n", encoding="utf-8")
+    run(project.root, "git", "commit", "-q", "-a", "-m", "Half a merge")
+    run(project.root, "git", "checkout", "-q", "-")
+    assert "dvc.lock of half cannot be read" in refused(project, PLACE, "--delete")
+    assert objects.list_objects(PLACE)

@@ -12,17 +12,20 @@ from tokenmill.storage.urls import StoredObject, place
 _N_NAMES_SHOWN = 5
 
 
-def find_objects(glob: str, asked: str) -> list[StoredObject]:
+def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
     """The objects that a glob like s3://bucket/web/**/*.jsonl.zst matches, in no certain order, as the globs of files match.
 
     What is below the longest part without `*`, `?` and `[` is listed. `asked`: where the glob comes from, for error messages.
+    `listings`: by folder, what was listed for other globs; a new one is added.
     Raises CorpusError if it matches nothing, StorageError, and PassingError if the storage cannot be reached.
     """
     where = place(glob)
     parts = where.key.split("/")
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), len(parts) - 1)
     folder = where._replace(key="/".join(parts[:n_plain])).url.rstrip("/")
-    listed = with_patience(lambda: _listed(where.scheme, folder))
+    if folder not in listings:
+        listings[folder] = with_patience(lambda: _listed(where.scheme, folder))
+    listed = listings[folder]
     found = []
     for one in listed:
         names = place(one.url).key.split("/")

@@ -68,14 +68,15 @@ def find_shards(
     globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
     names = {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}
-    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked)}
+    listings: dict[str, list[StoredObject]] = {}
+    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked, listings)}
     shards = [_shard(root, name, asked, source) for name in names]
     shards += [_stored_shard(one, asked, source) for one in stored.values()]
     return sorted(shards, key=lambda shard: shard.name)
 
 
-def _objects(glob: str, asked: str) -> list[StoredObject]:
-    found = [one for one in find_objects(glob, asked) if one.n_bytes or one.url.endswith(SUFFIXES)]
+def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
+    found = [one for one in find_objects(glob, asked, listings) if one.n_bytes or one.url.endswith(SUFFIXES)]
     found = [one for one in found if not _is_left_out(one.url.rpartition("/")[2])]
     if not found:
         raise CorpusError(

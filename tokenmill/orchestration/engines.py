@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
@@ -15,8 +16,10 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tokenmill.console import Advance, say
 from tokenmill.errors import ClusterError, ParamsError
+from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.pipeline.batches import BATCHES_MAX, Batch
 from tokenmill.pipeline.build import Build
+from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
 _SOURCES = ("flows", "tasks")  # a project's own modules, which workers need not have
@@ -25,24 +28,31 @@ _FAILURES = ("distributed.", "ray.", "dask.")  # modules of the errors of a clus
 
 @dataclass(frozen=True)
 class Engine:
-    """Where the tasks of a flow run. `threads`: the number of units that one task does at the same time. `batches_max`: the largest
-    number of tasks of a stage."""
+    """Where the tasks of a flow run. `threads`: the number of units that one task does at the same time. `tasks`: how many
+    tasks run at the same time."""
 
     name: str
     threads: int
-    batches_max: int
+    tasks: int
+    sign: Path | None = None
+    """A file of this build, by which workers elsewhere see that their folder is the project's."""
 
     _current: ClassVar[ContextVar["Engine"]] = ContextVar("engine")
 
     @classmethod
     def current(cls) -> "Engine":
-        """That of the current flow run."""
-        return cls._current.get(Engine("threads", 1, BATCHES_MAX))
+        """Where the tasks of the current flow run are run."""
+        return cls._current.get(Engine("threads", 1, 1))
 
     @property
     def is_cluster(self) -> bool:
         """Whether tasks run in other processes."""
         return self.name != "threads"
+
+    def n_batches(self, n_units: int) -> int:
+        """The largest number of tasks for so many units: at least as many as run at the same time, else so few that each has
+        units for all of its threads."""
+        return min(max(BATCHES_MAX, self.tasks), max(self.tasks, -(-n_units // self.threads)))
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -77,16 +87,21 @@ def running(build: Build) -> Iterator[None]:
         case "ray":
             runner, n_slots = _ray(run.address, build.workers)
         case _:
-            runner, n_slots = threads(build.workers), 1
+            runner, n_slots = threads(build.workers), build.workers
     is_elsewhere = run.engine in ("dask", "ray") and run.address is not None
     n_threads = build.workers if is_elsewhere else 1
-    engine = Engine("threads" if run.engine == "inline" else run.engine, n_threads, max(BATCHES_MAX, n_slots))
+    sign = partial_path(build.root / SCRATCH_DIRECTORY / "cluster") if is_elsewhere else None
+    engine = Engine("threads" if run.engine == "inline" else run.engine, n_threads, n_slots, sign)
     with engine.errors(), runner as started, context.model_copy(update={"task_runner": started}):
         token = Engine._current.set(engine)
+        if sign is not None:
+            sign.touch()
         try:
             yield
         finally:
             Engine._current.reset(token)
+            if sign is not None:
+                sign.unlink(missing_ok=True)
 
 
 def threads(workers: int) -> TaskRunner[Any]:
@@ -109,14 +124,14 @@ def _dask(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
         }
         return prefect_dask.DaskTaskRunner(cluster_class=distributed.LocalCluster, cluster_kwargs=local), workers
     _check_answers("dask", address)
-    with distributed.Client(address, timeout=_ANSWER_S_MAX, set_as_default=False) as client:
+    with _contact("dask", address), distributed.Client(address, timeout=_ANSWER_S_MAX, set_as_default=False) as client:
         n_slots = sum(client.nthreads().values())
-    _say_slots("dask", address, n_slots)
+    _check_slots("dask", address, n_slots)
     return prefect_dask.DaskTaskRunner(address=address), n_slots
 
 
 def _ray(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
-    """The same for Ray."""
+    """The task runner of Ray, and the number of tasks that run at the same time."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     prefect_ray, ray = _needed("ray", "prefect_ray"), _needed("ray", "ray")
     _send_by_value(_needed("ray", "ray.cloudpickle"))
@@ -125,9 +140,9 @@ def _ray(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
         own = {"num_cpus": workers, "include_dashboard": False, "object_store_memory": 100_000_000}
         return prefect_ray.RayTaskRunner(init_kwargs=options | own), workers
     _check_answers("ray", address)
-    with _ray_at(ray, address, options):
+    with _contact("ray", address), _ray_at(ray, address, options):
         n_slots = int(ray.cluster_resources().get("CPU", 0))
-    _say_slots("ray", address, n_slots)
+    _check_slots("ray", address, n_slots)
     return prefect_ray.RayTaskRunner(address=address, init_kwargs=options), n_slots
 
 
@@ -161,18 +176,24 @@ def _send_by_value(cloudpickle: Any) -> None:
 def _check_answers(engine: str, address: str) -> None:
     """Raises ClusterError if nothing listens at the address; the libraries themselves wait for minutes."""
     parts = urlsplit(address if "://" in address else f"//{address}")
+    with _contact(engine, address), socket.create_connection((parts.hostname or "", parts.port or 0), _ANSWER_S_MAX):
+        pass
+
+
+@contextmanager
+def _contact(engine: str, address: str) -> Iterator[None]:
+    """Turns the errors of a first contact, which each library raises in its own way, into ClusterError."""
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or 0), _ANSWER_S_MAX):
-            return
-    except (OSError, ValueError) as error:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
-            f"run.address: nothing answers at {address}: {error}. Start the cluster, correct the address (like "
+            f"run.address: no {engine.capitalize()} answers at {address}: {error}. Start the cluster, correct the address (like "
             f"{'tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379'}), or set it to null, which starts workers on this "
             "machine."
         ) from None
 
 
-def _say_slots(engine: str, address: str, n_slots: int) -> None:
+def _check_slots(engine: str, address: str, n_slots: int) -> None:
     if not n_slots:
         raise ClusterError(f"run.address: the cluster at {address} has no worker. Start workers, and build again.")
     say(f"{engine} at {address}: {n_slots:,} tasks at the same time")

@@ -52,14 +52,14 @@ def map_units(unit_task: Task[..., Any]) -> RunUnits:
 
     def run(stage: str, work: UnitWork[F], units: Sequence[Unit]) -> list[Done[F]]:
         engine = Engine.current()
-        batches = batches_of(units, engine.batches_max)
+        batches = batches_of(units, engine.n_batches(len(units)))
         batch = next(iter(inspect.signature(unit_task.fn).parameters))  # the project's own task names it
         named = unit_task.with_options(name=stage, task_run_name=f"{stage} {{{batch}.name}}")
         all_done = False
         try:
             with engine.errors():
                 if engine.is_cluster:
-                    works = [work.for_worker(one.units, engine.threads) for one in batches]
+                    works = [work.for_worker(one.units, engine.threads, engine.sign) for one in batches]
                     futures = named.map(batches, do=works)
                     engine.show(futures, batches, work.advance)
                 else:

@@ -35,11 +35,18 @@ class Memory:
     mb_max: int
     base_mb: int
     workers: int
+    is_elsewhere: bool = False
+    """Whether the workers are in a cluster elsewhere; `workers` is then the number of units of one task."""
 
     @property
     def share_mb(self) -> int:
         """The memory of one worker, in MB."""
         return (self.mb_max - self.base_mb) // self.workers
+
+    @property
+    def own_threads(self) -> int:
+        """The number of threads for what the build does itself, such as reading digests and training."""
+        return len(os.sched_getaffinity(0)) if self.is_elsewhere else self.workers
 
     @property
     def kept_mib(self) -> int:
@@ -80,7 +87,8 @@ def divide(run: RunOptions, reads_objects: bool = False) -> Memory:
             code="TM110",
         )
     workers = min(asked_workers(run), (mb_max - base_mb) // (worker_mb + _SHARE_MB_MIN))
-    return Memory(mb_max, base_mb + workers * worker_mb, workers)
+    is_elsewhere = run.engine in ("dask", "ray") and run.address is not None
+    return Memory(mb_max, base_mb + workers * worker_mb, workers, is_elsewhere)
 
 
 def release_unused() -> None:

@@ -53,7 +53,8 @@ def changes_of_objects(root: Path, shards: Sequence[Shard]) -> list[str]:
         "changed": sum(now[url] != before[url] for url in now.keys() & before.keys()),
         "gone": len(before.keys() - now.keys()),
     }
-    return ["objects of documents: " + ", ".join(f"{n:,} {what}" for what, n in tally.items() if n)]
+    told = ", ".join(f"{n:,} {what}" for what, n in tally.items() if n)
+    return [f"objects of documents: {told}"] if told else []
 
 
 def _etags(content: bytes) -> dict[str, tuple[int, str]]:

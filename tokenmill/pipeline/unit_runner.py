@@ -57,7 +57,7 @@ class UnitRunner:
             self.digests,
             self.source.unit_bytes_min,
             self.source.unit_bytes_max,
-            self.memory.workers,
+            self.memory.own_threads,
         )
 
     @cached_property

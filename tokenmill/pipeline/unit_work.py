@@ -59,7 +59,8 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
     `kind`, `fits`: a unit that is in the store is not done again if its facts are of this kind and satisfy this.
 
     `code`: the digest of the code that started the build, if this is a copy for a worker of a cluster; None in the build's own
-    process. `threads`: the number of units that such a worker does at the same time.
+    process. `threads`: the number of units that such a worker does at the same time. `sign`: a file that it has to see, which this
+    build alone has; None for workers on the same machine.
     """
 
     stage: str
@@ -76,8 +77,9 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
     advance: Advance
     code: str | None = None
     threads: int = 1
+    sign: Path | None = None
 
-    def for_worker(self, units: Sequence[Unit], threads: int) -> "UnitWork[F]":
+    def for_worker(self, units: Sequence[Unit], threads: int, sign: Path | None = None) -> "UnitWork[F]":
         """The same for these units alone, for another process. It shows no progress."""
         names = [unit.name for unit in units]
         paths = {piece.shard.path for unit in units for piece in unit.pieces}
@@ -89,6 +91,7 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
             advance=advance_nothing,
             code=units_digest(),
             threads=threads,
+            sign=sign,
         )
 
     def outcomes(self, units: Sequence[Unit]) -> list[Outcome[F]]:
@@ -151,9 +154,9 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
 
     def _check_worker(self, code: str) -> None:
         host = gethostname()
-        if not (self.root / PARAMS_FILE).is_file():
+        if not (self.sign or self.root / PARAMS_FILE).is_file():
             raise ClusterError(
-                f"the worker on {host} does not see {self.root / PARAMS_FILE}. Keep the project in a folder that all machines of "
+                f"the worker on {host} does not see this project in {self.root}. Keep the project in a folder that all machines of "
                 "the cluster have under the same path, and build again."
             )
         if code != units_digest():

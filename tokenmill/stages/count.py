@@ -35,7 +35,7 @@ from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
 from tokenmill.quantities import size
 from tokenmill.stages.count_sums import PartialCounts, part_name, partition_sums, sums_of
 from tokenmill.storage.atomic import write_atomic, write_directory
-from tokenmill.storage.scratch import scratch_directory
+from tokenmill.storage.scratch import scratch_directory, scratch_here
 from tokenmill.storage.unit_store import unit_key
 from tokenmill.summary import StageSummary
 
@@ -194,21 +194,22 @@ def count_unit(job: Job, source: Source, params: Count, samples: Samples, memory
     own, drops = job.own
     error = params.approximate.error if params.approximate else None
     kept_mib = max(1, memory.kept_mib // len(own))
-    scratch.mkdir(parents=True, exist_ok=True)  # on another machine, where it may be on a disk of that machine
-    counters = [
-        Counter(params.pattern, kept_mib, threads=1, spill_directory=scratch, approximate_error=error) for _ in own
-    ]
-    counter_of = {piece: counter for pieces, counter in zip(own, counters, strict=True) for piece in pieces}
-    n_documents = text_bytes = 0
-    documents = Documents(unit, source, memory.limits, job.advance, drops.find)
-    for piece, batch in documents:
-        samples.offer(unit.pieces[piece], batch)
-        counter_of[piece].update(batch.texts)
-        n_documents += len(batch.texts)
-        text_bytes += batch.text_bytes
-    missed_max = [counter.missed_max for counter in counters]
-    for i, counter in enumerate(counters):
-        write_batches(counter.batches(), job.folder / part_name(i))
+    with scratch_here(scratch) as own_scratch:
+        counters = [
+            Counter(params.pattern, kept_mib, threads=1, spill_directory=own_scratch, approximate_error=error)
+            for _ in own
+        ]
+        counter_of = {piece: counter for pieces, counter in zip(own, counters, strict=True) for piece in pieces}
+        n_documents = text_bytes = 0
+        documents = Documents(unit, source, memory.limits, job.advance, drops.find)
+        for piece, batch in documents:
+            samples.offer(unit.pieces[piece], batch)
+            counter_of[piece].update(batch.texts)
+            n_documents += len(batch.texts)
+            text_bytes += batch.text_bytes
+        missed_max = [counter.missed_max for counter in counters]
+        for i, counter in enumerate(counters):
+            write_batches(counter.batches(), job.folder / part_name(i))
     return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
 
 

@@ -16,6 +16,7 @@ from tokenmill.counts.table import write_batches
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.pipeline.unit_work import Job
+from tokenmill.storage.scratch import scratch_here
 from tokenmill.storage.unit_store import unit_key
 
 _STAGE = "count-sum"
@@ -84,8 +85,7 @@ def _sums_of_groups(
 
 def _sum_unit(job: Job, scratch: Path, bytes_max: int) -> SumFacts:
     runs = [Run.of_parquet(part.path) for part in job.own]
-    scratch.mkdir(parents=True, exist_ok=True)  # as in count_unit
-    with tempfile.TemporaryDirectory(dir=scratch) as own:
+    with scratch_here(scratch) as there, tempfile.TemporaryDirectory(dir=there) as own:
         write_batches(sum_of_runs(runs, Path(own), bytes_max), job.folder / part_name(0))
     return SumFacts(len(runs))
 
@@ -134,8 +134,7 @@ def _divide_unit(job: Job, partitions: int) -> SumFacts:
 def _sum_partition(job: Job, scratch: Path, bytes_max: int, count_min: int) -> SumFacts:
     partition, places = job.own
     runs = [Run.of_parquet(folder / partition_name(partition), weight) for folder, weight in places]
-    scratch.mkdir(parents=True, exist_ok=True)  # as in count_unit
-    with tempfile.TemporaryDirectory(dir=scratch) as own:
+    with scratch_here(scratch) as there, tempfile.TemporaryDirectory(dir=there) as own:
         total = sum_of_runs(runs, Path(own), bytes_max, count_min)
         write_batches(total, job.folder / part_name(0))
     return SumFacts(len(runs), total.dropped)

@@ -236,7 +236,7 @@ def _tell_left_out(
 def _take_over(lacking: Set[str], runner: UnitRunner) -> None:
     """Adds units that the store lacks from the dataset in dvc.lock. After `dvc pull` in a new clone, these are all units."""
     files = runner.recorded("encode") if lacking else {}
-    if n := take_over(runner.store, lacking, files, runner.memory.workers):
+    if n := take_over(runner.store, lacking, files, runner.memory.own_threads):
         say(f"encode: {n:,} units taken over from the dataset that dvc.lock records")
 
 

@@ -72,9 +72,9 @@ def train_vocab(
 
         sizes = [params.vocab_size, *params.vocab_sizes]
         learned = (
-            extend(base, counts, params.vocab_size, goal, memory.workers, show, checkpoint)
+            extend(base, counts, params.vocab_size, goal, memory.own_threads, show, checkpoint)
             if base
-            else learn(counts, sizes, pattern, params.special_tokens, goal, memory.workers, show, checkpoint)
+            else learn(counts, sizes, pattern, params.special_tokens, goal, memory.own_threads, show, checkpoint)
         )
     tokenizer = learned.tokenizers[0]
     report = _report(counts, learned)

@@ -192,7 +192,7 @@ def _check_sizes(runner: UnitRunner, sample_documents: int) -> None:
         from tokenmill.analysis.verify import verify
 
         dataset = below / Path(TOKENS_DIRECTORY).name
-        found = verify(dataset, None, runner.root, sample_documents, _SEED, runner.memory.workers)
+        found = verify(dataset, None, runner.root, sample_documents, _SEED, runner.memory.own_threads)
         for reason in found.not_checked:
             raise ValidationError(f"{dataset.relative_to(runner.root)}: cannot be checked: {reason}")
         for finding in found.findings:
@@ -228,7 +228,7 @@ def _check_sets(
     ]
     begin_id, end_id = manifest.begin_of_document_id, manifest.end_of_document_id
     shape = documents_shape(tokenizer, begin_id, end_id, runner.has_ids, manifest.chat is not None)
-    workers, code = runner.memory.workers, code_digest("validate")
+    workers, code = runner.memory.own_threads, code_digest("validate")
     for name, wrong in wrong_sets(
         manifest, directory, encoded, shape, finish, is_done, runner.store.remove, workers, code
     ):

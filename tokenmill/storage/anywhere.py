@@ -7,8 +7,10 @@ A folder or a file is named by its URL, or by its path, which has no scheme. Cal
 import io
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
@@ -33,6 +35,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _N_AT_ONCE = 16
+_LEFT_OVER_S = 86_400
 _SHA256 = "sha256"  # the metadata of an object that holds the digest of its bytes
 
 
@@ -141,11 +144,13 @@ def _link_new(partial: Path, path: Path) -> None:
 
 
 def remove_left_over(folder: str) -> None:
-    """Removes the temporary files of killed writers from a folder of this machine. Object storage has none."""
+    """Removes the temporary files of killed writers from a folder of this machine, a day after their last change: they may be of
+    another machine, on which the writer lives. Object storage has none."""
     if not is_url(folder):
         for path in Path(folder).rglob("*.partial"):
-            if is_left_over(path):
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if is_left_over(path) and time.time() - path.stat().st_mtime > _LEFT_OVER_S:
+                    path.unlink()
 
 
 def copy(file: str, to_file: str) -> None:

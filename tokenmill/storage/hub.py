@@ -44,17 +44,19 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
     address = hub.hf_hub_url(name, where.key, repo_type="dataset", revision=stored.version)
     headers = {**hub.utils.build_hf_headers(), "Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
     try:
-        answer = hub.utils.http_backoff(
+        with hub.utils.http_stream_backoff(
             "GET", address, headers=headers, max_retries=_N_RETRIES, timeout=20.0, follow_redirects=True
-        )
-        hub.utils.hf_raise_for_status(answer)
-        content = answer.content
+        ) as answer:
+            hub.utils.hf_raise_for_status(answer)
+            if answer.status_code == 200 and stop - start < stored.n_bytes:
+                raise StorageError(
+                    f"{stored.url}: the hub sends whole files alone, not parts of them. Download the file."
+                )
+            content = answer.read()
     except hub.errors.EntryNotFoundError:
         raise gone(stored.url) from None
     except _errors(hub) as error:
         raise _told(stored.url, error) from None
-    if answer.status_code == 200:  # a server that knows no ranges
-        content = content[start:stop]
     if len(content) != stop - start:
         raise PassingError(
             f"{stored.url}: the hub sent {len(content):,} bytes in place of {stop - start:,}. Try again."

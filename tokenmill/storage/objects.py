@@ -33,7 +33,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-_PART_BYTES = 16 << 20  # S3 takes 10,000 parts at most, so files up to 160 GB
+_PART_BYTES = 16 << 20
+_N_PARTS_MAX = 10_000  # of S3
 _PARTS_AT_ONCE = 4
 _DELETED_AT_ONCE = 1000
 
@@ -131,13 +132,14 @@ def put_file(
     the call, and removes the parts. A process that is killed meanwhile leaves them, so a rule of the bucket should remove parts.
     """
     n_bytes = path.stat().st_size
-    given: Any = {"attributes": attributes or {}, "chunk_size": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
+    part_bytes = max(_PART_BYTES, -(-n_bytes // _N_PARTS_MAX))
+    given: Any = {"attributes": attributes or {}, "chunk_size": part_bytes, "max_concurrency": _PARTS_AT_ONCE}
 
     def ask(store: "ObjectStore", key: str) -> None:
         import obstore
 
         if n_bytes > _PART_BYTES:
-            obstore.put(store, key, _parts(path, on_part), **given)
+            obstore.put(store, key, _parts(path, part_bytes, on_part), **given)
         else:
             on_part(n_bytes)
             obstore.put(store, key, path, **given)
@@ -145,9 +147,9 @@ def put_file(
     _asked(url, ask)
 
 
-def _parts(path: Path, on_part: Callable[[int], None]) -> Iterator[bytes]:
+def _parts(path: Path, part_bytes: int, on_part: Callable[[int], None]) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while part := file.read(_PART_BYTES):
+        while part := file.read(part_bytes):
             on_part(len(part))
             yield part
 

@@ -59,6 +59,9 @@ def remove(place: str, found: Iterable[Found]) -> None:
         if one.state not in REMOVED:
             continue
         folder = f"{place}/{one.name}"
+        files = anywhere.list_files(folder)
+        if one.state == "leftover" and _found(folder, files, {}).state != "leftover":
+            continue  # its upload went on meanwhile
         anywhere.delete([f"{folder}/{MANIFEST}"])
         anywhere.delete([stored.url for stored in anywhere.list_files(folder).values()])
 
@@ -112,7 +115,13 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
         if not entry:
             continue
         if entry[2] not in md5s:
-            md5s[entry[2]] = recorded_md5(git.git(root, "cat-file", "blob", entry[2]), TOKENS_DIRECTORY)
+            try:
+                md5s[entry[2]] = recorded_md5(git.git(root, "cat-file", "blob", entry[2]), TOKENS_DIRECTORY)
+            except ValueError:
+                raise VersionsError(
+                    f"{DVC_LOCK_FILE} of {revision} cannot be read, so it is not known which dataset to keep for it. Mend it "
+                    "there, or name the revisions to keep with --keep."
+                ) from None
         md5 = md5s[entry[2]]
         if md5 is not None:
             named.setdefault(md5, []).append(revision)

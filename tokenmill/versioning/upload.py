@@ -12,7 +12,7 @@ from typing import Literal
 from tokenmill.console import progress
 from tokenmill.dataset.manifest import MANIFEST_FILE, parse_manifest, read_manifest
 from tokenmill.dataset.manifest_checks import wrong_file
-from tokenmill.errors import CorpusError, StorageError, ValidationError, VersionsError
+from tokenmill.errors import CorpusError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
 from tokenmill.storage import anywhere
 from tokenmill.storage.atomic import read, sha256_file, write_atomic
@@ -60,7 +60,10 @@ def upload(root: Path, place: str) -> Uploaded:
             f"{root / TOKENS_DIRECTORY}: has no digest of its own: an older tokenmill made it. Run `tokenmill build --force`."
         )
     folder = f"{place}/{folder_name(manifest)}"
-    md5 = recorded_md5(read(root / DVC_LOCK_FILE).decode(), TOKENS_DIRECTORY)
+    try:
+        md5 = recorded_md5(read(root / DVC_LOCK_FILE).decode(), TOKENS_DIRECTORY)
+    except ValueError:
+        md5 = None
     if md5 is None:
         raise VersionsError(
             f"{root / DVC_LOCK_FILE}: names no {TOKENS_DIRECTORY}. Run `tokenmill build` and commit it."
@@ -138,6 +141,8 @@ def _copied(from_url: str, url: str, sha256: str) -> bool:
         if anywhere.sha256_of(from_url) != sha256:
             return False
         anywhere.copy(from_url, url)
+    except PassingError:
+        raise
     except (StorageError, CorpusError, FileNotFoundError):
         return False
     return True

@@ -1,7 +1,7 @@
 //! Cuts text between two characters that no merge brings into one token.
 //!
 //! Invariant: characters that stand side by side in a token that merges make are never cut apart, so the pieces are merged as the
-//! whole text would be. Characters outside ASCII are told apart only by whether they ever begin and end such a neighbourhood;
+//! whole text would be. Of a character outside ASCII it is only known whether some token has it before another, and behind another;
 //! with Llama-2's merges this cuts 2 % less often in 21 languages than all pairs of characters would. Cost: O(n), a look-up or
 //! two for each character.
 
