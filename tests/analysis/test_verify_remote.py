@@ -116,12 +116,16 @@ def test_a_manifest_of_another_dataset_is_wrong(built: Project, url: str) -> Non
 
 def test_what_is_beside_and_not_there_is_told(built: Project, url: str) -> None:
     objects.delete([f"{url}/quarantine/quarantine.parquet"])
-    found = verified(built, url, 2, "--no-source")
-    assert found["not_checked"][0].startswith(f"the quarantine: {url}/quarantine")
+    found = verified(built, url, 1, "--no-source")
+    assert {one["file"] for one in found["findings"]} == {"../quarantine/quarantine.parquet"}
+    content = objects.get(f"{url}/tokenizer/vocab.tiktoken")
+    change(f"{url}/tokenizer/vocab.tiktoken", content[:-9])
+    found = verified(built, url, 1, "--no-source")
+    assert "../tokenizer/vocab.tiktoken" in {one["file"] for one in found["findings"]}
     objects.delete([f"{url}/tokenizer/tokenizer.json"])
     said = cli(built, "verify", url, "--no-source")
     assert said.returncode == 2 and f"{url}/tokenizer: expected the dataset's tokenizer" in said.stderr
-    assert cli(built, "verify", url, "--no-source", "--tokenizer", "data/tokenizer").returncode == 2
+    assert cli(built, "verify", url, "--no-source", "--tokenizer", "data/tokenizer").returncode == 1
     objects.delete([f"{url}/tokens/manifest.json"])
     said = cli(built, "verify", url)
     assert said.returncode == 2 and f"{url}: expected an uploaded dataset" in said.stderr

@@ -224,6 +224,10 @@ def test_urls() -> None:
     )
     assert place("az://container/a/b/").key == "a/b"
     assert local_path("file:///a/*.txt") == "/a/*.txt"
+    for wrong in ("s3//bucket/a", "s3:/bucket/a", "gs:bucket/a"):
+        with pytest.raises(StorageError, match=r"expected (s3|gs):// at its begin"):
+            local_path(wrong)
+    assert local_path("s3/a") == "s3/a"
     for wrong in ("ftp://host/a", "s3:///a", "hf://org/name/x", "s3://key:word@bucket/a", "s3://bucket:9/a"):
         with pytest.raises(StorageError) as caught:
             place(wrong)

@@ -62,6 +62,20 @@ def test_the_round_trip_is_equal_byte_for_byte(built: Project, url: str, tmp_pat
     assert said.returncode == 2 and "error[TM406]" in said.stderr
 
 
+def test_a_damaged_or_missing_file_of_the_tokenizer_is_named(built: Project, url: str, tmp_path: Path) -> None:
+    for name in ("vocab.tiktoken", "golden.json"):
+        file = f"{url}/tokenizer/{name}"
+        content = objects.get(file)
+        for words in ("bytes, expected", "missing"):
+            objects.delete([file])
+            if words != "missing":
+                assert objects.put_new(file, content[:-9])
+            done = cli(Project(tmp_path), "download", url, "copy")
+            assert done.returncode != 0 and f"{file}: " in done.stderr and words in done.stderr, done.stderr
+            assert not (tmp_path / "copy").exists()
+        assert objects.put_new(file, content)
+
+
 def test_from_a_folder(built: Project, tmp_path: Path) -> None:
     folder = upload(built.root, str(tmp_path / "place")).url
     assert cli(Project(tmp_path), "download", f"file://{folder}", "copy").returncode == 0

@@ -244,7 +244,7 @@ def test_a_folder_is_a_place_too(team: Team, tmp_path: Path) -> None:
         assert found == local_files(team.project)
 
 
-def test_a_killed_upload_to_a_folder_leaves_nothing(team: Team, tmp_path: Path) -> None:
+def test_what_a_killed_upload_leaves_in_a_folder_is_removed_after_a_day(team: Team, tmp_path: Path) -> None:
     place = tmp_path / "place"
     running = begun(team.project, "upload", str(place))
     deadline = time.monotonic() + 60
@@ -255,8 +255,13 @@ def test_a_killed_upload_to_a_folder_leaves_nothing(team: Team, tmp_path: Path) 
     folder = next(place.iterdir())
     (folder / "tokens").mkdir(exist_ok=True)
     (folder / f"tokens/a.jsonl.parquet.{running.pid}-1.partial").write_bytes(b"x")
+    for path in folder.rglob("*.partial"):
+        os.utime(path, (time.time() - 2 * 86_400,) * 2)
+    living = folder / "tokens/b.jsonl.parquet.1-1.partial"  # of a process on another machine
+    living.write_bytes(b"x")
     done = upload(team.project, str(place))
-    assert not any(folder.rglob("*.partial"))
+    assert list(folder.rglob("*.partial")) == [living]
+    living.unlink()
     names = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}
     assert done["url"] == str(folder) and names == {*local_files(team.project), "upload.json"}
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
+from tokenmill.dataset.manifest_checks import wrong_file
 from tokenmill.errors import TokenizerError
 from tokenmill.storage import anywhere
 from tokenmill.versioning.stored import (
@@ -15,6 +16,7 @@ from tokenmill.versioning.stored import (
     TOKENS,
     UPLOAD_FILE,
     not_a_dataset,
+    recorded_beside,
 )
 
 
@@ -47,6 +49,17 @@ class RemoteDataset:
         wanted = [name for name in self._listed if name.startswith(folders) or name == MANIFEST]
         for _ in anywhere.at_once(self._fetch, wanted):
             pass
+
+    def wrong_beside(self) -> list[tuple[str, str]]:
+        """The names of files of the tokenizer and the quarantine that are not those that were uploaded, and what is wrong. Call
+        `fetch_beside` first."""
+        found = []
+        for file in recorded_beside(self.folder):
+            if file.name not in self._listed:
+                found.append((file.name, "missing. Upload the dataset again."))
+            elif wrong := wrong_file(self._path(file.name), file.n_bytes, file.sha256):
+                found.append((file.name, f"{wrong[0].partition('. ')[0]}. Delete it, and upload the dataset again."))
+        return found
 
     @contextmanager
     def at_hand(self, name: str, ended: Event) -> Iterator[None]:

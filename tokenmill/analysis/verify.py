@@ -51,7 +51,7 @@ from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.versioning.stored import folder_name
+from tokenmill.versioning.stored import TOKENIZER, folder_name
 
 Result = Literal["right", "wrong", "not checked"]
 
@@ -121,7 +121,17 @@ def verify_remote(
     with tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch:
         remote = RemoteDataset(url, Path(scratch))
         remote.fetch_beside(tokenizer is None, has_tables)
-        verdict = _verified(remote.tokens, tokenizer, source, sample_documents, seed, threads, has_tables, remote)
+        beside = [
+            Finding(f"../{name}", what)
+            for name, what in remote.wrong_beside()
+            if tokenizer is None or not name.startswith(f"{TOKENIZER}/")
+        ]
+        if any(one.file.startswith(f"../{TOKENIZER}/") for one in beside):
+            verdict = Verdict(remote.tokens, findings=beside, not_checked=["all that needs the tokenizer"])
+        else:
+            verdict = _verified(remote.tokens, tokenizer, source, sample_documents, seed, threads, has_tables, remote)
+            known = {one.file for one in verdict.findings}
+            verdict.findings += [one for one in beside if one.file not in known]
     verdict.dataset = url
     verdict.findings = [Finding(one.file, remote.in_words(one.what)) for one in verdict.findings]
     verdict.not_checked = [remote.in_words(one) for one in verdict.not_checked]

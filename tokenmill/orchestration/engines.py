@@ -176,8 +176,11 @@ def _send_by_value(cloudpickle: Any) -> None:
 def _check_answers(engine: str, address: str) -> None:
     """Raises ClusterError if nothing listens at the address; the libraries themselves wait for minutes."""
     parts = urlsplit(address if "://" in address else f"//{address}")
-    with _contact(engine, address), socket.create_connection((parts.hostname or "", parts.port or 0), _ANSWER_S_MAX):
-        pass
+    with _contact(engine, address):
+        if not parts.hostname or not parts.port:
+            raise ValueError("it has no host or no port")
+        with socket.create_connection((parts.hostname, parts.port), _ANSWER_S_MAX):
+            pass
 
 
 @contextmanager

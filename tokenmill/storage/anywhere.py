@@ -43,7 +43,7 @@ def place_of(text: str) -> str:
     """The URL without a slash at its end and without credentials, or the absolute path, of a folder that a user named. Raises
     StorageError, also for hf://, into which nothing is written here."""
     if not is_url(text):
-        return str(Path(local_path(text)).absolute())
+        return os.path.abspath(local_path(text))  # noqa: PTH100 — resolve() would follow links
     found = place(text)
     if found.scheme == "hf":
         raise StorageError(f"{text}: datasets are kept at s3://, gs://, az:// or in a folder. Name one of these.")

@@ -75,6 +75,10 @@ def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
                 "Name an https:// endpoint in AWS_ENDPOINT_URL, or set AWS_ALLOW_HTTP=true."
             )
         options["allow_http"] = True
+    if bool(_first("AWS_ACCESS_KEY_ID")) != bool(_first("AWS_SECRET_ACCESS_KEY")):
+        raise StorageError(
+            f"s3://{bucket}: of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY only one is set. Set both, or none of them."
+        )
     if _first("AWS_ACCESS_KEY_ID") or _is_on("AWS_SKIP_SIGNATURE"):
         return settings
     if "aws_access_key_id" in profile and "aws_secret_access_key" in profile:

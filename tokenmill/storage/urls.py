@@ -10,6 +10,7 @@ from tokenmill.errors import StorageError
 
 SCHEMES = ("s3", "gs", "az", "hf")
 
+_MISTYPED = re.compile(r"(s3|gs|az|hf)(:/?|//)[^/]", re.IGNORECASE)
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -52,11 +53,16 @@ def is_url(text: str) -> bool:
 
 
 def local_path(text: str) -> str:
-    """The path that a file:// URL names; any other text as it is. Raises StorageError for a file:// URL of another machine.
+    """The path that a file:// URL names; any other text as it is. Raises StorageError for a file:// URL of another machine, and for
+    a URL with a mistake in its first characters, such as s3//bucket.
 
     >>> local_path("file:///data/a%20b/*.txt"), local_path("data/a.txt")
     ('/data/a b/*.txt', 'data/a.txt')
     """
+    if found := _MISTYPED.match(text):
+        raise StorageError(
+            f"{text}: expected {found[1].lower()}:// at its begin. Correct it; a folder of that name is ./{text}."
+        )
     if not text.lower().startswith("file://"):
         return text
     rest = text[len("file://") :]

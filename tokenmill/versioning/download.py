@@ -19,6 +19,7 @@ from tokenmill.versioning.stored import (
     DatasetFile,
     manifest_of,
     named_files,
+    recorded_beside,
 )
 
 _QUARANTINE_FILE = f"{QUARANTINE}/quarantine.parquet"
@@ -59,11 +60,13 @@ def download(folder: str, directory: Path) -> Manifest:
 
 
 def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) -> dict[str, DatasetFile | None]:
-    """The names of the files to fetch, with what they must be; None for those of the tokenizer, which is proven as a whole."""
+    """The names of the files to fetch, with what they must be; None for those of a tokenizer that no record names, which is
+    proven as a whole."""
     wanted: dict[str, DatasetFile | None] = {file.name: file for file in named_files(manifest)}
     wanted |= {
         name: None for name in listed if name.startswith(f"{TOKENIZER}/") and ".." not in PurePosixPath(name).parts
     }
+    wanted |= {file.name: file for file in recorded_beside(folder) if ".." not in PurePosixPath(file.name).parts}
     if (stored := listed.get(_QUARANTINE_FILE)) is not None:
         wanted[_QUARANTINE_FILE] = DatasetFile(_QUARANTINE_FILE, stored.n_bytes, manifest.quarantine_sha256)
     if missing := [name for name in [*wanted, f"{TOKENIZER}/tokenizer.json"] if name not in listed]:
@@ -73,5 +76,6 @@ def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) ->
 
 def _wrong(place: str, what: str) -> ValidationError:
     return ValidationError(
-        f"{place}: {what}. Nothing was downloaded. Upload the dataset again from the project that made it."
+        f"{place}: {what}. Nothing was downloaded. Delete it if it is there, and upload the dataset again from the "
+        "project that made it."
     )

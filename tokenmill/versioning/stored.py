@@ -3,11 +3,12 @@
     PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
                  tokens/…                the files that manifest.json names
                  tables/…  tokenizer/…  quarantine/…    what `tokenmill verify` reads beside them
-                 upload.json             the md5 that dvc.lock has for data/tokens
+                 upload.json             the md5 that dvc.lock has for data/tokens, and what tokenizer/ and quarantine/ must hold
 
 DIGEST is the first 16 digits of the manifest's own digest.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -91,6 +92,17 @@ def named_files(manifest: Manifest) -> list[DatasetFile]:
     tokens = [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.shards]
     tokens += [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.set_files()]
     return tokens + [DatasetFile(f"{TABLES}/{one.name}", one.n_bytes, one.sha256) for one in manifest.tables]
+
+
+def recorded_beside(folder: str) -> list[DatasetFile]:
+    """What upload.json of a dataset says of the files of its tokenizer and its quarantine; nothing if it cannot be read."""
+    try:
+        found = json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["beside"]
+        return [DatasetFile(str(name), int(n_bytes), str(sha256)) for name, n_bytes, sha256 in found]
+    except PassingError:
+        raise
+    except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError):
+        return []
 
 
 def files_beside(data: Path) -> list[DatasetFile]:

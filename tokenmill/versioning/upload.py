@@ -68,10 +68,11 @@ def upload(root: Path, place: str) -> Uploaded:
         raise VersionsError(
             f"{root / DVC_LOCK_FILE}: names no {TOKENS_DIRECTORY}. Run `tokenmill build` and commit it."
         )
-    _put_facts(folder, md5)  # first, because a folder with a new file is not taken for a leftover
+    beside = files_beside(data)
+    _put_facts(folder, md5, beside)  # first, because a folder with a new file is not taken for a leftover
     anywhere.remove_left_over(folder)
     there = anywhere.list_files(folder)
-    files = [*named_files(manifest), *files_beside(data)]
+    files = [*named_files(manifest), *beside]
     held = _files_of_newest(place, folder)
     sending = Semaphore(_N_SENT_AT_ONCE)
 
@@ -104,8 +105,8 @@ def upload(root: Path, place: str) -> Uploaded:
     content = read(root / TOKENS_DIRECTORY / MANIFEST_FILE)
     if not anywhere.put_new(f"{folder}/{MANIFEST}", content) and manifest_content(folder) != content:
         raise StorageError(
-            f"{folder}/{MANIFEST}: is another manifest than that of {root / TOKENS_DIRECTORY}, and nothing is overwritten. Find "
-            "out who wrote it, or upload to another place."
+            f"{folder}/{MANIFEST}: is another manifest than that of {root / TOKENS_DIRECTORY}, and nothing is overwritten. If "
+            "`tokenmill verify` calls it wrong, delete that file and upload again; otherwise upload to another place."
         )
     _record(root, manifest.digest, folder, md5)
     sent = sum(file.n_bytes for file, how in zip(files, done, strict=True) if how == "sent")
@@ -113,10 +114,10 @@ def upload(root: Path, place: str) -> Uploaded:
     return Uploaded(folder, manifest.digest, {how: n_files[how] for how in ("there", "copied", "sent")}, sent)
 
 
-def _put_facts(folder: str, md5: str) -> None:
+def _put_facts(folder: str, md5: str, beside: Sequence[DatasetFile]) -> None:
     with tempfile.TemporaryDirectory(prefix="tokenmill-upload-") as scratch:
         path = Path(scratch) / UPLOAD_FILE
-        path.write_text(json.dumps({"tokens_md5": md5}) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"tokens_md5": md5, "beside": beside}) + "\n", encoding="utf-8")
         anywhere.put_file(path, f"{folder}/{UPLOAD_FILE}", sha256_file(path))
 
 
