@@ -328,4 +328,6 @@ def test_errors_of_a_build_say_what_to_do(s3: pytest.MonkeyPatch, local: Project
     assert "expected a URL that begins with s3://" in error_of(project)
     s3.delenv("AWS_ACCESS_KEY_ID")
     project.set(source__glob="s3://bucket/**/*")
+    assert "only one is set" in error_of(project)
+    s3.delenv("AWS_SECRET_ACCESS_KEY")
     assert "no credentials were found" in error_of(project)
