@@ -3,13 +3,11 @@
 import json
 from pathlib import Path
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from tokenmill.errors import VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, REPORT_FILE
 from tokenmill.report.gates import Published, flat
 from tokenmill.versioning import git
+from tokenmill.versioning.dvc_files import recorded_md5
 from tokenmill.versioning.dvc_repository import cache_directory
 from tokenmill.versioning.registry import versions_in
 
@@ -48,8 +46,6 @@ def published_report(root: Path) -> Published:
 def _recorded_md5(root: Path, tag: str) -> str | None:
     """The md5 of the report as the dvc.lock of a tag records it."""
     try:
-        lock = YAML(typ="safe", pure=True).load(git.git(root, "show", f"{tag}:./{DVC_LOCK_FILE}"))
-        outs = [out for stage in lock["stages"].values() for out in stage.get("outs", ())]
-        return next((str(out["md5"]) for out in outs if out["path"] == REPORT_FILE), None)
-    except (VersionsError, YAMLError, KeyError, TypeError, AttributeError):
+        return recorded_md5(git.git(root, "show", f"{tag}:./{DVC_LOCK_FILE}"), REPORT_FILE)
+    except (VersionsError, ValueError):
         return None
