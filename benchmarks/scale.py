@@ -36,7 +36,7 @@ from tokenmill.dataset.manifest import (
     read_manifest,
     write_manifest,
 )
-from tokenmill.pipeline.batches import BATCHES_MAX, batches_of
+from tokenmill.pipeline.batches import batches_of, tasks_max
 from tokenmill.pipeline.unit_runner import content
 from tokenmill.storage.unit_store import unit_key
 
@@ -164,11 +164,10 @@ def planned(name: str, found: dict[str, Any]) -> None:
     corpus = cut(shards, digests, UNIT_BYTES_MIN, UNIT_BYTES_MAX, 2)  # type: ignore[arg-type]
     step("cut")
     found["n_units"] = len(corpus.units)
-    # A cluster has as many tasks as it runs at the same time, and not fewer than BATCHES_MAX.
     for one, n_slots in (("core", machines * cores), ("machine", machines)):
         if one == "machine" and machines == 1:
             continue
-        batches = batches_of(corpus.units, max(BATCHES_MAX, n_slots))
+        batches = batches_of(corpus.units, tasks_max(n_slots))
         found[f"batches_of_one_{one}"] = [[unit.n_bytes for unit in batch.units] for batch in batches]
     step("batches")
     keys = [unit_key(stage="encode", content=content(unit, with_rows=True)) for unit in corpus.units]

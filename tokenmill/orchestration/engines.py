@@ -17,7 +17,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from tokenmill.console import Advance, say
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
-from tokenmill.pipeline.batches import BATCHES_MAX, Batch
+from tokenmill.pipeline.batches import Batch, tasks_max
 from tokenmill.pipeline.build import Build
 from tokenmill.storage.atomic import partial_path
 
@@ -52,7 +52,7 @@ class Engine:
     def n_batches(self, n_units: int) -> int:
         """The largest number of tasks for so many units: at least as many as run at the same time, else so few that each has
         units for all of its threads."""
-        return min(max(BATCHES_MAX, self.tasks), max(self.tasks, -(-n_units // self.threads)))
+        return min(tasks_max(self.tasks), max(self.tasks, -(-n_units // self.threads)))
 
     @contextmanager
     def errors(self) -> Iterator[None]:

@@ -5,10 +5,19 @@ from itertools import accumulate
 
 from tokenmill.corpus.units import Unit
 
-BATCHES_MAX = 256
-"""Tasks of a stage on fewer workers than that: thousands of task runs slow Prefect's server down (PrefectHQ/prefect#18883)."""
+_TASKS_MAX = 256  # thousands of task runs slow Prefect's server down (PrefectHQ/prefect#18883)
+_TASKS_PER_SLOT = 8  # a task run costs 15 ms in a thread and 0.15 s on a worker of Dask, where a small unit takes 10 ms
 
 _UNIT_COST_BYTES = 1 << 20  # added to the size of each unit, as small units take their time, too
+
+
+def tasks_max(n_slots: int) -> int:
+    """The largest number of tasks of a stage, of which `n_slots` run at the same time: enough to share the work evenly.
+
+    >>> tasks_max(2), tasks_max(64), tasks_max(1024)
+    (16, 256, 1024)
+    """
+    return max(min(_TASKS_MAX, _TASKS_PER_SLOT * n_slots), n_slots)
 
 
 class Batch:
@@ -16,6 +25,10 @@ class Batch:
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units: list[Unit] = list(units)
+
+    def __dask_tokenize__(self) -> list[str]:
+        """Its units by name, which Dask takes for the batch where it would read all of it."""
+        return [unit.name for unit in self.units]
 
     @property
     def name(self) -> str:
