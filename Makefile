@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-storage bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -108,6 +108,10 @@ bench-count: setup ## 2 GB of text with 30 million distinct pre-tokens, counted 
 
 bench-encode: setup .bench-venv/.installed ## encoding alone: three kinds of text, five tokenizers, every tool, one core and two
 	@.bench-venv/bin/python -m benchmarks.encode
+	@.bench-venv/bin/python -m benchmarks.published
+
+bench-stage: setup .bench-venv/.installed ## the stages encode and validate on 504 MB of text, beside a bare loop, and where their time goes
+	@$(BIN)/python -m benchmarks.encode_stage
 
 bench-hard: setup .bench-venv/.installed ## one huge pre-token of each hard shape, and each class of character at 4 and 16 MB
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw

@@ -88,7 +88,7 @@ def section_of(threads: int) -> str:
 
 def _documents(text: str, n_bytes_max: int) -> list[str]:
     kept, n_bytes = [], 0
-    for one in _read(text):
+    for one in read(text):
         if "<|" not in one:
             kept.append(unicodedata.normalize("NFC", one))
             n_bytes += len(kept[-1].encode())
@@ -97,7 +97,8 @@ def _documents(text: str, n_bytes_max: int) -> list[str]:
     return kept
 
 
-def _read(text: str) -> Iterator[str]:
+def read(text: str) -> Iterator[str]:
+    """The documents of one of TEXTS."""
     import pyarrow.parquet as pq
 
     if text == "english":
@@ -176,7 +177,7 @@ def _runs_of(runs: list[dict[str, Any]], n_bytes: int) -> dict[str, list[float]]
 
 
 def _measure_turns(folder: Path, threads: int, n_turns: int) -> dict[str, Any]:
-    measured = _run("benchmarks.encode_turns", str(folder), str(threads), str(n_turns), str(LATER_PASSES))
+    measured = run("benchmarks.encode_turns", str(folder), str(threads), str(n_turns), str(LATER_PASSES))
     if "failed" in measured:
         print(f"\n{threads} threads against one: {measured['failed']}")
         return measured
@@ -192,10 +193,11 @@ def _measure_turns(folder: Path, threads: int, n_turns: int) -> dict[str, Any]:
 
 
 def _measure(tool: str, folder: Path, threads: int, n_passes: int) -> dict[str, Any]:
-    return _run("benchmarks.encode_one", tool, str(folder), str(threads), str(n_passes))
+    return run("benchmarks.encode_one", tool, str(folder), str(threads), str(n_passes))
 
 
-def _run(module: str, *arguments: str) -> dict[str, Any]:
+def run(module: str, *arguments: str) -> dict[str, Any]:
+    """The JSON that a benchmark's own process prints, or why it failed."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:

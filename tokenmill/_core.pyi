@@ -57,6 +57,9 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
 def count_ids(ids: ArrowArray, id_max: int) -> Any | None:
     """How often each id up to `id_max` occurs in an array of uint16 or uint32: an int64 array, by id. None if one is larger."""
 
+def not_nfc(texts: Any) -> list[int]:
+    """The numbers of the texts that Unicode's newest version says are not in NFC. `texts`: as `Encoder.encode_batch` takes them."""
+
 def sha256_each(texts: Any) -> Any:
     """The sha256 of each text of a large_string array: fixed_size_binary[32]. A null has that of the empty text."""
 

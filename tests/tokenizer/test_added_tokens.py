@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, GPT2, ISOLATED, LAST, VOCAB, with_added
-from tokenmill import Tokenizer
+from tokenmill import Tokenizer, _core
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.added_tokens import normalized
 
@@ -241,7 +241,18 @@ COMBINING = st.sampled_from("\u0301\u0323\u0344\u1100\u1161\u11a8\u3099\u0f71\u0
 @given(st.lists(COMBINING | st.characters(exclude_categories=["Cs"]), max_size=30), st.integers(1, 40))
 def test_text_of_any_length_is_normalized_as_tokenizers_has_it(chars: list[str], n: int) -> None:
     for text in ("".join(chars) * n, "".join(one * n * 10 for one in chars)):
-        assert normalized(text) == tokenizers.normalizers.NFC().normalize_str(text)
+        expected = tokenizers.normalizers.NFC().normalize_str(text)
+        assert normalized(text) == expected
+        assert expected == text or _core.not_nfc([text]) == [0]
+
+
+def test_every_character_that_normalizing_changes_is_told() -> None:
+    characters = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000]
+    for texts in (characters, [f"e{one}\u0301" for one in characters], [f"\u1100{one}\u11a8" for one in characters]):
+        told = set(_core.not_nfc(texts))
+        nfc = tokenizers.normalizers.NFC()
+        assert not [i for i, text in enumerate(texts) if i not in told and nfc.normalize_str(text) != text]
+    assert len(told) < len(texts) // 100
 
 
 @pytest.mark.parametrize("normalizer", ["NFC", "NFKC"])

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.arrow_texts import ArrowArray
+from tokenmill.arrow_texts import ArrowArray, for_core, one_array
 from tokenmill.errors import PatternError, TokenizerError
 from tokenmill.tokenizer.added_tokens import Finder, is_plain, normalized
 from tokenmill.tokenizer.model import Model, encoder_of
@@ -79,6 +79,7 @@ class PreparedCore:
         self._whole, self._make_bare = whole, make_bare
         self._early, self._early_in_core, self._late = early, early_in_core, late
         self._nfc, self._add_prefix_space = nfc, add_prefix_space
+        self._only_normalizes = not (late or add_prefix_space or (early and not early_in_core))
         self.decode: Callable[[list[int] | ArrowArray], str] = whole.decode
         self.decode_bytes: Callable[[list[int] | ArrowArray], bytes] = whole.decode_bytes
         self.decode_batch: Callable[[Any, int], Any] = whole.decode_batch
@@ -116,7 +117,17 @@ class PreparedCore:
         return [id for one in prepared for id in ([one] if isinstance(one, int) else encoder.encode(one))]
 
     def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
-        """A large_list<uint32> array with one list per text. Each list begins with `begin_id` and ends with `end_id`, if given."""
+        """A large_list<uint32> array with one list per text. Each list begins with `begin_id` and ends with `end_id`, if given.
+
+        `texts`: as Tokenizer.encode_batch takes them."""
+        if self._only_normalizes:
+            texts = for_core(texts)
+            found = {i: self._prepared(text) for i, text in _some(texts, _core.not_nfc(texts))}
+            changed = {i: parts for i, parts in found.items() if parts is not None}
+            if all(map(self._is_one_text, changed.values())):
+                whole_texts = _with(texts, {i: str(parts[0]) for i, parts in changed.items()})
+                return self._whole.encode_batch(whole_texts, threads, begin_id, end_id)
+        texts = one_array(texts)
         try:
             strings = texts.cast(pa.large_string())
         except pa.ArrowInvalid:
@@ -161,13 +172,12 @@ class PreparedCore:
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
 
     def _rows(self, strings: pa.LargeStringArray) -> list[int]:
-        """The texts that may need preparing. If only normalizing can change a text, these are the ones that are not ASCII."""
-        if self._late or self._add_prefix_space or (self._early and not self._early_in_core):
-            return list(range(len(strings)))
-        import pyarrow.compute as pc
+        """The texts that may need preparing. If only normalizing can change a text, these are the ones that are not in NFC."""
+        return _core.not_nfc(strings) if self._only_normalizes else list(range(len(strings)))
 
-        rows: list[int] = pc.indices_nonzero(pc.invert(pc.string_is_ascii(strings))).to_pylist()
-        return rows
+    def _is_one_text(self, parts: list[str | int]) -> bool:
+        """Whether `whole` gives the ids of a prepared text: it was not cut, and has no early token, which normalizing made."""
+        return len(parts) == 1 and isinstance(parts[0], str) and not (self._early and self._early.is_in(parts[0]))
 
     def _prepared(self, text: str) -> list[str | int] | None:
         """The text cut into pieces to encode and ids of added tokens; None if the text needs no preparing."""
@@ -193,6 +203,34 @@ class PreparedCore:
                 self.encode(text)
             except (TokenizerError, PatternError) as error:
                 raise type(error)(f"text {i}: {error}") from None
+
+
+def _some(texts: Any, rows: list[int]) -> Iterator[tuple[int, str]]:
+    """These texts of a list or an Arrow array, as str, with their numbers."""
+    for i in rows:
+        text = texts[i] if isinstance(texts, list) else texts[i].as_py()
+        yield i, text.decode() if isinstance(text, bytes) else text
+
+
+def _with(texts: Any, changed: dict[int, str]) -> Any:
+    """The texts with others in some places; those of an Arrow array are not copied."""
+    if not changed:
+        return texts
+    if isinstance(texts, list):
+        is_bytes, texts = isinstance(texts[0], bytes), list(texts)
+        for i, text in changed.items():
+            texts[i] = text.encode() if is_bytes else text
+        return texts
+    parts: list[Any] = []
+    start = 0
+    for i, text in sorted(changed.items()):
+        parts += [texts[start:i], pa.array([text], texts.type)]
+        start = i + 1
+    parts.append(texts[start:])
+    return pa.chunked_array(
+        [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])],
+        texts.type,
+    )
 
 
 def _runs(lists: Any) -> Iterator[Any]:

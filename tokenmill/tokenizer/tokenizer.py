@@ -573,8 +573,9 @@ def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engin
 def _for(engine: _Engine, texts: Texts) -> Any:
     """The texts in the form that the engine takes; only the core takes them without a copy."""
     from tokenmill.arrow_texts import for_core, one_array
+    from tokenmill.tokenizer.core_engine import PreparedCore
 
-    return for_core(texts) if isinstance(engine, _core.Encoder) else one_array(texts)
+    return for_core(texts) if isinstance(engine, _core.Encoder | PreparedCore) else one_array(texts)
 
 
 def _json(document: dict[str, Any]) -> bytes:

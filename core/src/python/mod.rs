@@ -10,6 +10,7 @@ mod counting;
 mod encoding;
 mod ids;
 mod ints;
+mod normalizing;
 mod reading;
 mod texts;
 mod training;
@@ -68,6 +69,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(checking::count_ids, module)?)?;
     module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
+    module.add_function(wrap_pyfunction!(normalizing::not_nfc, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;

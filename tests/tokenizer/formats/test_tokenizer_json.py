@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import tokenizers
 
@@ -242,18 +243,51 @@ def test_truncation_and_padding_of_the_file_drop_and_add_nothing(tmp_path: Path)
         ]
 
 
+FORMS: dict[str, Callable[[list[str]], Any]] = {
+    "str": list,
+    "tuple": tuple,
+    "bytes": lambda texts: [one.encode() for one in texts],
+    "string": pa.array,
+    "view": lambda texts: pa.array(texts, pa.string_view()),
+    "binary": lambda texts: pa.array([one.encode() for one in texts], pa.large_binary()),
+    "chunks": lambda texts: pa.chunked_array([texts[:2], [], texts[2:]], pa.large_string()),
+    "slice": lambda texts: pa.array(["e\u0301", *texts, "e\u0301"])[1:-1],
+}
+
+
 @pytest.mark.parametrize("end_id", [None, 1])
 @pytest.mark.parametrize("places", ["", "0", "4", "04", "123", "01234"])
+@pytest.mark.parametrize("form", FORMS)
 def test_texts_that_normalizing_changes_keep_their_places_in_a_batch(
-    tmp_path: Path, places: str, end_id: int | None
+    tmp_path: Path, form: str, places: str, end_id: int | None
 ) -> None:
     tokenizer = loaded(tmp_path, changed("normalizer", to={"type": "NFC"}))
     texts = [f"cafe\u0301 {i}" if str(i) in places else f"café {'a' * i}" for i in range(5)]
     texts[2] = texts[2] if "2" in places else ""
     end = [] if end_id is None else [end_id]
-    assert tokenizer.encode_batch(texts, end_id=end_id).to_pylist() == [
+    before = list(texts)
+    assert tokenizer.encode_batch(FORMS[form](texts), end_id=end_id).to_pylist() == [
         TOKENIZER.encode(text.replace("e\u0301", "é")) + end for text in texts
     ]
+    assert texts == before
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_normalizing_a_batch_makes_no_added_token_and_loses_none(tmp_path: Path, form: str) -> None:
+    added = [{"content": "<é>", "normalized": False}, {"content": "<b>", "normalized": False}]
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(with_added(*added) | {"normalizer": {"type": "NFC"}}), encoding="utf-8")
+    tokenizer, peer = Tokenizer.load(path), tokenizers.Tokenizer.from_file(str(path))
+    for texts in (
+        ["a", "<e\u0301> <b>", "<é>"],
+        ["<e\u0301>", "plain", "<b>\u0338 cafe\u0301"],
+        ["e\u0301", "<b>", "ü"],
+        ["plain", "<e\u0301> e\u0301", "a"],
+        ["<é>e\u0301"],
+    ):
+        expected = [one.ids for one in peer.encode_batch(texts, add_special_tokens=False)]
+        assert tokenizer.encode_batch(FORMS[form](texts)).to_pylist() == expected
+        assert [tokenizer.encode(one) for one in texts] == expected
 
 
 def test_a_line_with_the_version_among_the_merges_is_none(tmp_path: Path) -> None:
