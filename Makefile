@@ -4,15 +4,18 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: demo test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@$(BIN)/tokenmill build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
-test: setup ## every test
-	@$(BIN)/python -m pytest -n 3 --dist worksteal
+test: setup ## every test that takes seconds
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+
+test-slow: setup ## the tests that take longer: whole builds, faults, clusters
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m slow
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
 	@$(BIN)/python -m tests.faults $(MODES)

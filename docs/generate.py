@@ -24,10 +24,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "parameters": parameters.page,
     "exit-codes": errors.exit_codes,
     "error-codes": errors.codes,
-    **{
-        f"figures-{name}": partial(figures.part, name)
-        for name in ("encode", "encode_2", "threads", "train", "build", "clusters", "storage", "task", "hard")
-    },
+    **{f"figures-{name}": partial(figures.part, name) for name in figures.NAMES},
     "measured-earlier": figures.earlier,
 }
 _MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$(?:\n.+$)*", flags=re.MULTILINE)

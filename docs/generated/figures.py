@@ -118,15 +118,19 @@ def building(section: dict[str, Any]) -> str:
 
 
 def clusters(section: dict[str, Any]) -> str:
-    """One worker and two, by stage, and what a unit costs beside its work."""
+    """One worker and two, by stage."""
     cells = section["cells"]
     rows = []
     for cell in (one for one in cells if one["what"].startswith("stage") and one["workers"] == 1):
         two = _cell(cells, what=cell["what"], engine=cell["engine"], workers=2)
         ratio = median(cell["runs_s"]) / median(two["runs_s"])
         rows.append([cell["engine"], cell["what"], _range(cell["runs_s"]), _range(two["runs_s"]), f"{ratio:.2f} ×"])
-    parts = [table(["engine", "", "one worker, s", "two workers, s", "faster"], rows, n_right=3)] if rows else []
-    builds = [cell for cell in cells if cell["what"] == "build"]
+    return table(["engine", "", "one worker, s", "two workers, s", "faster"], rows, n_right=3)
+
+
+def clusters_many(section: dict[str, Any]) -> str:
+    """What a unit costs beside the work on its text."""
+    builds = section["cells"]
     rows = []
     for few, many in zip(builds[::2], builds[1::2], strict=True):
         unit_ms = 1e3 * (many["runs_s"][0] - few["runs_s"][0]) / (many["units"] - few["units"])
@@ -138,9 +142,7 @@ def clusters(section: dict[str, Any]) -> str:
                 f"{many['runs_peak_mb'][0]:,.0f}",
             ]
         )
-    if rows:
-        parts.append(table(["engine", "few", "many", "for a unit", "the build's own process, MB"], rows, n_right=4))
-    return "\n".join(parts)
+    return table(["engine", "few", "many", "for a unit", "the build's own process, MB"], rows, n_right=4)
 
 
 def storage(section: dict[str, Any]) -> str:
@@ -151,6 +153,61 @@ def storage(section: dict[str, Any]) -> str:
         share = median(files["runs_s"]) / median(cell["runs_s"])
         rows.append([cell["what"], cell["tool"], _range(cell["runs_s"]), f"{share:.2f}"])
     return table(["", "read by", "seconds", "speed by that of files"], rows, n_right=2)
+
+
+def published(section: dict[str, Any]) -> str:
+    """Speeds with tokenizers as they are published, by tool and text, and those of tokenmill by that of the fastest other tool."""
+    parts = []
+    cells = section["cells"]
+    texts = [text for text in _TEXTS if any(cell["text"] == text for cell in cells)]
+    for tokenizer in dict.fromkeys(cell["tokenizer"] for cell in cells):
+        own = [one for one in cells if one["tokenizer"] == tokenizer]
+        rows = []
+        for tool in dict.fromkeys(cell["tool"] for cell in own):
+            row = [tool]
+            for text in texts:
+                cell = _cell(own, text=text, tool=tool)
+                speeds = cell.get("runs_mb_per_s")
+                others = [
+                    median(one["runs_mb_per_s"])
+                    for one in own
+                    if one["text"] == text and "runs_mb_per_s" in one and not one["tool"].startswith("tokenmill")
+                ]
+                ratio = (
+                    f", {median(speeds) / max(others):.2f} ×"
+                    if speeds and others and tool.startswith("tokenmill")
+                    else ""
+                )
+                row.append(
+                    f"{_range(speeds)}{ratio}" if speeds else "other ids" if "answer" in cell else "does not run"
+                )
+            rows.append(row)
+        sizes = [_cell(own, text=text)["text_bytes"] / 1e6 for text in texts]
+        head = [f"{_TEXTS[text]}, {size:.0f} MB" for text, size in zip(texts, sizes, strict=True)]
+        parts.append(f"### {tokenizer}\n\n{table(['MB/s', *head], rows, n_right=len(texts))}")
+    return "\n".join(parts)
+
+
+def encode_stage(section: dict[str, Any]) -> str:
+    """The stages on 504 MB, and where the time of their threads goes."""
+    whole = [cell for cell in section["cells"] if "what" in cell]
+    rows = [
+        [
+            cell["what"],
+            _range(cell["runs_s"]),
+            _range(cell["runs_mb_per_s"]),
+            f"{cell['documents'] / median(cell['runs_s']):,.0f}",
+        ]
+        for cell in whole
+    ]
+    steps = [cell for cell in section["cells"] if "step" in cell]
+    shares = [[cell["stage"], cell["step"], f"{cell['share']:.0%}"] for cell in steps]
+    return "\n".join(
+        [
+            table(["", "seconds", "MB/s", "documents a second"], rows, n_right=3),
+            table(["stage", "step", "of the threads' time"], shares, n_right=1),
+        ]
+    )
 
 
 def task(section: dict[str, Any]) -> str:
@@ -227,11 +284,17 @@ def _number(value: float) -> str:
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "encode": encoding,
     "encode_2": encoding,
+    "encode_published": published,
+    "encode_stage": encode_stage,
     "threads": threads,
     "train": training,
     "build": building,
     "clusters": clusters,
+    "clusters_many": clusters_many,
     "storage": storage,
     "task": task,
     "hard": hard,
 }
+
+NAMES = tuple(_TABLES)
+"""The sections that have tables."""

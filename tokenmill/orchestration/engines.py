@@ -22,6 +22,8 @@ from tokenmill.pipeline.build import Build
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
+_HTTP2_SETTINGS = b"\4"  # RFC 9113: the kind of a frame, its fourth byte
+_HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + bytes(5)  # with no settings
 _SOURCES = ("flows", "tasks")  # a project's own modules, which workers need not have
 _FAILURES = ("distributed.", "ray.", "dask.")  # modules of the errors of a cluster
 
@@ -174,13 +176,19 @@ def _send_by_value(cloudpickle: Any) -> None:
 
 
 def _check_answers(engine: str, address: str) -> None:
-    """Raises ClusterError if nothing listens at the address; the libraries themselves wait for minutes."""
+    """Raises ClusterError if nothing listens at the address, or what listens there is something else: the libraries themselves
+    wait for minutes. A Dask scheduler speaks first; Ray speaks HTTP/2. With TLS, nothing is read."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     with _contact(engine, address):
         if not parts.hostname or not parts.port:
             raise ValueError("it has no host or no port")
-        with socket.create_connection((parts.hostname, parts.port), _ANSWER_S_MAX):
-            pass
+        with socket.create_connection((parts.hostname, parts.port), _ANSWER_S_MAX) as connection:
+            if parts.scheme == "tls" or (engine == "ray" and "RAY_USE_TLS" in os.environ):
+                return
+            connection.sendall(_HTTP2_BEGINS if engine == "ray" else b"")
+            found = connection.recv(64)
+        if not (found[3:4] == _HTTP2_SETTINGS if engine == "ray" else b"\0\0\0" in found):
+            raise ValueError("something else listens there")
 
 
 @contextmanager
