@@ -11,10 +11,10 @@ demo: setup ## sample input, then the whole build
 	@$(BIN)/tokenmill build
 	@echo "the tokenizer is in data/tokenizer, the dataset in data/tokens; docs/tutorial.md goes on with documents of your own."
 
-test: setup ## every test that takes seconds
+test: setup ## every quick test
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
 
-test-slow: setup ## the tests that take longer: whole builds, faults, clusters
+test-slow: setup ## the tests that take longer: whole builds, killed processes, clusters
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m slow
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)

@@ -58,17 +58,18 @@ def main() -> None:
 
 def _two(project: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
     _make(project, asked.shards, int(asked.shard_mb * 1e6))
+    engines = [one for one in asked.engines if one != "inline"]
     seconds: dict[tuple[str, int, str], list[float]] = {}
     answers = set()
     for _ in range(asked.runs):
-        for engine in asked.engines:
+        for engine in engines:
             for workers in (1, 2):
                 stages, _, _ = _build(project, engine, workers)
                 for stage in _STAGES:
                     seconds.setdefault((engine, workers, stage), []).append(stages[stage]["seconds"])
                 answers.add(" ".join(one.sha256 for one in read_manifest(project / "data/tokens").shards))
     assert len(answers) == 1, "the builds do not agree"
-    for engine in asked.engines:
+    for engine in engines:
         runs = {
             n: [sum(one) for one in zip(*(seconds[engine, n, stage] for stage in _STAGES), strict=True)] for n in (1, 2)
         }
@@ -95,7 +96,7 @@ def _many(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
     folder.mkdir()
     for engine in asked.engines:
         found = {}
-        for n in (_FEW, asked.units):  # a first build each: a forced one compares the units with those that are there
+        for n in (_FEW, asked.units):  # each in a new project: a forced build compares its units with stored ones
             project = folder / f"{engine}-{n}"
             _make(project, n, n_bytes // n)
             found[n] = _build(project, engine, 2)

@@ -140,7 +140,7 @@ def _profile(project: Path) -> list[dict[str, Any]]:
         print(f"\n{stage}, {total / 100:.1f} s of threads")
         for step, n in found.most_common():
             print(f"  {step:<34} {n / total:6.1%}")
-            cells.append({"stage": stage, "step": step, "share": round(n / total, 3), "threads_s": n / 100})
+            cells.append({"stage": stage, "step": step, "share": round(n / total, 3), "runs_threads_s": [n / 100]})
     return cells
 
 

@@ -89,6 +89,8 @@ def _measure_all(folder: Path, n_runs: int, n_bytes: int) -> list[dict[str, Any]
         return run("benchmarks.encode_one", tool, str(folder), "1", "1", "QUARTER")
 
     expected = measure("tokenizers")
+    if "failed" in expected:
+        sys.exit(f"tokenizers: {expected['failed']}")
     found = {tool: [measure(tool)] for tool in TOOLS}
     for i in range(1, n_runs):
         for tool in TOOLS[i % len(TOOLS) :] + TOOLS[: i % len(TOOLS)]:

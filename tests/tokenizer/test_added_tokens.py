@@ -246,7 +246,7 @@ def test_text_of_any_length_is_normalized_as_tokenizers_has_it(chars: list[str],
         assert expected == text or _core.not_nfc([text]) == [0]
 
 
-def test_every_character_that_normalizing_changes_is_told() -> None:
+def test_not_nfc_finds_every_character_that_normalizing_changes() -> None:
     characters = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000]
     for texts in (characters, [f"e{one}\u0301" for one in characters], [f"\u1100{one}\u11a8" for one in characters]):
         told = set(_core.not_nfc(texts))

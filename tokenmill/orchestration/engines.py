@@ -22,6 +22,7 @@ from tokenmill.pipeline.build import Build
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
+_DASK_GREETING_BYTES_MAX = 1 << 20
 _HTTP2_SETTINGS = b"\4"  # RFC 9113: the kind of a frame, its fourth byte
 _HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + bytes(5)  # with no settings
 _SOURCES = ("flows", "tasks")  # a project's own modules, which workers need not have
@@ -52,8 +53,8 @@ class Engine:
         return self.name != "threads"
 
     def n_batches(self, n_units: int) -> int:
-        """The largest number of tasks for so many units: at least as many as run at the same time, else so few that each has
-        units for all of its threads."""
+        """The largest number of tasks for so many units: at most `tasks_max`, and so few that each has units for all of its
+        threads, but as many as run at the same time."""
         return min(tasks_max(self.tasks), max(self.tasks, -(-n_units // self.threads)))
 
     @contextmanager
@@ -177,17 +178,21 @@ def _send_by_value(cloudpickle: Any) -> None:
 
 def _check_answers(engine: str, address: str) -> None:
     """Raises ClusterError if nothing listens at the address, or what listens there is something else: the libraries themselves
-    wait for minutes. A Dask scheduler speaks first; Ray speaks HTTP/2. With TLS, nothing is read."""
+    wait for minutes. A Dask scheduler speaks first over TCP, and Ray answers in HTTP/2; what is said in other ways is not read."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     with _contact(engine, address):
         if not parts.hostname or not parts.port:
             raise ValueError("it has no host or no port")
         with socket.create_connection((parts.hostname, parts.port), _ANSWER_S_MAX) as connection:
-            if parts.scheme == "tls" or (engine == "ray" and "RAY_USE_TLS" in os.environ):
-                return
-            connection.sendall(_HTTP2_BEGINS if engine == "ray" else b"")
-            found = connection.recv(64)
-        if not (found[3:4] == _HTTP2_SETTINGS if engine == "ray" else b"\0\0\0" in found):
+            if engine == "ray" and os.environ.get("RAY_USE_TLS", "0") in ("0", "false"):
+                connection.sendall(_HTTP2_BEGINS)
+                is_answer = connection.recv(64)[3:4] == _HTTP2_SETTINGS
+            elif engine == "dask" and parts.scheme in ("", "tcp"):
+                found = connection.recv(64)  # a message, whose length in bytes comes first
+                is_answer = len(found) >= 8 and int.from_bytes(found[:8], "little") < _DASK_GREETING_BYTES_MAX
+            else:
+                is_answer = True
+        if not is_answer:
             raise ValueError("something else listens there")
 
 

@@ -47,7 +47,7 @@ def finished(stage: str, batch: Batch, do: Do) -> State[list[Outcome[Any]]]:
 def map_units(unit_task: Task[..., Any]) -> RunUnits:
     """Runs units as task runs of `unit_task(batch, do)` in the current flow run (see tokenmill.pipeline.executor.RunUnits).
 
-    Task runs are named after stage and batch: a batch is one unit, if the stage has no more than some hundred.
+    Task runs are named after stage and batch: a batch is one unit, if the stage has no more than `tasks_max` (batches.py).
     """
 
     def run(stage: str, work: UnitWork[F], units: Sequence[Unit]) -> list[Done[F]]:

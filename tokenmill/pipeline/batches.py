@@ -12,7 +12,7 @@ _UNIT_COST_BYTES = 1 << 20  # added to the size of each unit, as small units tak
 
 
 def tasks_max(n_slots: int) -> int:
-    """The largest number of tasks of a stage, of which `n_slots` run at the same time: enough to share the work evenly.
+    """The largest number of tasks of a stage, of which `n_slots` run at the same time: some for each of these, but not many in all.
 
     >>> tasks_max(2), tasks_max(64), tasks_max(1024)
     (16, 256, 1024)

@@ -1,14 +1,14 @@
 """The core as an engine, with the two steps that may come before it: normalizing, and cutting at added tokens."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.arrow_texts import ArrowArray, for_core, one_array
+from tokenmill.arrow_texts import ArrowArray, one_array
 from tokenmill.errors import PatternError, TokenizerError
 from tokenmill.tokenizer.added_tokens import Finder, is_plain, normalized
 from tokenmill.tokenizer.model import Model, encoder_of
@@ -119,14 +119,15 @@ class PreparedCore:
     def encode_batch(self, texts: Any, threads: int, begin_id: int | None = None, end_id: int | None = None) -> Any:
         """A large_list<uint32> array with one list per text. Each list begins with `begin_id` and ends with `end_id`, if given.
 
-        `texts`: as Tokenizer.encode_batch takes them."""
+        `texts`: as `for_core` gives them. If only normalizing can change a text, those in NFC go to the core as they are; if a
+        text of the batch is also cut at an added token, all are copied."""
+        prepared: dict[int, list[str | int]] | None = None
         if self._only_normalizes:
-            texts = for_core(texts)
-            found = {i: self._prepared(text) for i, text in _some(texts, _core.not_nfc(texts))}
-            changed = {i: parts for i, parts in found.items() if parts is not None}
-            if all(map(self._is_one_text, changed.values())):
-                whole_texts = _with(texts, {i: str(parts[0]) for i, parts in changed.items()})
-                return self._whole.encode_batch(whole_texts, threads, begin_id, end_id)
+            rows = _core.not_nfc(texts)
+            prepared = self._prepared_of(zip(rows, _texts_at(texts, rows), strict=True))
+            one_texts = {i: one for i, parts in prepared.items() if (one := self._one_text(parts)) is not None}
+            if len(one_texts) == len(prepared):
+                return self._whole.encode_batch(_replaced(texts, one_texts), threads, begin_id, end_id)
         texts = one_array(texts)
         try:
             strings = texts.cast(pa.large_string())
@@ -138,7 +139,8 @@ class PreparedCore:
             return self._whole.encode_batch(
                 texts, threads, begin_id, end_id
             )  # the core's error names the text that is null
-        prepared = {i: parts for i in self._rows(strings) if (parts := self._prepared(strings[i].as_py())) is not None}
+        if prepared is None:
+            prepared = self._prepared_of(enumerate(one.as_py() for one in strings))
         if not prepared:
             return self._whole.encode_batch(strings, threads, begin_id, end_id)
         import numpy as np
@@ -171,13 +173,16 @@ class PreparedCore:
         """A uint64 array: the number of ids of each text."""
         return self.encode_batch(texts, threads).value_lengths().cast(pa.uint64())
 
-    def _rows(self, strings: pa.LargeStringArray) -> list[int]:
-        """The texts that may need preparing. If only normalizing can change a text, these are the ones that are not in NFC."""
-        return _core.not_nfc(strings) if self._only_normalizes else list(range(len(strings)))
+    def _prepared_of(self, texts: Iterable[tuple[int, str]]) -> dict[int, list[str | int]]:
+        """The parts of the texts that need preparing, by the number of the text."""
+        return {i: parts for i, text in texts if (parts := self._prepared(text)) is not None}
 
-    def _is_one_text(self, parts: list[str | int]) -> bool:
-        """Whether `whole` gives the ids of a prepared text: it was not cut, and has no early token, which normalizing made."""
-        return len(parts) == 1 and isinstance(parts[0], str) and not (self._early and self._early.is_in(parts[0]))
+    def _one_text(self, parts: list[str | int]) -> str | None:
+        """A prepared text of which `whole` gives the ids: it was not cut, and has no early token, which normalizing made."""
+        match parts:
+            case [str(text)] if not (self._early and self._early.is_in(text)):
+                return text
+        return None
 
     def _prepared(self, text: str) -> list[str | int] | None:
         """The text cut into pieces to encode and ids of added tokens; None if the text needs no preparing."""
@@ -205,15 +210,15 @@ class PreparedCore:
                 raise type(error)(f"text {i}: {error}") from None
 
 
-def _some(texts: Any, rows: list[int]) -> Iterator[tuple[int, str]]:
-    """These texts of a list or an Arrow array, as str, with their numbers."""
+def _texts_at(texts: Any, rows: list[int]) -> Iterator[str]:
+    """These texts of a list or an Arrow array."""
     for i in rows:
         text = texts[i] if isinstance(texts, list) else texts[i].as_py()
-        yield i, text.decode() if isinstance(text, bytes) else text
+        yield text.decode() if isinstance(text, bytes) else text
 
 
-def _with(texts: Any, changed: dict[int, str]) -> Any:
-    """The texts with others in some places; those of an Arrow array are not copied."""
+def _replaced(texts: Any, changed: dict[int, str]) -> Any:
+    """The texts with others in some places; the rest of an Arrow array is not copied."""
     if not changed:
         return texts
     if isinstance(texts, list):
@@ -223,14 +228,13 @@ def _with(texts: Any, changed: dict[int, str]) -> Any:
         return texts
     parts: list[Any] = []
     start = 0
-    for i, text in sorted(changed.items()):
-        parts += [texts[start:i], pa.array([text], texts.type)]
-        start = i + 1
+    for _, run in groupby(enumerate(sorted(changed)), lambda pair: pair[1] - pair[0]):
+        neighbours = [i for _, i in run]
+        parts += [texts[start : neighbours[0]], pa.array([changed[i] for i in neighbours], texts.type)]
+        start = neighbours[-1] + 1
     parts.append(texts[start:])
-    return pa.chunked_array(
-        [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])],
-        texts.type,
-    )
+    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    return pa.chunked_array(chunks, texts.type)
 
 
 def _runs(lists: Any) -> Iterator[Any]:
