@@ -53,6 +53,7 @@ def walk(dataset: Path) -> Iterator[tuple[str, int, str, list[int]]]:
         yield from ((shard["name"], i, row["id"], row["input_ids"]) for i, row in enumerate(rows))
 
 
+@pytest.mark.slow
 def test_each_token_is_found_in_its_document(dataset: Path) -> None:
     tokenizer = Tokenizer.load(dataset.parent / "tokenizer")
     position = 0

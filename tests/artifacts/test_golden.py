@@ -130,6 +130,7 @@ def test_first_difference_is_none_where_ids_are_equal(tmp_path: Path) -> None:
     assert "hard/empty" in (first_difference(lambda text: [*tokenizer.encode(text), 0], vectors[len(PANEL) :]) or "")
 
 
+@pytest.mark.slow
 def test_a_build_with_a_changed_id_fails_before_it_encodes(project: Project) -> None:
     project.build()
     path = project.root / "data/tokenizer/golden.json"

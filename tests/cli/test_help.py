@@ -47,6 +47,7 @@ def test_the_help_has_every_command_once_in_a_group_and_every_exit_code(tmp_path
     assert max(map(len, lines)) <= 132
 
 
+@pytest.mark.slow
 def test_every_command_shows_an_example_that_the_parser_takes(tmp_path: Path) -> None:
     for name in options():
         [example] = [

@@ -44,6 +44,7 @@ def error(done: Said, command: str | None, code: int = 2) -> dict[str, str]:
     return told
 
 
+@pytest.mark.slow
 def test_what_commands_do_and_find_is_in_the_result(project: Project) -> None:
     assert result(cli(project, "status", "--json"), "status", 1)["would_run"] is True
     assert result(cli(project, "plan", "--json"), "plan")["quantities"]["documents"]["point"] == 6

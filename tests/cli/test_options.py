@@ -51,6 +51,7 @@ def test_debug_shows_what_dvc_logs(project: Project) -> None:
     assert project.run("tokenmill", "status").stderr == ""
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_no_control_codes_unless_forced(project: Project) -> None:
     cli(project, "build")
     shown = {"TERM": "xterm-256color", "NO_COLOR": "", "FORCE_COLOR": ""}
@@ -61,6 +62,7 @@ def test_a_pipe_gets_no_control_codes_unless_forced(project: Project) -> None:
     assert "\x1b[1m" in forced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_gets_no_colors_with_no_color(project: Project, no_color: str) -> None:
     said = on_a_terminal(project.root, "build", NO_COLOR=no_color)

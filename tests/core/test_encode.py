@@ -117,6 +117,7 @@ def test_ids_of_long_pretokens_which_are_merged_in_parts_are_those_of_tokenizers
     assert built.encode_batch(pa.array(texts), 2).to_pylist() == [judge.encode(text).ids for text in texts]
 
 
+@pytest.mark.slow
 def test_ids_of_chinese_text_are_those_of_tokenizers() -> None:
     chosen = random.Random(1)
     characters = [chr(0x4E00 + 7 * i) for i in range(200)]
@@ -239,6 +240,7 @@ def test_starts_are_the_bytes_before_each_token(texts: list[str], end: bool) -> 
         assert [whole[a:b] for a, b in zip(places, ends, strict=True)] == expected if own else not whole
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(
     ranks=st.permutations(range(5)), pieces=st.lists(st.sampled_from(["ab", "ba", "aab", "bb"]), min_size=9, max_size=9)

@@ -149,6 +149,7 @@ in_main(encode, lambda: encoder.encode_batch(words, 2))
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handler", HANDLERS)
 def test_what_a_handler_of_a_signal_does_ends_the_call_as_python_has_it(handler: str) -> None:
     call, raised = HANDLERS[handler]
@@ -158,6 +159,7 @@ def test_what_a_handler_of_a_signal_does_ends_the_call_as_python_has_it(handler:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ready\n{raised}\n", "")
 
 
+@pytest.mark.slow
 def test_a_signal_is_handled_while_another_thread_is_in_a_call() -> None:
     call = """
 enough = threading.Event()

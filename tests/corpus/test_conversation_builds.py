@@ -157,6 +157,7 @@ def test_named_sources_read_messages_and_templates_side_by_side(project: Project
     assert cli(project, "verify").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_changed_template_reads_the_documents_anew(project: Project) -> None:
     shutil.rmtree(project.root / "data/raw")
     (project.root / "data/raw").mkdir()

@@ -44,6 +44,7 @@ def read_both(lines: bytes, id_key: str | None) -> tuple[Any, Any]:
     return fast and columns(fast), bad or slow
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.tuples(KEYS, VALUES | TEXTS), max_size=4), max_size=3), st.booleans(), st.data())
 @example([[('"text"', "a"), ('"text"', "b"), ('"id"', 2**63)]], True, None)
 @settings(max_examples=400)

@@ -60,6 +60,7 @@ def test_bad_lines_are_left_out_and_kept_with_shard_row_line_and_bytes(project: 
     assert report(project)["documents"] == 6
 
 
+@pytest.mark.slow
 def test_an_encoding_that_fails_at_its_end_leaves_dataset_and_quarantine(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

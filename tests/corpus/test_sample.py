@@ -36,6 +36,7 @@ def batches(directory: Path, glob: str) -> list[Batch]:
     return [batch for shard in find_shards(directory, glob) for batch in read_batches(shard, "text", "id", None)]
 
 
+@pytest.mark.slow
 def test_the_sample_is_ten_megabytes_and_more_in_five_shards(made: Path) -> None:
     assert sorted(tree(made)) == [
         *(f"code/code-{k}.parquet" for k in range(3)),
@@ -44,6 +45,7 @@ def test_the_sample_is_ten_megabytes_and_more_in_five_shards(made: Path) -> None
     assert 10_000_000 < sum(batch.text_bytes for batch in batches(made, "**/*")) < 60_000_000
 
 
+@pytest.mark.slow
 def test_the_same_environment_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
     sample(tmp_path, hash_seed="1")
     assert tree(tmp_path) == tree(made)
@@ -56,6 +58,7 @@ def test_a_directory_with_a_shard_is_left_as_it_is(tmp_path: Path) -> None:
     assert list(tree(tmp_path)) == ["deep/mine.txt"]
 
 
+@pytest.mark.slow
 def test_other_files_do_not_keep_the_sample_from_being_made(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").touch()
     sample(tmp_path)

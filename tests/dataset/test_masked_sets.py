@@ -77,6 +77,7 @@ def expected_columns(row: dict[str, Any], mask_of: dict[int, int], has_labels: b
     return columns if has_labels else {"loss_mask": columns["loss_mask"]}
 
 
+@pytest.mark.slow
 @given(masks=masks_of_units, how=arrangements())
 def test_masks_follow_their_tokens_through_every_arrangement(
     masks: list[list[list[int]]], how: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
@@ -107,6 +108,7 @@ def test_masks_follow_their_tokens_through_every_arrangement(
         assert sorted(of_all) == sorted(mask_of)
 
 
+@pytest.mark.slow
 @given(masks=masks_of_units, how=arrangements())
 def test_masks_follow_their_documents_through_splits_and_shuffle(
     masks: list[list[list[int]]], how: dict[str, Any], tmp_path_factory: pytest.TempPathFactory

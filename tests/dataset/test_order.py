@@ -139,6 +139,7 @@ def test_each_order_of_a_few_items_is_as_likely_as_any_other(n: int, n_orders: i
     assert_even(list(tally.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "positions"), [(8, (0, 1)), (16, (0, 8)), (17, (0, 16))])
 def test_each_pair_of_items_is_as_likely_at_two_positions_as_any_other(n: int, positions: tuple[int, int]) -> None:
     counts = np.zeros((n, n))

@@ -93,6 +93,7 @@ def test_an_inline_build_asks_for_a_step_that_it_does_not_run(own: Project) -> N
     assert "`dvc repro clean`" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -110,6 +111,7 @@ def test_a_flow_that_does_not_fit_is_one_error_that_says_how(own: Project, old: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_project_without_flows_is_told_where_they_come_from(own: Project) -> None:
     (own.root / "flows/build.py").unlink()
     done = own.run("tokenmill", "build")

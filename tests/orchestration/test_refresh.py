@@ -68,6 +68,7 @@ def versions(team: Team) -> list[str]:
     return [tag for tag in run(team.bare, "git", "tag").split() if tag.startswith("dataset@")]
 
 
+@pytest.mark.slow
 def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team: Team) -> None:
     assert "published dataset@v0.1.0" in refresh(team.project)
     assert "nothing new" in refresh(team.project)
@@ -84,6 +85,7 @@ def test_new_shards_give_the_next_patch_version_and_nothing_new_gives_none(team:
     assert manifest["tokenizer_origin"]["version"] == "v1.0.0"
 
 
+@pytest.mark.slow
 def test_new_documents_of_a_named_source_are_read_by_its_columns(team: Team) -> None:
     raw = team.project.root / "data/raw/more"
     raw.mkdir()
@@ -100,6 +102,7 @@ def test_new_documents_of_a_named_source_are_read_by_its_columns(team: Team) -> 
     assert [(one["name"], one["n_documents"]) for one in manifest["sources"]] == [("more", 2), ("old", 6)]
 
 
+@pytest.mark.slow
 def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     refresh(team.project)
     head = run(team.project.root, "git", "rev-parse", "HEAD")
@@ -142,6 +145,7 @@ def test_drift_fails_and_fails_again_until_someone_decides(team: Team) -> None:
     assert head != run(team.project.root, "git", "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 def test_after_a_refused_refresh_the_commands_that_it_names_go_back(team: Team) -> None:
     refresh(team.project)
     team.project.set(refresh__new_scripts_max=0.05)
@@ -221,6 +225,7 @@ def test_a_branch_that_is_behind_its_upstream_is_refused_before_any_work(team: T
     assert run(team.bare, "git", "rev-parse", "HEAD") == run(team.project.root, "git", "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 def test_an_import_is_updated_and_a_failed_update_leaves_the_data(team: Team, tmp_path: Path) -> None:
     producer = Project(tmp_path / "producer")
     producer.root.mkdir()

@@ -96,6 +96,7 @@ def test_a_shard_that_dvc_ignores_is_refused(project: Project) -> None:
     assert ".dvcignore leaves it out" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_prefect_server_that_does_not_answer_is_named(project: Project) -> None:
     project.set(run__engine="threads")
     done = project.run("tokenmill", "build", PREFECT_API_URL="http://127.0.0.1:9/api")
@@ -126,6 +127,7 @@ def test_what_is_wrong_with_the_address_of_prefects_server_is_said(project: Proj
     assert "set run.engine: inline" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "url",
     ["http://u:secret@127.0.0.1:9/api", "http://u:secret@127.0.0.1:x/api", "http://u:secret@{web}", "u:secret@{web}"],

@@ -105,6 +105,7 @@ def test_after_a_build_dvc_repro_does_nothing_and_the_other_way_round(new_projec
     assert two.outputs() == one.outputs()
 
 
+@pytest.mark.slow
 def test_dvc_shows_the_graph_and_the_metrics(project: Project) -> None:
     project.build()
     graph = project.run("dvc", "dag", "--mermaid").stdout

@@ -212,6 +212,7 @@ def test_a_file_that_dvc_would_not_see_change_is_an_error(project: Project) -> N
         assert "TM107" in done.stderr and "Put drop.csv into the deps of count, encode, validate" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_list_may_be_added_to_a_project_that_was_built(project: Project) -> None:
     project.build()
     project.set_drop("drop.csv")
@@ -223,6 +224,7 @@ def test_a_list_may_be_added_to_a_project_that_was_built(project: Project) -> No
     assert project.run("dvc", "status").stdout.strip() == "Data and pipelines are up to date."
 
 
+@pytest.mark.slow
 def test_dvc_agrees(dropping: Project) -> None:
     write_drop(dropping, ("a.jsonl-1", "", "takedown"))
     assert dropping.cli("status").returncode == 1
@@ -237,6 +239,7 @@ def test_dvc_agrees(dropping: Project) -> None:
     assert dropping.outputs() == outputs
 
 
+@pytest.mark.slow
 def test_units_are_taken_over_from_a_dataset_with_its_dropped_documents(dropping: Project) -> None:
     write_drop(dropping, ("a.jsonl-1", "", "takedown"), ("", digest(DOCUMENTS["b.jsonl"][2]), "leak"))
     dropping.build()

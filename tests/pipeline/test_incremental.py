@@ -30,6 +30,7 @@ def with_fixed_tokenizer(project: Project) -> None:
         project.dvc("freeze", stage)
 
 
+@pytest.mark.slow
 def test_a_changed_a_new_and_a_renamed_shard_are_all_that_is_done_again(project: Project) -> None:
     for name in "cdef":
         project.write(f"{name}.jsonl", [f"shard {name}"] * 3)

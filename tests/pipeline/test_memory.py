@@ -186,6 +186,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 def test_a_build_stays_under_its_limit_and_names_it(project: Project) -> None:
     project.write("c.jsonl", [" ".join(map(str, range(i * 60_000, (i + 1) * 60_000))) for i in range(10)])
     project.write("d.jsonl", [SHORT, "a " * 50 * MB])

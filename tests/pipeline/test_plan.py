@@ -67,6 +67,7 @@ def test_a_seed_draws_the_same_sample_again(project: Project) -> None:
     assert one != other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".parquet"])
 def test_a_part_of_large_files_gives_a_range_that_holds_the_whole(project: Project, suffix: str) -> None:
     shutil.rmtree(project.root / "data/raw")

@@ -267,6 +267,7 @@ def test_doctor_looks_into_the_documents_of_each_source(project: Project) -> Non
     assert "Set sources.code.text_column in params.yaml, which holds for all files of the source" in found()["found"]
 
 
+@pytest.mark.slow
 def test_another_column_of_one_source_redoes_its_units_alone(project: Project) -> None:
     with_fixed_tokenizer(project)
     project.set(sources__code=SOURCES["code"] | {"text_column": "summary"})
@@ -278,6 +279,7 @@ def test_another_column_of_one_source_redoes_its_units_alone(project: Project) -
     assert check(project).result == "right"
 
 
+@pytest.mark.slow
 def test_another_weight_or_name_redoes_no_unit(project: Project) -> None:
     with_fixed_tokenizer(project)
     project.set(sources__code=SOURCES["code"] | {"epochs": 3})

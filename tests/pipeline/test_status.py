@@ -14,6 +14,7 @@ from tokenmill.storage import file_facts
 from tokenmill.storage.file_facts import Digests
 
 
+@pytest.mark.slow
 def test_a_status_names_what_would_be_done_and_why_and_does_nothing(project: Project) -> None:
     project.build()
     done = project.cli("status")
@@ -40,6 +41,7 @@ def test_a_status_before_the_first_build_has_everything_to_do(project: Project) 
     assert [line.split(maxsplit=1)[1] for line in done.stdout.splitlines()] == ["to do: never built"] * 4
 
 
+@pytest.mark.slow
 def test_a_verbose_status_names_each_file_that_changed_and_reads_no_other(project: Project) -> None:
     assert "There is no dataset" in project.cli("status", "-v").stdout
     for name in "cde":
@@ -89,6 +91,7 @@ def test_files_that_seem_unchanged_are_not_read_to_compare_them(
     assert (found.changed, found.n_unchanged, asked) == (["data/raw/a.jsonl"], 1, ["data/raw/b.jsonl"])
 
 
+@pytest.mark.slow
 def test_a_verbose_build_says_why_a_stage_and_a_unit_are_redone(project: Project) -> None:
     project.build()
     project.write("a.jsonl", ["other text"])

@@ -42,6 +42,7 @@ def test_each_unit_that_takes_too_long_is_named_and_the_next_build_does_it(proje
     assert cli(project, "build").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["count", "encode"])
 def test_a_stage_that_fails_leaves_the_outputs_that_were_there(project: Project, stage: str) -> None:
     assert cli(project, "build").returncode == 0

@@ -193,6 +193,7 @@ def test_the_stages_are_those_of_tokenmill_with_digests_in_the_place_of_its_file
         }
 
 
+@pytest.mark.slow
 def test_another_tokenmill_makes_the_stages_stale_whose_code_it_changes(project: Project) -> None:
     path = project.root / "tokenmill.lock"
     ours = path.read_bytes()

@@ -107,6 +107,7 @@ documents = st.lists(st.integers(1, 60_000), max_size=6)
 parts = st.lists(st.lists(documents, max_size=8), max_size=4)
 
 
+@pytest.mark.slow
 @given(parts, st.integers(1, 12), st.sampled_from([*MAPPED, "parquet"]), st.data())
 def test_items_and_windows_are_those_of_plain_lists(
     parts: list[list[list[int]]], length: int, format: str, data: st.DataObject

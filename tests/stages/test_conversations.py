@@ -120,6 +120,7 @@ def test_conversations_become_ids_with_masks_that_verify_finds_right(talks: Proj
     assert "a.jsonl-1" in cli(talks, "locate", "--digest", digest).stdout
 
 
+@pytest.mark.slow
 def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Project) -> None:
     template = talks.root / "chat.jinja"
     template.write_text(PLAIN)
@@ -140,6 +141,7 @@ def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Projec
     assert rows(talks)["a.jsonl-0"]["input_ids"] == before
 
 
+@pytest.mark.slow
 def test_a_new_file_of_conversations_is_encoded_alone(talks: Project) -> None:
     talks.set(encode__formats=["megatron_sft"], encode__pack={"length": 64, "mode": "best_fit"})
     build(talks)

@@ -149,6 +149,7 @@ def test_an_approximate_count_says_its_bound(project: Project) -> None:
     assert counted(project) == dict(zip(*exact(*DOCUMENTS).to_pydict().values(), strict=True))
 
 
+@pytest.mark.slow
 def test_little_memory_and_another_directory_change_no_byte(
     new_project: Callable[[str], Project], tmp_path: Path
 ) -> None:

@@ -349,6 +349,7 @@ def test_the_key_of_a_checkpoint_is_that_of_the_merges_however_kept(tmp_path: Pa
     assert key_of(counts, learned._model.merges) != key_of(counts, read._model.merges[1:])
 
 
+@pytest.mark.slow
 def test_the_progress_ends_at_the_tokens_that_the_table_has(project: Project) -> None:
     script = """
 from tokenmill import console

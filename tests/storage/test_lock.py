@@ -49,6 +49,7 @@ def test_a_disk_that_gives_no_locks_is_named(project: Project, monkeypatch: pyte
         pass
 
 
+@pytest.mark.slow
 def test_a_second_build_says_who_is_at_work_and_waits_if_told_to(project: Project) -> None:
     with holder(project) as process:
         done = project.run("tokenmill", "build")
@@ -62,6 +63,7 @@ def test_a_second_build_says_who_is_at_work_and_waits_if_told_to(project: Projec
         assert "waiting for process" in done.stderr
 
 
+@pytest.mark.slow
 def test_dvc_repro_does_not_work_beside_a_build(project: Project) -> None:
     with holder(project):
         repro = project.run("dvc", "repro")
@@ -70,6 +72,7 @@ def test_dvc_repro_does_not_work_beside_a_build(project: Project) -> None:
     assert project.run("dvc", "repro", "count").returncode == 0
 
 
+@pytest.mark.slow
 def test_dvc_does_not_touch_what_a_build_is_working_on(project: Project) -> None:
     from tokenmill.versioning import dvc_stage
 
@@ -89,6 +92,7 @@ def test_dvc_does_not_touch_what_a_build_is_working_on(project: Project) -> None
         (project.root / "data/counts").mkdir(parents=True)
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_killed_build_is_free_and_its_temporary_files_go(project: Project) -> None:
     with holder(project) as process:
         process.kill()
@@ -119,6 +123,7 @@ def test_the_lock_of_a_killed_build_is_free_and_its_temporary_files_go(project: 
     assert (project.root / ".tokenmill/lock").read_bytes() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", '{"write": {', "reused"])
 def test_a_stale_lock_on_paths_does_not_stop_a_build(project: Project, content: str) -> None:
     path = project.root / ".dvc/tmp/rwlock"
@@ -149,6 +154,7 @@ def test_a_dvc_lock_with_a_merge_that_is_not_resolved_stays(tmp_path: Path) -> N
     assert (tmp_path / "dvc.lock").read_text(encoding="utf-8") == merge
 
 
+@pytest.mark.slow
 def test_a_dvc_lock_that_was_cut_is_made_again_without_work(project: Project) -> None:
     project.build()
     lock = project.root / "dvc.lock"
@@ -163,6 +169,7 @@ def test_a_dvc_lock_that_was_cut_is_made_again_without_work(project: Project) ->
         assert lock.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_outputs_that_dvc_has_not_recorded_do_not_stop_a_restore(project: Project) -> None:
     project.build()
     before = project.outputs()
@@ -176,6 +183,7 @@ def test_outputs_that_dvc_has_not_recorded_do_not_stop_a_restore(project: Projec
     assert project.outputs() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", '{"read": {"/some/where": [{"pid": 1', "[]", '{"write": 7}'])
 def test_a_list_of_dvc_that_was_cut_short_is_mended_without_a_trace_of_the_build(
     project: Project, content: str

@@ -11,6 +11,7 @@ from tests.conftest import Project
 AS_A_USER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "folder", ["data", "data/tokens", ".tokenmill", ".dvc/cache", ".dvc/cache/files/md5", ".dvc", "."]
 )

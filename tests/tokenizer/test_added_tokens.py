@@ -161,6 +161,7 @@ def ids_of(peer: Any, text: str) -> list[int] | None:
     return ids
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(documents(), st.lists(a_text, min_size=1, max_size=8))
 def test_any_mix_of_features_gives_the_ids_of_tokenizers(
@@ -246,6 +247,7 @@ def test_text_of_any_length_is_normalized_as_tokenizers_has_it(chars: list[str],
         assert expected == text or _core.not_nfc([text]) == [0]
 
 
+@pytest.mark.slow
 def test_not_nfc_finds_every_character_that_normalizing_changes() -> None:
     characters = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000]
     for texts in (characters, [f"e{one}\u0301" for one in characters], [f"\u1100{one}\u11a8" for one in characters]):

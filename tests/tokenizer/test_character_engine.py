@@ -171,6 +171,7 @@ def test_long_texts_without_a_space_are_merged_like_short_ones(shape: dict[str, 
         assert ours.encode(text) == peer.encode(text, add_special_tokens=False).ids
 
 
+@pytest.mark.slow
 def test_a_document_of_ten_megabytes_without_a_space_works(tmp_path: Path) -> None:
     ours = load(SHAPES["words"], tmp_path)
     text = "".join(random.Random(6).choices("theab中", k=7_600_000))

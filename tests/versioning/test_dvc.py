@@ -70,6 +70,7 @@ def n_units(project: Project) -> int:
     return len(json.loads((project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))["shards"])
 
 
+@pytest.mark.slow
 def test_another_clone_has_nothing_to_do_and_encodes_one_changed_shard_alone(pulled: Project, expected: Made) -> None:
     assert set(pulled.actions(build(pulled)).values()) == {"up to date"}
     assert not (pulled.root / ".tokenmill/units").exists()
@@ -79,6 +80,7 @@ def test_another_clone_has_nothing_to_do_and_encodes_one_changed_shard_alone(pul
     assert pulled.outputs() == expected
 
 
+@pytest.mark.slow
 def test_units_that_were_cleaned_away_are_taken_from_the_dataset(built: Team, tmp_path: Path, expected: Made) -> None:
     project = copied(built, tmp_path / "team").project
     shutil.rmtree(project.root / ".tokenmill")
@@ -123,6 +125,7 @@ def flip_a_byte(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@pytest.mark.slow
 def test_an_old_version_comes_back_and_branches_alternate_without_work(built: Team, tmp_path: Path) -> None:
     project = copied(built, tmp_path / "team").project
     main = run(project.root, "git", "branch", "--show-current").strip()

@@ -55,6 +55,7 @@ def tags(root: Path) -> list[str]:
     return run(root, "git", "tag").split()
 
 
+@pytest.mark.slow
 def test_a_version_is_published_here_and_taken_there(team: Team) -> None:
     publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
     assert tags(team.bare) == ["tokenizer#prod#1", "tokenizer@v1.0.0"]
@@ -103,6 +104,7 @@ print(json.dumps(getattr(ids, "ids", ids)))
         assert json.loads(done.stdout.splitlines()[-1]) == vector["ids"]
 
 
+@pytest.mark.slow
 def test_documents_that_dvc_has_not_recorded_are_not_left_behind(team: Team) -> None:
     project = team.project
     assert (project.root / "data/raw.dvc").is_file()
@@ -170,6 +172,7 @@ def test_a_push_that_fails_sets_no_tag_and_the_next_one_goes_on(team: Team) -> N
     assert "tokenizer@v1.0.0" in tags(team.bare)
 
 
+@pytest.mark.slow
 def test_a_server_of_prefect_that_does_not_answer_is_named_and_not_asked_with_an_inline_engine(team: Team) -> None:
     nobody = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
     done = team.project.run("tokenmill", "publish", "tokenizer@v1.0.0", **nobody)
@@ -321,6 +324,7 @@ def test_publishing_again_what_is_published_says_so_and_what_of_its_stage(team: 
     assert refused(team.project, "tokenizer@v1.0.0").endswith("Take a higher version.")
 
 
+@pytest.mark.slow
 def test_a_version_that_lost_its_stage_is_told_how_to_get_it_again(team: Team) -> None:
     publish(team.project, "tokenizer@v1.0.0", "--stage", "prod")
     (team.project.root / "notes").touch()
@@ -379,6 +383,7 @@ def test_nothing_is_published_during_a_build(team: Team) -> None:
     assert tags(team.bare) == []
 
 
+@pytest.mark.slow
 def test_a_signed_version_is_taken_only_as_it_was_signed(team: Team, tmp_path: Path) -> None:
     private, public = keys(tmp_path)
     publish(team.project, "tokenizer@v1.0.0", "--sign", str(private))

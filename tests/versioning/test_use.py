@@ -84,6 +84,7 @@ def publish_another(team: Team, version: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     done = build(user)
@@ -103,6 +104,7 @@ def test_a_build_takes_a_version_records_it_and_dvc_agrees(team: Team, user: Pro
     assert sha256_directory(ours) == sha256_directory(theirs)
 
 
+@pytest.mark.slow
 def test_a_stage_stays_at_the_pinned_version_until_it_is_pinned_anew(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "prod"})
     build(user)
@@ -116,6 +118,7 @@ def test_a_stage_stays_at_the_pinned_version_until_it_is_pinned_anew(team: Team,
     assert Tokenizer.load(user.root / "data/tokenizer").vocab_size == 270
 
 
+@pytest.mark.slow
 def test_a_tag_that_was_moved_is_refused(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     build(user)
@@ -156,6 +159,7 @@ def test_dvc_repro_refuses_what_is_not_pinned(team: Team, user: Project) -> None
     assert "nothing is pinned. Run `tokenmill build` or `tokenmill pin`" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> None:
     published = team.project.root / "data/tokenizer"
     original = Tokenizer.load(published)

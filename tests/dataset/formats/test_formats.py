@@ -312,6 +312,7 @@ def sequence(draw: st.DrawFn) -> Item:
     return {"input_ids": ids, "starts": starts}
 
 
+@pytest.mark.slow
 @formats
 @given(data=st.data(), found=documents, ids=st.sampled_from(["u2", "u4"]))
 def test_documents_in_other_batches_are_the_same_bytes(
@@ -327,6 +328,7 @@ def test_documents_in_other_batches_are_the_same_bytes(
     both_batchings(format, items, shape, data, tmp_path_factory)
 
 
+@pytest.mark.slow
 @formats
 @given(data=st.data(), items=st.lists(sequence(), max_size=12), ids=st.sampled_from(["u2", "u4"]))
 def test_sequences_in_other_batches_are_the_same_bytes(

@@ -63,6 +63,7 @@ def sequence(draw: st.DrawFn) -> Item:
     return {"input_ids": ids, "starts": starts, "loss_mask": mask}
 
 
+@pytest.mark.slow
 @of_sequences
 @given(data=st.data(), items=st.lists(sequence(), max_size=12), ids=st.sampled_from(["u2", "u4"]))
 def test_masked_sequences_come_back_and_other_batches_are_the_same_bytes(
