@@ -16,6 +16,7 @@ __all__ = [
     "Counter",
     "Encoder",
     "Merger",
+    "ParquetRows",
     "byte_order",
     "count_ids",
     "deadline",
@@ -70,6 +71,22 @@ def split(steps: Sequence[str], text: str) -> list[str]:
 
 def splitter(steps: Sequence[str]) -> Literal["scanner", "regex"]:
     """What runs these steps: "scanner" (hand-written for a known pattern) or "regex" (fancy-regex). Raises PatternError."""
+
+@final
+class ParquetRows:
+    """The bytes of a Parquet file, row group by row group.
+
+    `schema`: a pyarrow.Schema. `statistics`: the columns, none of them lists, whose smallest and largest value of each row group is
+    kept. Columns are compressed by zstd; the bytes of the integers in lists are split into streams (BYTE_STREAM_SPLIT). The same
+    batches give the same bytes."""
+
+    def __init__(self, schema: Any, statistics: Sequence[str]) -> None: ...
+    def row_group(self, batch: Any) -> bytes:
+        """Those of a further row group, for a pyarrow.RecordBatch. Raises TypeError if its schema is another one. After
+        any other error the file cannot be finished."""
+
+    def finish(self) -> bytes:
+        """The last bytes. Raises ValueError if the file is finished, or cannot be."""
 
 @final
 class Counter:

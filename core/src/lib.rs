@@ -14,6 +14,7 @@
 //! | [`decode`] | ids → bytes | encode, python |
 //! | [`encode`] | text → ids: the cache of known pre-tokens, the merges of new ones | python |
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
+//! | [`list_pages`] | lists of integers → pages of a Parquet file | python |
 //! | `python` | all of this as the module `tokenmill._core` | Python |
 
 // Unsafe code is allowed only in split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, python::ids and
@@ -38,6 +39,8 @@ pub mod decode;
 pub mod encode;
 
 pub mod documents;
+
+pub mod list_pages;
 
 #[cfg(feature = "python")]
 mod python;

@@ -11,6 +11,7 @@ mod encoding;
 mod ids;
 mod ints;
 mod normalizing;
+mod parquet;
 mod reading;
 mod texts;
 mod training;
@@ -62,6 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<counting::Counter>()?;
     module.add_class::<counting::Merger>()?;
     module.add_class::<encoding::PyEncoder>()?;
+    module.add_class::<parquet::ParquetRows>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns_like, module)?)?;
     module.add_function(wrap_pyfunction!(byte_order_py, module)?)?;
