@@ -29,14 +29,18 @@ def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
 
 def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
     """Looks up the tokenizer that params.yaml asks for, and pins it in tokenmill.lock. Raises VersionsError, TokenizerError."""
-    with _folder_for(asked) as directory:
-        version, files_sha256 = _fetch_or_copy(root, asked, None, directory)
-        digest = Tokenizer.load(directory).digest
+    version = None
+    if asked.name is None:
+        source = _source(root, asked)
+        tokenizer, files_sha256 = _load(source, asked), _files_sha256(source)  # all else is checked when it is imported
+    else:
+        with _folder_for(asked) as directory:
+            version, files_sha256, tokenizer = _fetch_or_copy(root, asked, None, directory)
     pin = Pin(
         asked=asked,
         version=None if version is None else version.version,
         commit=None if version is None else version.commit,
-        digest=digest,
+        digest=tokenizer.digest,
         files_sha256=files_sha256,
         chat_sha256=_chat_sha256(root, asked),
     )
@@ -78,8 +82,7 @@ def refuse_changed(root: Path, pin: Pin) -> None:
 @contextmanager
 def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
     with _folder_for(pin.asked) as directory:
-        _version, files_sha256 = _fetch_or_copy(root, pin.asked, pin, directory)
-        tokenizer = Tokenizer.load(directory)
+        _version, files_sha256, tokenizer = _fetch_or_copy(root, pin.asked, pin, directory)
         for what, found, expected in (
             ("digest", tokenizer.digest, pin.digest),
             ("sha256 over its files", files_sha256, pin.files_sha256),
@@ -105,10 +108,12 @@ def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
             raise TokenizerError(str(error).replace(str(directory), words_for(asked))) from None
 
 
-def _fetch_or_copy(root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path) -> tuple[Version | None, str]:
-    """Fills `directory` with the requested tokenizer. Gives its version and the sha256 over the imported files."""
+def _fetch_or_copy(
+    root: Path, asked: TokenizerSource, pin: Pin | None, directory: Path
+) -> tuple[Version | None, str, Tokenizer]:
+    """Fills `directory` with the requested tokenizer. Gives its version, the sha256 over the imported files, and the tokenizer."""
     if asked.name is None or asked.version is None:
-        return None, _adopt(_source(root, asked), asked, directory)
+        return None, *_adopt(_source(root, asked), asked, directory)
     version = find_version(asked.from_, Reference(asked.name, (pin and pin.version) or asked.version), root)
     if pin is not None and version.commit != pin.commit:
         raise VersionsError(
@@ -116,16 +121,16 @@ def _fetch_or_copy(root: Path, asked: TokenizerSource, pin: Pin | None, director
             code="TM405",
         )
     fetch_tokenizer(version, directory)
-    return version, sha256_directory(directory)
+    return version, sha256_directory(directory), Tokenizer.load(directory)
 
 
-def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
+def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, Tokenizer]:
     """Copies a tokenizer that tokenmill made. Any other is saved again, with golden vectors and a model card."""
     if _is_ours(source):
         with write_directory(directory) as partial:
             _copy(source, partial)
-        return sha256_directory(directory)
-    original = Tokenizer.load(source, asked.pattern, asked.special_tokens)
+        return sha256_directory(directory), Tokenizer.load(directory)
+    original = _load(source, asked)
     with write_directory(directory) as partial:
         original.save(partial)
         if source.is_dir():
@@ -136,7 +141,13 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> str:
             raise TokenizerError(f"{source}: a tokenizer.json made from this file gives other ids: {different}")
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
-    return _files_sha256(source)
+    return _files_sha256(source), tokenizer
+
+
+def _load(source: Path, asked: TokenizerSource) -> Tokenizer:
+    if _is_ours(source):
+        return Tokenizer.load(source)
+    return Tokenizer.load(source, asked.pattern, asked.special_tokens)
 
 
 def _source(root: Path, asked: TokenizerSource) -> Path:
