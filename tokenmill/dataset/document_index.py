@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
+from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.splits import split_of, text_keys
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
 
+_BATCH_ROWS = 1 << 13  # of the index of a unit
 _GROUP_ROWS = 1 << 16  # of the index: `locate` reads one row group for a token
 _OF_A_UNIT = [
     pa.field("piece", pa.int32(), nullable=False),
@@ -74,7 +76,12 @@ def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None, ha
         [_id(has_names), *_OF_A_UNIT, *_OF_CONVERSATIONS * has_mask, *[_GROUP] * (group_keys is not None)]
     )
     options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape, options=options) as writer:
+    with (
+        naming(path),
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_stream(file, shape, options=options) as writer,
+        even_batches(writer.write_batch, None, _BATCH_ROWS, 0) as write,  # compressing small batches takes longer
+    ):
 
         def add(piece: int, batch: Batch, rows: pa.RecordBatch) -> None:
             columns = [
@@ -86,7 +93,7 @@ def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None, ha
                 *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
                 *([] if group_keys is None else [group_keys.of(piece, batch)]),
             ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
+            write(pa.RecordBatch.from_arrays(columns, schema=shape))
 
         yield add
 
