@@ -1,5 +1,6 @@
 """`tokenmill.open`: the items of a dataset in every format, whole, in windows, packed, and shuffled."""
 
+import re
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,7 +24,7 @@ from tests.reader.made_dataset import (
 )
 from tokenmill.config.params import Pack, Shuffle
 from tokenmill.dataset.order import Order, order_key
-from tokenmill.errors import ParamsError, ValidationError
+from tokenmill.errors import ParamsError, StorageError, ValidationError
 from tokenmill.reader.boundaries import cu_seqlens, labels, positions
 from tokenmill.reader.token_dataset import TokenDataset
 
@@ -320,3 +321,15 @@ def test_a_part_with_other_numbers_than_the_manifest_says_is_an_error(tmp_path: 
     for format in ("arrow", "parquet"):
         with pytest.raises(ValidationError, match=r"expected .* as the manifest says; found"):
             tokenmill.open(tmp_path, format=format)[0]
+
+
+def test_a_dataset_in_object_storage_is_to_be_downloaded_first(tmp_path: Path) -> None:
+    with pytest.raises(
+        StorageError,
+        match=r"^s3://bucket/datasets/0123: in object storage.* `tokenmill download s3://bucket/datasets/0123 DIR`",
+    ):
+        tokenmill.open("s3://bucket/datasets/0123/")
+    with pytest.raises(StorageError, match=r"^s3://host: the URL holds a user or a password"):
+        tokenmill.open("s3://user:word@host/datasets/0123")
+    with pytest.raises(ValidationError, match=re.escape(f"{tmp_path}/manifest.json: missing")):
+        tokenmill.open(f"file://{tmp_path}")

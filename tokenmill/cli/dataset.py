@@ -84,7 +84,7 @@ def add_commands(commands: "Commands") -> None:
 def _add_dataset(parser: argparse.ArgumentParser, or_url: bool = False) -> None:
     parser.add_argument(
         "dataset",
-        type=_path_or_url if or_url else Path,
+        type=_path_or_url if or_url else _path,
         nargs="?",
         metavar="DATASET",
         help=f"the folder of a token dataset{', or the URL that `upload` printed' if or_url else ''} "
@@ -97,6 +97,12 @@ def _path_or_url(text: str) -> Path | str:
     from tokenmill.storage.urls import is_url, local_path
 
     return place_of(text) if is_url(text) else Path(local_path(text))
+
+
+def _path(text: str) -> Path:
+    from tokenmill.storage.urls import dataset_folder
+
+    return dataset_folder(text)
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 import operator
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import overload
 
 import numpy as np
@@ -17,6 +16,7 @@ from tokenmill.reader.files import DatasetFiles, find_files
 from tokenmill.reader.open_parts import Ids, Mask
 from tokenmill.reader.rank_iterator import RankIterator
 from tokenmill.reader.views import Documents, Indexed, Rows, View, Windows
+from tokenmill.storage.urls import dataset_folder
 
 _AT_ONCE = 256  # items that an iteration looks up at once
 _POSITIONS = 1 << 12  # of an order that are computed at once: 1 ms, and 32 kB
@@ -231,10 +231,11 @@ def open(
     of arrow, megatron, datatrove, olmo and nanogpt, which are memory-mapped, and parquet, whose row groups are read as they
     are needed. The items are the same in each. `epoch`: of files that were shuffled for several epochs.
 
-    Raises ValidationError if a file is missing or has another size than the manifest says, and ParamsError if there is no such
-    split, source, format or epoch. Digests are not checked: `tokenmill verify` does that.
+    Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such
+    split, source, format or epoch, and StorageError for the URL of a dataset in object storage, which `tokenmill download`
+    brings here. Digests are not checked: `tokenmill verify` does that.
     """
-    files = find_files(Path(directory), split, source, format, epoch)
+    files = find_files(dataset_folder(str(directory)), split, source, format, epoch)
     blocks = Blocks(files.parts)
     if files.shape.length is None:
         return TokenDataset(files, Documents(blocks), "documents", None)

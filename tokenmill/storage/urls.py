@@ -1,6 +1,7 @@
 """The URLs of objects in object storage, without credentials."""
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -69,6 +70,21 @@ def local_path(text: str) -> str:
     if not rest.startswith("/"):
         raise StorageError(f"{text}: expected file:/// and a path from the root on this machine. Correct it.")
     return unquote(rest)
+
+
+def dataset_folder(dataset: str) -> Path:
+    """The folder of a dataset on this machine. Raises StorageError if it is the URL of one in object storage.
+
+    >>> dataset_folder("file:///data/tokens")
+    PosixPath('/data/tokens')
+    """
+    if is_url(dataset):
+        url = place(dataset).url
+        raise StorageError(
+            f"{url}: in object storage; expected a folder, because tokens are looked up here and there. "
+            f"Run `tokenmill download {url} DIR`, and name DIR/tokens."
+        )
+    return Path(local_path(dataset))
 
 
 def place(url: str) -> Place:
