@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from tokenmill.stages.count_sums import SumFacts
 from tokenmill.storage.unit_store import UnitStore
 
 _STARTED_S_MAX = 60.0
+_WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
 
 
 def filled(project: Project) -> Project:
@@ -98,6 +99,15 @@ class Cluster:
     address: str
     scheduler: subprocess.Popen[bytes]
     workers: list[subprocess.Popen[bytes]]
+    begin: Callable[..., subprocess.Popen[bytes]]
+
+    def restart(self) -> None:
+        """Kills the scheduler, and starts another one at once at its address, with workers of its own."""
+        self.scheduler.kill()
+        self.scheduler.wait()
+        self.begin("scheduler", "--port", self.address.rpartition(":")[2], "--no-dashboard")
+        for i in range(len(self.workers)):
+            self.begin("worker", *_WORKER, "--name", f"again{i}")
 
 
 @contextmanager
@@ -123,16 +133,13 @@ def cluster(folder: Path, n_workers: int) -> Iterator[Cluster]:
         while not file.exists() or not file.read_text(encoding="utf-8").endswith("}"):
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        workers = [
-            begin("worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--name", f"w{i}")
-            for i in range(n_workers)
-        ]
+        workers = [begin("worker", *_WORKER, "--name", f"w{i}") for i in range(n_workers)]
         address = str(json.loads(file.read_text(encoding="utf-8"))["address"])
         from distributed import Client
 
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(n_workers, timeout=_STARTED_S_MAX)
-        yield Cluster(address, scheduler, workers)
+        yield Cluster(address, scheduler, workers, begin)
     finally:
         for process in reversed(started):
             end(process)
@@ -189,12 +196,16 @@ def test_a_worker_that_is_killed_loses_no_finished_unit_and_changes_no_byte(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_lost_scheduler_is_one_error_and_the_next_build_goes_on(
-    project: Project, server: Server, tmp_path: Path
+    restarts: bool, project: Project, server: Server, tmp_path: Path
 ) -> None:
     with cluster(tmp_path / "cluster", 2) as found, building(project, server, found.address) as process:
         before = stored(project)
-        found.scheduler.kill()
+        if restarts:
+            found.restart()
+        else:
+            found.scheduler.kill()
         assert process.wait(200) == 2
     said = (project.root / "said").read_text(encoding="utf-8")
     assert "TM705" in said
