@@ -76,14 +76,14 @@ def splitter(steps: Sequence[str]) -> Literal["scanner", "regex"]:
 class ParquetRows:
     """The bytes of a Parquet file, row group by row group.
 
-    `schema`: a pyarrow.Schema. `statistics`: the columns, none of them lists, whose smallest and largest value of each row group is
-    kept. Columns are compressed by zstd; the bytes of the integers in lists are split into streams (BYTE_STREAM_SPLIT). The same
-    batches give the same bytes."""
+    `schema`: a pyarrow.Schema without structs. `statistics`: the columns, none of them lists, of which each row group has a lower
+    and an upper bound; those of strings have 64 bytes at most. Columns are compressed by zstd, and the bytes of the integers in
+    lists are split into streams (BYTE_STREAM_SPLIT). The same batches give the same bytes."""
 
-    def __init__(self, schema: Any, statistics: Sequence[str]) -> None: ...
+    def __new__(cls, schema: Any, statistics: Sequence[str]) -> Self: ...
     def row_group(self, batch: Any) -> bytes:
-        """Those of a further row group, for a pyarrow.RecordBatch. Raises TypeError if its schema is another one. After
-        any other error the file cannot be finished."""
+        """The bytes of one more row group, made of a pyarrow.RecordBatch. Raises TypeError if its schema is another one, or if a
+        null is where the schema has none. After any other error the file cannot be finished."""
 
     def finish(self) -> bytes:
         """The last bytes. Raises ValueError if the file is finished, or cannot be."""

@@ -2,7 +2,7 @@
 //! version 1 of the page): repetition levels, definition levels, then the integers in the encoding BYTE_STREAM_SPLIT.
 //!
 //! No list and no integer is null, so that the levels follow from the lengths of the lists: a few bytes a list, instead of a level
-//! for each integer.
+//! for each integer. Cost: O(lists + integers) in time; a page takes 4 bytes an integer, and up to 8 bytes a list for levels.
 
 use std::ops::Range;
 
@@ -191,7 +191,7 @@ mod tests {
         let offsets = [0, 2, 2, 3];
         let part = &parts(&offsets, 9)[0];
         assert_eq!(part.n_levels(&offsets), 4);
-        let lists = [8, 0, 0, 0, 1 << 1, 0, 1 << 1, 1, 2 << 1, 0];
+        let lists = [6, 0, 0, 0, 1 << 1, 0, 1 << 1, 1, 2 << 1, 0];
         let filled = [6, 0, 0, 0, 2 << 1, 1, 1 << 1, 0, 1 << 1, 1];
         let streams = [1, 4, 255, 2, 5, 255, 0, 0, 255, 0, 0, 255];
         let values = [0x201, 0x504, -1];

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill._core import ParquetRows
+from tokenmill._core import ParquetRows, interrupt
 from tokenmill.dataset.tokens import list_of
 
 PAGE_VALUES = 1 << 18
@@ -40,7 +40,7 @@ def batch_of(lists: list[Any], type: pa.DataType = IDS) -> pa.RecordBatch:
 def groups(draw: st.DrawFn) -> tuple[pa.DataType, list[list[list[int]]]]:
     type = draw(st.sampled_from(list(TYPES)))
     low, high = TYPES[type]
-    lists = st.lists(st.lists(st.integers(low, high), max_size=300), min_size=1, max_size=20)
+    lists = st.lists(st.lists(st.integers(low, high), max_size=300), max_size=20)
     return type, draw(st.lists(lists, max_size=3))
 
 
@@ -111,6 +111,28 @@ def test_a_batch_of_another_schema_is_refused_and_the_file_goes_on() -> None:
         rows.finish()
     with pytest.raises(ValueError, match="the file is finished"):
         rows.row_group(batch_of([[1]]))
+
+
+def test_a_null_that_the_schema_excludes_is_refused() -> None:
+    values = pa.array([1, None, 3], pa.uint16())
+    lists = pa.ListArray.from_arrays(pa.array([0, 3, 3], pa.int32()), values, type=SCHEMA.field(1).type)
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), lists], schema=SCHEMA)
+    rows = ParquetRows(SCHEMA, [])
+    with pytest.raises(TypeError, match="expected no null"):
+        rows.row_group(batch)
+    rows.row_group(batch.slice(1))
+
+
+def test_a_file_that_was_interrupted_cannot_be_finished() -> None:
+    rows = ParquetRows(SCHEMA, [])
+    interrupt(True)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rows.row_group(batch_of([[1]]))
+    finally:
+        interrupt(False)
+    with pytest.raises(ValueError, match="could not be written"):
+        rows.finish()
 
 
 @pytest.mark.parametrize("lists", [[[1, None]], [None, [1]], [[1], [2, 3]]])

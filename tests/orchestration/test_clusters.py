@@ -105,9 +105,8 @@ class Cluster:
         """Kills the scheduler, and starts another one at once at its address, with workers of its own."""
         self.scheduler.kill()
         self.scheduler.wait()
-        self.begin("scheduler", "--port", self.address.rpartition(":")[2], "--no-dashboard")
-        for i in range(len(self.workers)):
-            self.begin("worker", *_WORKER, "--name", f"again{i}")
+        self.scheduler = self.begin("scheduler", "--port", self.address.rpartition(":")[2], "--no-dashboard")
+        self.workers = [self.begin("worker", *_WORKER, "--name", f"again{i}") for i in range(len(self.workers))]
 
 
 @contextmanager
@@ -207,6 +206,13 @@ def test_a_lost_scheduler_is_one_error_and_the_next_build_goes_on(
         else:
             found.scheduler.kill()
         assert process.wait(200) == 2
+        if restarts:
+            from distributed import Client
+
+            with Client(found.address, set_as_default=False) as client:
+                client.wait_for_workers(2, timeout=_STARTED_S_MAX)
+                names = {worker["name"] for worker in client.scheduler_info()["workers"].values()}
+            assert names >= {"again0", "again1"}
     said = (project.root / "said").read_text(encoding="utf-8")
     assert "TM705" in said
     assert "finished units are kept" in said

@@ -1,5 +1,6 @@
 """`tokenmill.open`: the items of a dataset in every format, whole, in windows, packed, and shuffled."""
 
+import os
 import re
 import tempfile
 from collections.abc import Sequence
@@ -333,3 +334,9 @@ def test_a_dataset_in_object_storage_is_to_be_downloaded_first(tmp_path: Path) -
         tokenmill.open("s3://user:word@host/datasets/0123")
     with pytest.raises(ValidationError, match=re.escape(f"{tmp_path}/manifest.json: missing")):
         tokenmill.open(f"file://{tmp_path}")
+
+
+def test_a_folder_may_be_an_entry_of_a_listing(tmp_path: Path) -> None:
+    documents_dataset(tmp_path / "tokens", DOCUMENTS, ["arrow"])
+    [entry] = os.scandir(tmp_path)
+    assert len(tokenmill.open(entry)) == len(ALL)

@@ -198,6 +198,18 @@ def test_a_file_or_directory_is_taken_and_pinned(team: Team, user: Project) -> N
     assert set(user.actions(build(user)).values()) == {"up to date"}
 
 
+def test_a_tokenizer_that_cannot_be_imported_is_not_pinned(team: Team, user: Project) -> None:
+    published = team.project.root / "data/tokenizer/vocab.tiktoken"
+    take(user, **{"from": str(published), "pattern": "gpt2", "special_tokens": {"<|endoftext|>": 0}})
+    assert cli(user, "pin").returncode == 0
+    before = lock(user)
+    take(user, **{"from": str(published), "pattern": r"\p{N}{1,3}+|[\s\S]", "special_tokens": {"<|endoftext|>": 0}})
+    done = cli(user, "pin")
+    assert done.returncode == 2
+    assert "does not mean the same in the tokenizers library" in done.stderr
+    assert lock(user) == before
+
+
 def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user: Project) -> None:
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v9.0.0"})
     assert "Versions of tokenizer: v1.0.0; stages: prod" in refused(user)

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterator, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import overload
 
 import numpy as np
@@ -235,7 +235,7 @@ def open(
     split, source, format or epoch, and StorageError for the URL of a dataset in object storage, which `tokenmill download`
     brings here. Digests are not checked: `tokenmill verify` does that.
     """
-    files = find_files(dataset_folder(str(directory)), split, source, format, epoch)
+    files = find_files(dataset_folder(fspath(directory)), split, source, format, epoch)
     blocks = Blocks(files.parts)
     if files.shape.length is None:
         return TokenDataset(files, Documents(blocks), "documents", None)

@@ -81,8 +81,8 @@ def dataset_folder(dataset: str) -> Path:
     if is_url(dataset):
         url = place(dataset).url
         raise StorageError(
-            f"{url}: in object storage; expected a folder, because tokens are looked up here and there. "
-            f"Run `tokenmill download {url} DIR`, and name DIR/tokens."
+            f"{url}: in object storage; expected a folder on this machine, because tokens are read at random. "
+            f"Run `tokenmill download {url} DIR`, and use DIR/tokens."
         )
     return Path(local_path(dataset))
 

@@ -24,18 +24,24 @@ from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, f
 def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
     """The pin of the tokenizer that params.yaml asks for. Pins it now unless tokenmill.lock already has its pin."""
     pin = read_pin(root)
-    return pin if pin is not None and pin.asked == asked else pin_anew(root, asked)
+    if pin is not None and pin.asked == asked:
+        return pin
+    if asked.name is not None:
+        return pin_anew(root, asked)
+    source = _source(root, asked)  # the build imports it next, which checks the rest
+    return _pin(root, asked, None, _load(source, asked), _files_sha256(source))
 
 
 def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
-    """Looks up the tokenizer that params.yaml asks for, and pins it in tokenmill.lock. Raises VersionsError, TokenizerError."""
-    version = None
-    if asked.name is None:
-        source = _source(root, asked)
-        tokenizer, files_sha256 = _load(source, asked), _files_sha256(source)  # all else is checked when it is imported
-    else:
-        with _folder_for(asked) as directory:
-            version, files_sha256, tokenizer = _fetch_or_copy(root, asked, None, directory)
+    """Looks up the tokenizer that params.yaml asks for, and pins it in tokenmill.lock if it can be imported.
+
+    Raises VersionsError, TokenizerError, PatternError."""
+    with _folder_for(asked) as directory:
+        version, files_sha256, tokenizer = _fetch_or_copy(root, asked, None, directory)
+    return _pin(root, asked, version, tokenizer, files_sha256)
+
+
+def _pin(root: Path, asked: TokenizerSource, version: Version | None, tokenizer: Tokenizer, files_sha256: str) -> Pin:
     pin = Pin(
         asked=asked,
         version=None if version is None else version.version,

@@ -1,5 +1,6 @@
-//! The Python class `ParquetRows`: record batches → the bytes of a Parquet file. The crate `parquet` writes it, but for the pages of
-//! lists of integers (see `crate::list_pages`), for which it makes a level for each integer: 2.5 times as long as all of `crate::list_pages`.
+//! The Python class `ParquetRows`: record batches → the bytes of a Parquet file. The crate `parquet` writes all of it but the pages of
+//! lists of integers, which `crate::list_pages` makes faster (docs/design/tried.md has the figures). Cost: O(bytes of a batch) in time
+//! and memory.
 
 use super::arrays::record_batch_of;
 use super::attaching::calling;
@@ -10,7 +11,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int32Type, UInt16Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_pyarrow::FromPyArrow;
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::arrow::{ArrowSchemaConverter, add_encoded_arrow_schema_to_metadata};
@@ -81,6 +82,9 @@ impl ParquetRows {
         if batch.schema() != self.schema {
             return Err(PyTypeError::new_err("expected a batch with the schema of the file."));
         }
+        if batch.columns().iter().zip(self.schema.fields()).any(|(column, field)| has_wrong_null(column, field)) {
+            return Err(PyTypeError::new_err("expected no null where the schema of the file has none."));
+        }
         let mut file = self.taken()?;
         let schema = self.schema.clone();
         let (file, bytes) = run(py, move |stop| {
@@ -116,21 +120,21 @@ impl File {
     }
 
     fn add(&mut self, schema: Arc<Schema>, columns: &[ArrayRef], stop: &Stop) -> interrupt::Result<()> {
-        let described = self.writer.schema_descr().columns().to_vec();
+        let all = self.writer.schema_descr().columns().to_vec();
         let n_groups = self.writer.flushed_row_groups().len();
         let factory = ArrowRowGroupWriterFactory::new(&self.writer, schema.clone());
-        let others = factory.create_column_writers(n_groups)?;
+        let writers = factory.create_column_writers(n_groups)?;
         let mut group = self.writer.next_row_group()?;
-        for (((field, column), descr), mut other) in schema.fields().iter().zip(columns).zip(described).zip(others) {
+        for (((field, column), described), mut writer) in schema.fields().iter().zip(columns).zip(all).zip(writers) {
             stop.check()?;
-            if let Some(lists) = lists_of_ints(column, &descr) {
-                let (bytes, close) = self.pages.chunk(lists, descr, stop)?;
+            if let Some(lists) = lists_of_ints(column, &described) {
+                let (bytes, close) = self.pages.chunk(lists, described, stop)?;
                 group.append_column(&bytes, close)?;
             } else {
                 for leaf in compute_leaves(field, column)? {
-                    other.write(&leaf)?;
+                    writer.write(&leaf)?;
                 }
-                other.close()?.append_to_row_group(&mut group)?;
+                writer.close()?.append_to_row_group(&mut group)?;
             }
         }
         group.close()?;
@@ -138,14 +142,22 @@ impl File {
     }
 }
 
-/// The column, if neither its lists nor their integers can be null.
-fn lists_of_ints<'a>(column: &'a ArrayRef, descr: &ColumnDescPtr) -> Option<&'a ListArray> {
-    let lists = column.as_list_opt::<i32>()?;
-    let is_int = matches!(lists.value_type(), DataType::UInt16 | DataType::UInt32 | DataType::Int8 | DataType::Int32);
-    (is_int && descr.max_def_level() == 1).then_some(lists)
+/// Whether a list of the column has a null that its field excludes, at which Arrow itself does not look.
+fn has_wrong_null(column: &ArrayRef, field: &Field) -> bool {
+    let (Some(lists), DataType::List(element)) = (column.as_list_opt::<i32>(), field.data_type()) else { return false };
+    let offsets = lists.value_offsets();
+    let (first, end) = (offsets[0] as usize, offsets[lists.len()] as usize);
+    !element.is_nullable() && lists.values().slice(first, end - first).null_count() > 0
 }
 
-/// What makes pages. New memory for each page took a quarter of the time.
+/// The column, if neither its lists nor their integers can be null.
+fn lists_of_ints<'a>(column: &'a ArrayRef, described: &ColumnDescPtr) -> Option<&'a ListArray> {
+    let lists = column.as_list_opt::<i32>()?;
+    let is_int = matches!(lists.value_type(), DataType::UInt16 | DataType::UInt32 | DataType::Int8 | DataType::Int32);
+    (is_int && described.max_def_level() == 1).then_some(lists)
+}
+
+/// What makes pages, kept from one to the next.
 struct Pages {
     zstd: Compressor<'static>,
     /// A page before compression.
@@ -158,23 +170,23 @@ impl Pages {
     fn chunk(
         &mut self,
         lists: &ListArray,
-        descr: ColumnDescPtr,
+        described: ColumnDescPtr,
         stop: &Stop,
     ) -> interrupt::Result<(Bytes, ColumnCloseResult)> {
         let values = lists.values();
         match values.data_type() {
-            DataType::UInt16 => self.of(lists, values.as_primitive::<UInt16Type>().values(), descr, stop),
-            DataType::UInt32 => self.of(lists, values.as_primitive::<UInt32Type>().values(), descr, stop),
-            DataType::Int8 => self.of(lists, values.as_primitive::<Int8Type>().values(), descr, stop),
-            _ => self.of(lists, values.as_primitive::<Int32Type>().values(), descr, stop),
+            DataType::UInt16 => self.chunk_of(lists, values.as_primitive::<UInt16Type>().values(), described, stop),
+            DataType::UInt32 => self.chunk_of(lists, values.as_primitive::<UInt32Type>().values(), described, stop),
+            DataType::Int8 => self.chunk_of(lists, values.as_primitive::<Int8Type>().values(), described, stop),
+            _ => self.chunk_of(lists, values.as_primitive::<Int32Type>().values(), described, stop),
         }
     }
 
-    fn of<I: Int>(
+    fn chunk_of<I: Int>(
         &mut self,
         lists: &ListArray,
         values: &[I],
-        descr: ColumnDescPtr,
+        described: ColumnDescPtr,
         stop: &Stop,
     ) -> interrupt::Result<(Bytes, ColumnCloseResult)> {
         let offsets = lists.value_offsets();
@@ -189,7 +201,7 @@ impl Pages {
             n_uncompressed += written.uncompressed_size as i64;
         }
         let bytes = Bytes::from(sink.into_inner()?);
-        let metadata = ColumnChunkMetaData::builder(descr)
+        let metadata = ColumnChunkMetaData::builder(described)
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
             .set_encodings(vec![Encoding::RLE, Encoding::BYTE_STREAM_SPLIT])
             .set_num_values(n_levels)
