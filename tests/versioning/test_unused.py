@@ -157,3 +157,9 @@ def test_a_branch_with_a_dvc_lock_that_cannot_be_read_is_not_taken_for_one_witho
     run(project.root, "git", "checkout", "-q", "-")
     assert "dvc.lock of half cannot be read" in refused(project, PLACE, "--delete")
     assert objects.list_objects(PLACE)
+
+
+def test_a_place_without_datasets_is_told(team: Team, tmp_path: Path) -> None:
+    done = cli(team.project, "gc", str(tmp_path / "mistyped"))
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path}/mistyped has no datasets" in done.stderr

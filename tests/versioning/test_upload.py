@@ -109,6 +109,12 @@ def test_what_is_uploaded_is_the_dataset_and_git_has_a_record_of_it(team: Team, 
     assert record[digest]["urls"] == [url]
     assert record[digest]["commit"] == run(project.root, "git", "rev-parse", "HEAD").strip()
     assert run(project.root, "git", "status", "--short").strip() == "?? data/uploads.json"
+    assert "Commit data/uploads.json" in done.stderr
+    run(project.root, "git", "add", "data/uploads.json")
+    run(project.root, "git", "commit", "-m", "uploaded")
+    once_more = cli(project, "upload", PLACE)
+    assert "sent 0 bytes" in once_more.stderr
+    assert "Commit" not in once_more.stderr
     again = upload(project)
     assert (again["url"], again["files"]["sent"], again["sent_bytes"]) == (url, 0, 0)
     assert json.loads((project.root / "data/uploads.json").read_text()) == record

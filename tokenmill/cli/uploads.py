@@ -66,11 +66,13 @@ def add_commands(commands: "Commands") -> None:
 def _upload(asked: argparse.Namespace) -> Answer:
     from tokenmill.stages.upload import upload
     from tokenmill.storage.anywhere import place_of
+    from tokenmill.versioning.git import changed_files
 
-    place = place_of(asked.place)
-    done = upload(find_params().parent, place)
+    root, place = find_params().parent, place_of(asked.place)
+    done = upload(root, place)
     counts = ", ".join(f"{n:,} {how}" for how, n in done.files.items() if n)
-    say(f"upload: files: {counts}; sent {size(done.sent_bytes)}. Commit {UPLOADS_FILE}, which names the dataset.")
+    todo = f" Commit {UPLOADS_FILE}, which names the dataset." if UPLOADS_FILE in changed_files(root) else ""
+    say(f"upload: files: {counts}; sent {size(done.sent_bytes)}.{todo}")
     return text(dataclasses.asdict(done), done.url)
 
 
@@ -90,6 +92,8 @@ def _gc(asked: argparse.Namespace) -> Answer:
 
     place = place_of(asked.place)
     found = find(find_params().parent, place, asked.keep)
+    if not found:
+        say(f"gc: {place} has no datasets. If it should, see that it is the PLACE that `tokenmill upload` was given.")
     removed = [one for one in found if one.state in REMOVED]
     if asked.delete:
         remove(place, removed)
