@@ -139,7 +139,9 @@ def test_a_missing_bucket(each_s3: pytest.MonkeyPatch) -> None:
 def test_no_credentials(s3: pytest.MonkeyPatch) -> None:
     s3.delenv("AWS_ACCESS_KEY_ID")
     s3.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "s3://bucket: no credentials were found. Set AWS_ACCESS_KEY_ID" in str(error_of("s3://bucket/p"))
+    assert f"s3://bucket: no credentials were found on {socket.gethostname()}. Set AWS_ACCESS_KEY_ID" in str(
+        error_of("s3://bucket/p")
+    )
     s3.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file.json")
     assert isinstance(error_of("gs://bucket/p"), StorageError)
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):

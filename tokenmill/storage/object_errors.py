@@ -4,6 +4,7 @@ The text of obstore's own errors is not shown: it holds the request's address, w
 """
 
 import re
+from socket import gethostname
 
 from tokenmill.errors import CorpusError, PassingError, StorageError, TokenmillError
 
@@ -98,12 +99,12 @@ def changed(url: str) -> CorpusError:
 
 
 def no_credentials(url: str) -> StorageError:
-    """The error for a place without credentials."""
+    """The error for a place without credentials. It names this machine, which may be a worker's."""
     names = {
         "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for a public bucket AWS_SKIP_SIGNATURE=true)",
         "gs": "GOOGLE_APPLICATION_CREDENTIALS (for a public bucket GOOGLE_SKIP_SIGNATURE=true)",
         "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (for a public one AZURE_SKIP_SIGNATURE=true)",
     }
     return StorageError(
-        f"{url}: no credentials were found. Set {names[url.partition(':')[0]]}, and run the command again."
+        f"{url}: no credentials were found on {gethostname()}. Set {names[url.partition(':')[0]]}, and run the command again."
     )
