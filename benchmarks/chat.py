@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import incremental, record
+from benchmarks import record
 from benchmarks.chat_one import LENGTH, N_PROCESSES, Answer, answer_of
 from benchmarks.corpus import ROOT, ROOT_CORPUS
-from benchmarks.file_sets import change_params
+from benchmarks.project import ENVIRONMENT, change_params, empty_project, run
 from tokenmill.chat.named import template_text
 from tokenmill.dataset.manifest import read_manifest
 
@@ -126,14 +126,14 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
 
 def make_project(root: Path, corpus: Path, tokenizer: Path) -> None:
     """A project with these samples and this tokenizer, built up to its encode stage."""
-    incremental.empty_project(root, "inline", grouped=True)
+    empty_project(root, "inline", grouped=True)
     shutil.copy(corpus, root / "data/raw")
     time.sleep(2.1)  # a file as young as its digest is not remembered
     change_params(root, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": 2})
     change_params(root, {}, "source", _SOURCE)
     change_params(root, {}, "encode", _ENCODE)
     for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
-        incremental.run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
+        run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
 
 
 def stage(project: Path) -> Run:
@@ -141,9 +141,7 @@ def stage(project: Path) -> Run:
     shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
     os.sync()  # what was written before is not this stage's
     command = [sys.executable, "-m", "benchmarks.chat", "--timed", str(project)]
-    done = subprocess.run(
-        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, check=True
-    )
+    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
     return Run(*json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -12,22 +12,15 @@ What this does not show: a network between the machines, a file system that is s
 """
 
 import argparse
-import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from benchmarks import record
-from benchmarks.corpus import ROOT
-from benchmarks.incremental import empty_project, shards
+from benchmarks.project import change_params, copy_flows, empty_project, shards, stages_of
 from tokenmill.dataset.manifest import read_manifest
 
 _ENGINES = ("inline", "threads", "dask", "ray")
@@ -119,42 +112,19 @@ def _many(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _make(root: Path, n_shards: int, shard_bytes: int) -> None:
     empty_project(root, "threads", grouped=False)
-    for folder in ("flows", "tasks"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    _set_run(root, memory_mb_max=8192)
+    copy_flows(root)
+    change_params(root, {}, "run", {"memory_mb_max": 8192})
     for i, shard in enumerate(shards(n_shards, shard_bytes)):
         (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
     time.sleep(2.1)  # a file as young as its digest is not remembered
 
 
-def _set_run(root: Path, **values: Any) -> None:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    params = yaml.load((root / "params.yaml").read_text(encoding="utf-8"))
-    params["run"] |= values
-    with (root / "params.yaml").open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
-
-
 def _build(project: Path, engine: str, workers: int) -> tuple[dict[str, Any], float, float]:
     """What a forced build tells of each stage, the seconds of its process, and the process's largest resident set in MB."""
-    _set_run(project, engine=engine, workers=workers)
+    change_params(project, {}, "run", {"engine": engine, "workers": workers})
     start_s = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "tokenmill", "build", "--force", "--json", "-q"],
-        cwd=project,
-        env={
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    wall_s = time.monotonic() - start_s
-    stages = {one["stage"]: one for one in json.loads(done.stdout)["result"]["stages"]}
-    return stages, wall_s, max(one["peak_mb"] or 0.0 for one in stages.values())
+    stages = stages_of(project, "--force")
+    return stages, time.monotonic() - start_s, max(one["peak_mb"] or 0.0 for one in stages.values())
 
 
 if __name__ == "__main__":

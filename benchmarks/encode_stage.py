@@ -6,7 +6,6 @@ build is watched by py-spy, a hundred times a second: the shares of the threads 
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -18,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from ruamel.yaml import YAML
 
 from benchmarks import record
 from benchmarks.corpus import ROOT
 from benchmarks.encode import SHARED
-from benchmarks.incremental import empty_project, shards
+from benchmarks.project import change_params, empty_project, shards, stages_of
 
 _STAGES = ("encode", "validate")
 _STEPS = {  # by the innermost of these functions
@@ -70,11 +68,10 @@ def main() -> None:
         for i in range(asked.runs):
             project = _project(Path(name) / f"{i}", files, tokenizer)
             start_s = time.monotonic()
-            done = _build([], project)
+            done = stages_of(project)
             walls.append(time.monotonic() - start_s)
-            for one in json.loads(done)["result"]["stages"]:
-                if one["stage"] in stages:
-                    stages[one["stage"]].append(one["seconds"])
+            for stage in _STAGES:
+                stages[stage].append(done[stage]["seconds"])
             bare.append(_loop(files, tokenizer))
         for what, runs in (*stages.items(), ("whole build", walls), ("bare loop over gigatoken", bare)):
             seconds = statistics.median(runs)
@@ -93,23 +90,9 @@ def _project(root: Path, files: Path, tokenizer: Path) -> Path:
     empty_project(root, "inline", grouped=True)
     for file in files.iterdir():
         (root / "data/raw" / file.name).hardlink_to(file)
-    yaml = YAML(typ="safe", pure=True)
-    params = yaml.load((root / "params.yaml").read_text(encoding="utf-8"))
-    params["source"]["glob"] = "data/raw/*.jsonl.zst"
-    params["tokenizer"] = {"from": str(tokenizer)}
-    params["run"] |= {"workers": 2, "memory_mb_max": 8192}
-    with (root / "params.yaml").open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
+    change_params(root, {"tokenizer": {"from": str(tokenizer)}}, "source", {"glob": "data/raw/*.jsonl.zst"})
+    change_params(root, {}, "run", {"workers": 2, "memory_mb_max": 8192})
     return root
-
-
-def _build(before: list[str], project: Path) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [*before, sys.executable, "-m", "tokenmill", "build", "--json", "-q"],
-        cwd=project, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout
 
 
 def _loop(files: Path, tokenizer: Path) -> float:
@@ -127,7 +110,7 @@ def _loop(files: Path, tokenizer: Path) -> float:
 
 def _profile(project: Path) -> list[dict[str, Any]]:
     stacks = project.parent / "stacks.txt"
-    _build(["py-spy", "record", "-r", "100", "-f", "raw", "-o", str(stacks), "--"], project)
+    stages_of(project, before=["py-spy", "record", "-r", "100", "-f", "raw", "-o", str(stacks), "--"])
     cells = []
     for stage in _STAGES:
         found = Counter[str]()

@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ruamel.yaml import YAML
 
-from benchmarks import incremental, record
+from benchmarks import record
 from benchmarks.corpus import ROOT
 from benchmarks.file_sets_one import WAYS, digest, flat_arrays, litdata_chunks
+from benchmarks.project import ENVIRONMENT, change_params, run, sharded_project
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.order import Order
@@ -108,21 +108,11 @@ def encode(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
 
 def make_project(root: Path, text_bytes: int, tokenizer: Path) -> int:
     """A project with a fixed tokenizer, built up to its encode stage; the bytes of its shards."""
-    n_bytes = incremental.make_project(root, -(-text_bytes // _SHARD_BYTES), _SHARD_BYTES, "inline", grouped=True)
+    n_bytes = sharded_project(root, -(-text_bytes // _SHARD_BYTES), _SHARD_BYTES, "inline", grouped=True)
     change_params(root, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": _N_WRITERS})
     for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
-        incremental.run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
+        run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
     return n_bytes
-
-
-def change_params(root: Path, top: dict[str, Any], section: str, values: dict[str, Any]) -> None:
-    """Changes params.yaml."""
-    yaml, path = YAML(typ="safe", pure=True), root / "params.yaml"
-    yaml.sort_base_mapping_type_on_output = False  # the order of roles is that of messages
-    params = yaml.load(path.read_text(encoding="utf-8")) | top
-    params[section] |= values
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(params, file)
 
 
 def stage(project: Path, formats: Sequence[str], splits: dict[str, float]) -> tuple[float, float]:
@@ -131,9 +121,7 @@ def stage(project: Path, formats: Sequence[str], splits: dict[str, float]) -> tu
     shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
     os.sync()  # what was written before is not this stage's
     command = [sys.executable, "-m", "benchmarks.file_sets", "--timed", str(project)]
-    done = subprocess.run(
-        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, check=True
-    )
+    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
     seconds, cpu_s = json.loads(done.stdout.splitlines()[-1])
     return seconds, cpu_s
 

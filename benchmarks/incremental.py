@@ -10,8 +10,6 @@ idle while the last unit of a stage is at work.
 
 import argparse
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from ruamel.yaml import YAML
 
 from benchmarks import record
-from benchmarks.corpus import ROOT, documents
+from benchmarks.project import ENVIRONMENT, run, sharded_project
 
 STAGES = ("count", "train-vocab", "encode", "validate")
 _WORK = {
@@ -37,11 +34,10 @@ _WORK = {
     "tokenmill.stages.train_vocab": ("read_counts", "learn", "make_golden", "make_card", "measure_training"),
     "tokenmill.artifacts.golden": ("check_golden",),
     "tokenmill.storage.unit_store": ("flush",),
-    "tokenmill.stages.encode": ("_warm", "encode_unit", "write_tables"),
+    "tokenmill.stages.encode": ("_warm", "encode_unit"),
+    "tokenmill.stages.encode_dataset": ("write_tables",),
     "tokenmill.stages.validate": ("sample_engines", "validate_unit", "write_tables"),
 }
-_TEXT_BYTES = 20_000_000
-_LETTERS = b"gkpvwyz"  # of no escape, and of no key of the lines
 
 
 def main() -> None:
@@ -60,7 +56,7 @@ def main() -> None:
     section = record.begin("build", ("dvc", "prefect", "pyarrow"), asked)
     with tempfile.TemporaryDirectory(prefix="bench-build-", dir=asked.directory) as folder:
         project = Path(folder) / "project"
-        n_bytes = make_project(project, asked.shards, asked.shard_kb * 1000, asked.engine, asked.grouped)
+        n_bytes = sharded_project(project, asked.shards, asked.shard_kb * 1000, asked.engine, asked.grouped)
         print(f"{asked.shards:,} shards, {n_bytes / 1e6:,.0f} MB of JSON lines, run.engine: {asked.engine}", flush=True)
 
         def show(what: str) -> None:
@@ -80,62 +76,9 @@ def main() -> None:
     record.keep(section, asked.record)
 
 
-def make_project(root: Path, n_shards: int, shard_bytes: int, engine: str, grouped: bool) -> int:
-    """A project of so many shards; the bytes of all."""
-    empty_project(root, engine, grouped)
-    n_bytes = 0
-    for i, shard in enumerate(shards(n_shards, shard_bytes)):
-        (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
-        n_bytes += len(shard)
-    time.sleep(2.1)  # a file as young as its digest is not remembered
-    return n_bytes
-
-
-def empty_project(root: Path, engine: str, grouped: bool) -> None:
-    """A project without shards."""
-    root.mkdir()
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
-    for stage in pipeline["stages"].values():  # the code is not in the project
-        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
-    params = yaml.load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    params["run"]["engine"] = engine
-    if not grouped:
-        params["source"]["unit_bytes_min"] = 0
-    for name, content in (("dvc.yaml", pipeline), ("params.yaml", params)):
-        with (root / name).open("w", encoding="utf-8") as file:
-            yaml.dump(content, file)
-    (root / "data/raw").mkdir(parents=True)
-    run(root, "git", "init", "-q")
-    run(root, "dvc", "init", "-q")
-
-
-def run(root: Path, command: str, *arguments: str) -> None:
-    """Runs a command in a project."""
-    subprocess.run([shutil.which(command, path=_path()) or command, *arguments], cwd=root, check=True)
-
-
 def change(shard: Path) -> None:
     """Adds a document to a shard."""
     shard.write_bytes(shard.read_bytes() + msgspec.json.encode({"id": "new", "text": "one more"}) + b"\n")
-
-
-def shards(n_shards: int, shard_bytes: int) -> Iterator[bytes]:
-    """JSON lines of about so many bytes a shard; in each pass over the text other letters are changed."""
-    lines = [msgspec.json.encode({"id": str(i), "text": text}) + b"\n" for i, text in enumerate(documents(_TEXT_BYTES))]
-    at = 0
-    for _ in range(n_shards):
-        taken: list[bytes] = []
-        n_bytes = 0
-        while n_bytes < shard_bytes:
-            line = lines[at % len(lines)]
-            taken.append(line)
-            n_bytes += len(line)
-            at += 1
-        # The number of the pass, digit by digit: by how much the first four letters are moved on.
-        n = len(_LETTERS)
-        moved = bytes(_LETTERS[(i + at // len(lines) // n**i) % n] for i in range(4))
-        yield b"".join(taken).translate(bytes.maketrans(_LETTERS[:4], moved))
 
 
 @dataclass(frozen=True)
@@ -154,7 +97,7 @@ def build(project: Path) -> Cost:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.incremental", "--timed", str(project)],
         cwd=project,  # where a pyproject.toml names Prefect, it is asked for a server first
-        env={**os.environ, "PATH": _path(), "PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
@@ -249,10 +192,6 @@ class _Clock:
                 self._n_running -= 1
                 if self._n_running == 0:
                     self.seconds += time.monotonic() - self._since_s
-
-
-def _path() -> str:
-    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 if __name__ == "__main__":

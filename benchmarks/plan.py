@@ -9,17 +9,15 @@ rest, unless it is: the load is in the record.
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from benchmarks import record
 from benchmarks.corpus import ROOT
+from benchmarks.project import change_params, copy_flows, empty_project, run
 from tokenmill.config.params import load_params
 from tokenmill.corpus.sample import make_sample
 from tokenmill.pipeline.plan import compare, keep_plan, outcome_of
@@ -58,25 +56,13 @@ def main() -> None:
 
 def make_project(root: Path, name: str, shared: Path, engine: str) -> None:
     """A project with one of the corpora."""
-    root.mkdir()
-    yaml = YAML(typ="safe", pure=True)
-    pipeline = yaml.load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
-    for stage in pipeline["stages"].values():  # the code is not in the project
-        stage["deps"] = [dep for dep in stage["deps"] if dep.startswith("data/")]
-    params = yaml.load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    params["run"]["engine"] = engine
-    params["source"] |= CORPORA[name]
-    for file_name, content in (("dvc.yaml", pipeline), ("params.yaml", params)):
-        with (root / file_name).open("w", encoding="utf-8") as file:
-            yaml.dump(content, file)
-    for folder in ("flows", "tasks"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    empty_project(root, engine, grouped=True)
+    change_params(root, {}, "source", CORPORA[name])
+    copy_flows(root)
     if name == "sample":
         make_sample(root / "data/raw")
     else:
-        shutil.copytree(shared / name, root / "data/raw")
-    _run(root, "git", "init", "-q")
-    _run(root, "dvc", "init", "-q")
+        shutil.copytree(shared / name, root / "data/raw", dirs_exist_ok=True)
 
 
 def measure(project: Path, name: str, asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -90,7 +76,7 @@ def measure(project: Path, name: str, asked: argparse.Namespace) -> list[dict[st
         plans.append(plan.as_json())
     keep_plan(project, plans[0])
     load = os.getloadavg()[0]
-    _run(project, sys.executable, "-m", "tokenmill", "build", "-q")
+    run(project, sys.executable, "-m", "tokenmill", "build", "-q")
     outcome = outcome_of(project, plans[0])
     print(
         f"\n{name}: {asked.seeds} plans of {min(runs_s):.1f} to {max(runs_s):.1f} s; load {load:.1f} as the build began"
@@ -124,13 +110,6 @@ def measure(project: Path, name: str, asked: argparse.Namespace) -> list[dict[st
             }
         )
     return [{"corpus": name, "quantity": "plan", "runs_s": record.seconds(runs_s), "load": round(load, 2)}, *cells]
-
-
-def _run(root: Path, command: str, *arguments: str) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    program = shutil.which(command, path=path) or command
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
-    subprocess.run([program, *arguments], cwd=root, env=environment, check=True)
 
 
 if __name__ == "__main__":
