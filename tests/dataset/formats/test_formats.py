@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dataset.formats.readers import READERS
-from tokenmill.dataset.formats import offsets32
+from tokenmill.dataset.formats import offsets32, parquet
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 
 Item = dict[str, Any]
@@ -386,3 +388,27 @@ def test_many_items_in_other_batches_are_the_same_bytes(format: Format, packed: 
     found = pa.Table.from_batches(batches)
     found.validate(full=True)
     assert found == pa.Table.from_batches([whole]).select(found.column_names)
+
+
+def test_more_row_groups_than_a_parquet_file_can_have_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_GROUPS_MAX", 2)
+    monkeypatch.setattr(parquet, "_GROUP_ROWS_MAX", 1)
+    shape = schema(pa.uint16(), has_names=False)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([0]), pa.array([[1, 2]], shape.field("input_ids").type), pa.array([5])], schema=shape
+    )
+    path = tmp_path / "tokens.parquet"
+    with parquet.write_tokens(path, shape) as add:
+        for _ in range(2):
+            add(batch)
+    assert pq.ParquetFile(path).num_row_groups == 2
+    with (
+        pytest.raises(
+            ValidationError, match=r"tokens.parquet: a Parquet file has at most 2 row groups.*encode.file_bytes"
+        ),
+        parquet.write_tokens(path, shape) as add,
+    ):
+        for _ in range(3):
+            add(batch)

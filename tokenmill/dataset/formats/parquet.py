@@ -22,9 +22,6 @@ _SUFFIX = ".parquet"
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
 _GROUPS_MAX = 2**15 - 1  # of a file: the number of a row group has 16 bits
-_DOUBLED_EVERY = (
-    1 << 13
-)  # row groups after which both limits of documents are doubled, so that a file of some TB has no more
 _N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
 
 
@@ -35,19 +32,15 @@ def write_tokens(path: Path, shape: pa.Schema) -> Iterator[Callable[[pa.RecordBa
     Several small batches are joined into one row group; otherwise a file of many small shards would have a row group for each.
     """
     held: list[pa.RecordBatch] = []
-    n_rows = n_bytes = n_groups = 0
+    n_rows = n_bytes = 0
     with _row_groups(path, shape) as write:
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_rows, n_bytes, n_groups
-            factor = 1 << n_groups // _DOUBLED_EVERY
-            if held and (
-                n_rows + batch.num_rows > factor * _GROUP_ROWS_MAX or n_bytes + batch.nbytes > factor * _GROUP_BYTES_MAX
-            ):
+            nonlocal n_rows, n_bytes
+            if held and (n_rows + batch.num_rows > _GROUP_ROWS_MAX or n_bytes + batch.nbytes > _GROUP_BYTES_MAX):
                 write(pa.concat_batches(held))
                 held.clear()
                 n_rows = n_bytes = 0
-                n_groups += 1
             held.append(batch)
             n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + batch.nbytes
 
