@@ -1,5 +1,6 @@
 """Mixtures of named sources: how often documents are in the file sets, and the blend files."""
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ import tokenmill
 from tests.conftest import Project, make_project
 from tests.dataset.test_file_sets import items
 from tests.registry import build, cli
-from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.manifest import read_manifest, write_manifest
 
 DOCUMENTS = {
     "web/a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(60)],
@@ -53,6 +54,17 @@ def found(project: Project, format: str, split: str | None = None) -> Counter[st
         one for one in read_manifest(project.root / "data/tokens").sets if (one.format, one.split) == (format, split)
     ]
     return Counter(row["id"] for one in sets for part in items(project, one) for row in part)
+
+
+def sums(project: Project, split: str) -> dict[str, list[int]]:
+    """Documents and tokens of each source in the Arrow files of a split."""
+    [one] = [some for some in read_manifest(project.root / "data/tokens").sets if some.split == split]
+    of: dict[str, list[int]] = {}
+    for row in (row for part in items(project, one) for row in part):
+        entry = of.setdefault(row["id"].split("/")[0], [0, 0])
+        entry[0] += 1
+        entry[1] += len(row["input_ids"])
+    return of
 
 
 @pytest.mark.slow
@@ -96,7 +108,7 @@ def test_a_weight_is_whole_passes_and_a_share_that_grows_by_adding_documents(pro
 @pytest.mark.slow
 def test_a_budget_of_tokens_is_met_but_for_a_document_and_shuffling_mixes_all_sources(project: Project) -> None:
     splits = {"train": 0.8, "validation": 0.2}
-    project.set(encode__formats=["arrow"], encode__shuffle={"seed": 1}, encode__splits=splits)
+    project.set(encode__formats=["arrow"], encode__shuffle={"seed": 1}, encode__splits=splits, run__report_page=True)
     weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={})
     build(project)
     manifest = read_manifest(project.root / "data/tokens")
@@ -114,6 +126,36 @@ def test_a_budget_of_tokens_is_met_but_for_a_document_and_shuffling_mixes_all_so
     assert set(found(project, "arrow", "validation").values()) == {1}  # only the first split is mixed
     done = cli(project, "verify")
     assert done.returncode == 0, done.stdout
+
+    by_split = [sums(project, split) for split in splits]
+    assert {(one.split, one.source): [one.n_documents, one.n_tokens] for one in manifest.mixture} == {
+        (split, name): of[name] for split, of in zip(splits, by_split, strict=True) for name in of
+    }
+    report = json.loads((project.root / "data/report/report.json").read_text(encoding="utf-8"))
+    told = json.loads(cli(project, "info", "--json").stdout)["result"]
+    assert told["mixture"] == report["mixture"]
+    rows = {(one["split"], one["source"]): one for one in report["mixture"]}
+    assert rows["train", "web"]["tokens"] == tokens["web"]
+    assert rows["train", "web"]["asked"] == {"tokens": 300} and rows["validation", "web"]["asked"] is None
+    assert rows["train", "web"]["epochs"] < 1 < rows["train", "code"]["epochs"]
+    assert rows["validation", "code"]["epochs"] == rows["train", "books"]["epochs"] == 1
+    shares = [rows["train", name]["share"] for name in tokens]
+    assert shares == pytest.approx([n / tokens.total() for n in tokens.values()], abs=1e-6)
+    page = (project.root / "data/report/report.html").read_text(encoding="utf-8")
+    assert f'a budget of 300 tokens</td><td class="n">{rows["train", "web"]["epochs"]:.4g}</td>' in page
+    assert (
+        f"{tokens['web']:,} tokens ({shares[list(tokens).index('web')]:.1%}), epochs: " in cli(project, "info").stdout
+    )
+
+    more = [one.model_copy(update={"n_tokens": one.n_tokens + 1}) for one in manifest.mixture]
+    for mixture in (more, []):
+        (project.root / "data/tokens/manifest.json").chmod(0o644)
+        write_manifest(manifest.model_copy(update={"mixture": mixture}), project.root / "data/tokens")
+        done = cli(project, "verify")
+        assert done.returncode == 1 and "mixture: it says [" in done.stdout
+    write_manifest(manifest, project.root / "data/tokens")
+    project.set(encode__shuffle={"seed": 1, "epochs": 2})
     weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={"epochs": 3})
     done = build(project)
     assert "encode: 0 of 3 units to do" in done.stderr  # weights are no matter of units
+    assert len(read_manifest(project.root / "data/tokens").mixture) == 2 * 3  # of one epoch, not of each

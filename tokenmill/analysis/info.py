@@ -7,7 +7,7 @@ from typing import Any
 from tokenmill.analysis.beside import check_is_dataset
 from tokenmill.dataset.manifest import ChatEntry, read_manifest
 from tokenmill.quantities import size
-from tokenmill.report.file_sets import packing_of, sets_of
+from tokenmill.report.file_sets import mixture_of, packing_of, sets_of, weight_of, words_of_weight
 from tokenmill.versioning.stored import manifest_of
 
 
@@ -50,7 +50,7 @@ def info(dataset: Path | str) -> dict[str, Any]:
                 "documents": one.n_documents,
                 "tokens": one.n_tokens,
                 "text_bytes": one.text_bytes,
-                "weight": {"epochs": one.epochs} if one.tokens is None else {"tokens": one.tokens},
+                "weight": weight_of(one),
                 "special_tokens_in_text": one.special_tokens_in_text,
             }
             for one in manifest.sources
@@ -59,6 +59,7 @@ def info(dataset: Path | str) -> dict[str, Any]:
         "tokenizer_origin": None if manifest.tokenizer_origin is None else manifest.tokenizer_origin.model_dump(),
         "chat": None if manifest.chat is None else _chat(manifest.chat, manifest.n_tokens),
         "sets": sets_of(manifest),
+        "mixture": mixture_of(manifest),
         "packing": packing_of(manifest),
         "tables": [table.name for table in manifest.tables],
         "made_by": manifest.engine,
@@ -112,14 +113,17 @@ def as_text(found: dict[str, Any]) -> str:
         lines[name] = (
             f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
         )
+    for one in found["mixture"]:
+        name = "/".join(part for part in ("mixture", one["split"], one["source"]) if part is not None)
+        lines[name] = (
+            f"{one['documents']:,} documents, {one['tokens']:,} tokens ({one['share']:.1%}), epochs: {one['epochs']:.4g}"
+        )
     width = max(14, *map(len, lines))
     return "\n".join([found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())])
 
 
 def _of_source(one: dict[str, Any]) -> str:
-    weight = one["weight"]
-    asked = f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
-    return f"{one['documents']:,} documents, {one['tokens']:,} tokens; {asked}"
+    return f"{one['documents']:,} documents, {one['tokens']:,} tokens; {words_of_weight(one['weight'])}"
 
 
 def _of_chat(chat: dict[str, Any]) -> str:

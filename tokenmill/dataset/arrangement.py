@@ -26,7 +26,7 @@ from tokenmill.dataset.items import (
     read_segments,
     write_segments,
 )
-from tokenmill.dataset.manifest import Files
+from tokenmill.dataset.manifest import Files, MixedSource
 from tokenmill.dataset.order import Order
 from tokenmill.dataset.packing import Segments
 from tokenmill.dataset.shuffle import Buckets, buckets_of, gather, scatter
@@ -147,6 +147,7 @@ class Arrangement:
     ) -> None:
         self.shape: Shape = shape_of(files, documents)
         self.packed: dict[str, dict[str, int]] = {}
+        self.mixture: list[MixedSource] = []
         self._buckets: dict[str, Path] = {}
         self._files, self._formats, self._documents = files, formats, documents
         self._finish, self._threads = finish, threads
@@ -163,10 +164,17 @@ class Arrangement:
         return {**self.__dict__, "_finish": None}
 
     def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> list[ArrangedSet]:
-        """All sets. `tokens_digest`: see Manifest.tokens_digest. Fills `packed`, the numbers of the packing by split."""
+        """All sets. `tokens_digest`: see Manifest.tokens_digest. Fills `packed`, the numbers of the packing by split,
+        and `mixture`."""
         files = self._files
         planned = plan_sets(units, files, self._id_bytes, self._threads)
         arranged = self._packed_parts(planned)
+        self.mixture = [
+            MixedSource(split=one.split, source=source, n_documents=n_documents, n_tokens=n_tokens)
+            for one in planned
+            if not one.epoch
+            for source, (n_documents, n_tokens) in one.of_source.items()
+        ]
         has_index = files.pack is not None and files.pack.output == "index"
         sets = []
         for one, parts in zip(planned, arranged, strict=True):

@@ -1,7 +1,7 @@
 """Plans the file sets of a dataset: which units make which part of which set, from the units' document indexes alone."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,12 +21,14 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 @dataclass(frozen=True)
 class PlannedSet:
     """The items of one split in one order, for every format. `source`: of one source alone. `epoch`: None if there is only one.
-    `parts`: consecutive units, pass by pass where documents occur more than once."""
+    `parts`: consecutive units, pass by pass where documents occur more than once. `of_source`: the numbers of documents and of
+    their tokens of each named source, over all passes."""
 
     split: str | None
     source: str | None
     epoch: int | None
     parts: Sequence[Part]
+    of_source: Mapping[str, tuple[int, int]]
 
     @property
     def name(self) -> str:
@@ -57,6 +59,7 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
             n_passes = max((ceil(one) for one in wanted.values()), default=1)
             for source in sources:
                 parts: list[Part] = []
+                of_source = {name: (0, 0) for name in epochs if source in (None, name)}
                 for number in range(n_passes):
                     choice = Choice(split, files.splits, wanted, number)
                     some = [
@@ -66,8 +69,13 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
                     ]
                     sums = list(pool.map(partial(_sums, choice), some))
                     parts += _parts(some, sums, choice, files.file_bytes, id_bytes)
+                    for unit, (n_documents, n_tokens) in zip(some, sums, strict=True):
+                        if unit.source in of_source:
+                            before = of_source[unit.source]
+                            of_source[unit.source] = before[0] + n_documents, before[1] + n_tokens
                 planned += [
-                    PlannedSet(split, source, epoch if n_epochs > 1 else None, parts) for epoch in range(n_epochs)
+                    PlannedSet(split, source, epoch if n_epochs > 1 else None, parts, of_source)
+                    for epoch in range(n_epochs)
                 ]
     return planned
 

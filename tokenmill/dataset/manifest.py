@@ -165,6 +165,16 @@ class SetPart(_Record):
     n_tokens: int
 
 
+class MixedSource(_Record):
+    """What the mixture takes of the named source `source` for a split (null: there are no splits) in one epoch: documents and their
+    tokens before packing, each counted as often as it is taken."""
+
+    split: str | None
+    source: str
+    n_documents: int
+    n_tokens: int
+
+
 class FileSet(_Record):
     """The files of one format for one split, source and epoch, each null where there is only one. A shuffled set has all sources.
     `shared`: files of all parts."""
@@ -240,6 +250,9 @@ class Manifest(_Record):
         default=[], description="the files that training jobs read, beside the documents' Parquet"
     )
     packed: dict[str, dict[str, int]] = Field(default={}, description="the numbers of the packing, by split")
+    mixture: list[MixedSource] = Field(
+        default=[], description="what the sets have of each source; not there without named sources and sets"
+    )
     blends: list[TableFile] = Field(default=[], description="files that say to trainers how named sources are mixed")
     digest: str = Field(default="", description="sha256 over all other fields; empty in format 3")
 
@@ -293,6 +306,8 @@ class Manifest(_Record):
     def _not_written(self) -> dict[str, Any]:
         """The fields that manifest.json does not have, as pydantic's `exclude` takes them."""
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
+        if not self.mixture:
+            left_out["mixture"] = True
         if self.chat is None:
             left_out |= {"chat": True, "shards": {"__all__": {"n_trained"}}}
         if self.source is not None and self.source.conversations is None:

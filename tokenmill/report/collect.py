@@ -21,7 +21,7 @@ from tokenmill.layout import COUNTS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.report import sample as sampling
 from tokenmill.report.bigram import bigram
 from tokenmill.report.conversations import conversations_of
-from tokenmill.report.file_sets import packing_of, sets_of
+from tokenmill.report.file_sets import mixture_of, packing_of, sets_of
 from tokenmill.report.groups import Measured, measure, scripts_of, words_of
 from tokenmill.report.health import health_of
 from tokenmill.report.measures import by_vocab_size, gini, lengths, ranks, renyi_efficiency
@@ -116,6 +116,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
             "lengths": None if tables is None else lengths(tables.lengths, tables.n_documents),
             "special_texts": special_texts,
             "sets": sets_of(manifest),
+            "mixture": mixture_of(manifest),
             "packing": packing_of(manifest),
             "conversations": conversations,
             "quarantine": _quarantined(root / QUARANTINE_DIRECTORY / QUARANTINE_FILE),

@@ -1,9 +1,11 @@
 """The file sets of a dataset in the report: what each holds, and what the packing and the mixture came to."""
 
+from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
-from tokenmill.dataset.manifest import Manifest
+from tokenmill.dataset.manifest import Manifest, SourceEntry
 from tokenmill.quantities import size
 from tokenmill.report.html import escaped, look, number, percent, table
 
@@ -36,6 +38,46 @@ def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
     }
 
 
+def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
+    """What each split has of each named source in one epoch, before packing: the weight that was `asked` for (null but in the first
+    split), the `epochs` that this is, documents, tokens, and their `share` of the split's."""
+    if manifest.files is None or not manifest.mixture:
+        return []
+    asked = {one.name: weight_of(one) for one in manifest.sources}
+    tokens: Counter[str | None] = Counter()
+    for one in manifest.mixture:
+        tokens[one.split] += one.n_tokens
+    mixed = manifest.mixture[0].split
+    return [
+        {
+            "split": one.split,
+            "source": one.source,
+            "asked": asked.get(one.source) if one.split == mixed else None,
+            "epochs": round(float(Fraction(manifest.files.epochs.get(one.source, "1"))), 6)
+            if one.split == mixed
+            else 1.0,
+            "documents": one.n_documents,
+            "tokens": one.n_tokens,
+            "share": round(one.n_tokens / max(tokens[one.split], 1), 6),
+        }
+        for one in manifest.mixture
+    ]
+
+
+def weight_of(source: SourceEntry) -> dict[str, float]:
+    """The weight that was asked for: a number of `epochs`, or a budget of `tokens`."""
+    return (
+        {"tokens": source.tokens}
+        if source.epochs is None and source.tokens is not None
+        else {"epochs": source.epochs or 1}
+    )
+
+
+def words_of_weight(weight: Mapping[str, float]) -> str:
+    """The same for a person."""
+    return f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
+
+
 def section(report: Mapping[str, Any]) -> str:
     """The file sets and the packing, as HTML; nothing without file sets."""
     if not report.get("sets"):
@@ -61,6 +103,25 @@ def section(report: Mapping[str, Any]) -> str:
         words,
         table(("format", *used, "parts", "items", "tokens", "size"), rows, 1 + len(used)),
     ]
+    if report.get("mixture"):
+        mixed = [
+            (
+                escaped(one["split"] or "all"),
+                escaped(one["source"]),
+                escaped("" if one["asked"] is None else words_of_weight(one["asked"])),
+                f"{one['epochs']:.4g}",
+                number(one["documents"]),
+                number(one["tokens"]),
+                percent(one["share"]),
+            )
+            for one in report["mixture"]
+        ]
+        parts += [
+            look(
+                "Many epochs of a source repeat its documents: a budget that is far above what the source has does so."
+            ),
+            table(("split", "source", "asked for", "epochs", "documents", "tokens", "share"), mixed, 3),
+        ]
     if report["packing"]:
         packed = [
             (

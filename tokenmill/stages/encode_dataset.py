@@ -116,7 +116,7 @@ def write_dataset(
         if entry is not None:
             entry = entry.model_copy(update={"n_trained": sum(one.facts.n_trained or 0 for one in done)})
             check_trained(entry, sum(shard.n_tokens for shard in shards))
-        sets, packed = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
+        written = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
         if params.chat is not None and params.pack is not None:
             check_cut(params.chat, params.pack, encoded)
         bad_documents = quarantine / QUARANTINE_FILE
@@ -150,9 +150,10 @@ def write_dataset(
             ],
             shards=shards,
             files=files if formats else None,
-            sets=sets,
-            packed=packed,
-            blends=write_blends(sets, directory),
+            sets=written.sets,
+            packed=written.packed,
+            mixture=written.mixture,
+            blends=write_blends(written.sets, directory),
         )
         write_manifest(manifest, directory)
     return manifest

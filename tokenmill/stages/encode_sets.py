@@ -1,8 +1,10 @@
 """encode, second half: encoded units → the file sets that training jobs read, in every format that params.yaml names."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tokenmill.config.params import Encode, FormatName
 from tokenmill.console import say
@@ -10,7 +12,7 @@ from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, Items, SetFa
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.items import EncodedUnit
-from tokenmill.dataset.manifest import Files, FileSet, SetPart, TableFile
+from tokenmill.dataset.manifest import Files, FileSet, MixedSource, SetPart, TableFile
 from tokenmill.dataset.mixture import blends_of
 from tokenmill.errors import ParamsError
 from tokenmill.pipeline.code_digest import code_digest
@@ -22,6 +24,14 @@ from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
 
 _STEM = "items"  # of a part's files in the unit store
+
+
+class WrittenSets(NamedTuple):
+    """The manifest's entries of the file sets: `sets`, `packed` and `mixture`."""
+
+    sets: list[FileSet]
+    packed: dict[str, dict[str, int]]
+    mixture: list[MixedSource]
 
 
 def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) -> None:
@@ -44,9 +54,8 @@ def write_sets(
     runner: UnitRunner,
     run_units: RunUnits,
     directory: Path,
-) -> tuple[list[FileSet], dict[str, dict[str, int]]]:
-    """Writes all file sets into `directory`, the dataset's temporary folder. Gives their entries for the manifest, and the numbers
-    of the packing by split.
+) -> WrittenSets:
+    """Writes all file sets into `directory`, the dataset's temporary folder.
 
     `names`: of their formats. `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. Work that is done
     is kept in the unit store.
@@ -57,6 +66,8 @@ def write_sets(
     sets = arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
         say(f"encode: there is nothing for {name or 'the file sets'}, so it has no files")
+    if arrangement.mixture:
+        say(f"encode: {_words_of_mixture(arrangement.mixture, files)}")
     lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
     temporary = arrangement.prepare(lacking)
     work = [
@@ -67,7 +78,7 @@ def write_sets(
     done = iter(finish(work))
     entries = [_link(one, [next(done) for _ in one.files], arrangement.shape, directory) for one in sets]
     runner.store.remove(temporary)
-    return entries, arrangement.packed
+    return WrittenSets(entries, arrangement.packed, arrangement.mixture)
 
 
 def write_blends(sets: Sequence[FileSet], directory: Path) -> list[TableFile]:
@@ -79,6 +90,17 @@ def write_blends(sets: Sequence[FileSet], directory: Path) -> list[TableFile]:
         path = directory / name
         files.append(TableFile(name=name, n_bytes=path.stat().st_size, sha256=sha256_file(path)))
     return files
+
+
+def _words_of_mixture(mixture: Sequence[MixedSource], files: Files) -> str:
+    """What the first split has of each source, for a person."""
+    split = mixture[0].split
+    words = [
+        f"{one.source} {one.n_tokens:,} tokens (epochs: {float(Fraction(files.epochs[one.source])):.4g})"
+        for one in mixture
+        if one.split == split
+    ]
+    return f"the mixture{f' of {split}' if split else ''} has {', '.join(words)}"
 
 
 def _write(format: Format, shape: Shape, items: Items, folder: Path) -> SetFacts:
