@@ -29,7 +29,7 @@ def test_a_dataset_of_0_1_decodes_to_its_documents() -> None:
         assert [row["input_ids"] for row in rows] == [tokenizer.encode(document["text"]) for document in documents]
 
 
-def test_the_digest_of_a_manifest_of_format_4_leaves_out_what_format_5_added() -> None:
+def test_the_digest_of_a_manifest_of_format_4_leaves_out_what_later_formats_added() -> None:
     manifest = read_manifest_file(MADE / "tokens/manifest.json").model_copy(update={"format_version": 4})
     found = json.loads(manifest.as_json())
     added = {"files", "sets", "packed", "blends", "sources", "mixture"}

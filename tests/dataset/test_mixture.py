@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import tokenmill
 from tests.conftest import Project, make_project
 from tests.dataset.test_file_sets import items
 from tests.registry import build, cli
-from tokenmill.dataset.manifest import read_manifest, write_manifest
+from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 
 DOCUMENTS = {
     "web/a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(60)],
@@ -56,15 +57,21 @@ def found(project: Project, format: str, split: str | None = None) -> Counter[st
     return Counter(row["id"] for one in sets for part in items(project, one) for row in part)
 
 
-def sums(project: Project, split: str) -> dict[str, list[int]]:
-    """Documents and tokens of each source in the Arrow files of a split."""
-    [one] = [some for some in read_manifest(project.root / "data/tokens").sets if some.split == split]
-    of: dict[str, list[int]] = {}
-    for row in (row for part in items(project, one) for row in part):
-        entry = of.setdefault(row["id"].split("/")[0], [0, 0])
-        entry[0] += 1
-        entry[1] += len(row["input_ids"])
+def mixture_of(project: Project) -> dict[tuple[str | None, str], list[int]]:
+    """Documents and tokens of each source in the Arrow files of each split, of one epoch."""
+    of: dict[tuple[str | None, str], list[int]] = {}
+    for one in read_manifest(project.root / "data/tokens").sets:
+        if one.format == "arrow" and not one.epoch:
+            for row in (row for part in items(project, one) for row in part):
+                entry = of.setdefault((one.split, row["id"].split("/")[0]), [0, 0])
+                entry[0] += 1
+                entry[1] += len(row["input_ids"])
     return of
+
+
+def said(manifest: Manifest) -> dict[tuple[str | None, str], list[int]]:
+    """The same, as the manifest says it."""
+    return {(one.split, one.source): [one.n_documents, one.n_tokens] for one in manifest.mixture}
 
 
 @pytest.mark.slow
@@ -101,6 +108,9 @@ def test_a_weight_is_whole_passes_and_a_share_that_grows_by_adding_documents(pro
     assert all((project.root / "data/tokens" / path).exists() for one in listed["sources"] for path in one["paths"])
     web = tokenmill.open(project.root / "data/tokens", source="web")
     assert len(web) == found(project, "arrow").total() - 50 - 80  # all but the documents of the other two
+    manifest = read_manifest(project.root / "data/tokens")
+    assert len(manifest.mixture) == 3 and said(manifest) == mixture_of(project)
+    assert [(one.source, one.epochs) for one in manifest.mixture] == [("books", "2"), ("code", "1"), ("web", "5/2")]
     done = cli(project, "verify")
     assert done.returncode == 0, done.stdout
 
@@ -108,7 +118,7 @@ def test_a_weight_is_whole_passes_and_a_share_that_grows_by_adding_documents(pro
 @pytest.mark.slow
 def test_a_budget_of_tokens_is_met_but_for_a_document_and_shuffling_mixes_all_sources(project: Project) -> None:
     splits = {"train": 0.8, "validation": 0.2}
-    project.set(encode__formats=["arrow"], encode__shuffle={"seed": 1}, encode__splits=splits, run__report_page=True)
+    project.set(encode__formats=["arrow"], encode__shuffle={"seed": 1}, encode__splits=splits)
     weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={})
     build(project)
     manifest = read_manifest(project.root / "data/tokens")
@@ -126,36 +136,74 @@ def test_a_budget_of_tokens_is_met_but_for_a_document_and_shuffling_mixes_all_so
     assert set(found(project, "arrow", "validation").values()) == {1}  # only the first split is mixed
     done = cli(project, "verify")
     assert done.returncode == 0, done.stdout
-
-    by_split = [sums(project, split) for split in splits]
-    assert {(one.split, one.source): [one.n_documents, one.n_tokens] for one in manifest.mixture} == {
-        (split, name): of[name] for split, of in zip(splits, by_split, strict=True) for name in of
-    }
-    report = json.loads((project.root / "data/report/report.json").read_text(encoding="utf-8"))
-    told = json.loads(cli(project, "info", "--json").stdout)["result"]
-    assert told["mixture"] == report["mixture"]
-    rows = {(one["split"], one["source"]): one for one in report["mixture"]}
-    assert rows["train", "web"]["tokens"] == tokens["web"]
-    assert rows["train", "web"]["asked"] == {"tokens": 300} and rows["validation", "web"]["asked"] is None
-    assert rows["train", "web"]["epochs"] < 1 < rows["train", "code"]["epochs"]
-    assert rows["validation", "code"]["epochs"] == rows["train", "books"]["epochs"] == 1
-    shares = [rows["train", name]["share"] for name in tokens]
-    assert shares == pytest.approx([n / tokens.total() for n in tokens.values()], abs=1e-6)
-    page = (project.root / "data/report/report.html").read_text(encoding="utf-8")
-    assert f'a budget of 300 tokens</td><td class="n">{rows["train", "web"]["epochs"]:.4g}</td>' in page
-    assert (
-        f"{tokens['web']:,} tokens ({shares[list(tokens).index('web')]:.1%}), epochs: " in cli(project, "info").stdout
-    )
-
-    more = [one.model_copy(update={"n_tokens": one.n_tokens + 1}) for one in manifest.mixture]
-    for mixture in (more, []):
-        (project.root / "data/tokens/manifest.json").chmod(0o644)
-        write_manifest(manifest.model_copy(update={"mixture": mixture}), project.root / "data/tokens")
-        done = cli(project, "verify")
-        assert done.returncode == 1 and "mixture: it says [" in done.stdout
-    write_manifest(manifest, project.root / "data/tokens")
-    project.set(encode__shuffle={"seed": 1, "epochs": 2})
     weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={"epochs": 3})
     done = build(project)
     assert "encode: 0 of 3 units to do" in done.stderr  # weights are no matter of units
-    assert len(read_manifest(project.root / "data/tokens").mixture) == 2 * 3  # of one epoch, not of each
+
+
+@pytest.fixture(scope="module")
+def mixed(built: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Shuffled for two epochs, with two splits, two budgets of tokens, and what the build said in `said.txt`."""
+    shutil.copytree(built.root, root := tmp_path_factory.mktemp("mixed") / "project", symlinks=True)
+    project = Project(root)
+    project.set(
+        encode__formats=["arrow"],
+        encode__shuffle={"seed": 1, "epochs": 2},
+        encode__splits={"train": 0.8, "validation": 0.2},
+        run__report_page=True,
+    )
+    weigh(project, web={"tokens": 300}, code={"tokens": 2000}, books={})
+    (root / "said.txt").write_text(build(project).stderr, encoding="utf-8")
+    return project
+
+
+@pytest.mark.slow
+def test_the_manifest_says_what_the_sets_of_one_epoch_have_of_each_source(mixed: Project) -> None:
+    manifest = read_manifest(mixed.root / "data/tokens")
+    assert said(manifest) == mixture_of(mixed)
+    epochs = {(one.split, one.source): Fraction(one.epochs) for one in manifest.mixture}
+    assert epochs["train", "web"] < 1 < epochs["train", "code"]
+    assert {epochs["train", "books"], *(epochs["validation", name] for name in ("books", "code", "web"))} == {1}
+
+
+@pytest.mark.slow
+def test_the_build_info_and_the_report_tell_the_mixture(mixed: Project) -> None:
+    found = mixture_of(mixed)
+    told = json.loads(cli(mixed, "info", "--json").stdout)["result"]["mixture"]
+    by_source = {(one["split"], one["source"]): one for one in told}
+    assert {key: [one["documents"], one["tokens"]] for key, one in by_source.items()} == found
+    web = by_source["train", "web"]
+    assert web["weight"] == {"tokens": 300} and by_source["validation", "web"]["weight"] is None
+    assert by_source["train", "books"]["weight"] == {"epochs": 1.0}
+    tokens, share = web["tokens"], web["tokens"] / sum(found["train", name][1] for name in ("books", "code", "web"))
+    assert web["share"] == pytest.approx(share)
+    report = json.loads((mixed.root / "data/report/report.json").read_text(encoding="utf-8"))["mixture"]
+    assert [{**one, "epochs": None, "share": None} for one in report] == [
+        {**one, "epochs": None, "share": None} for one in told
+    ]
+    assert [one["share"] for one in report] == pytest.approx([one["share"] for one in told], abs=1e-6)
+    cells = f'a budget of 300 tokens</td><td class="n">{web["epochs"]:.4g}</td>'
+    assert cells in (mixed.root / "data/report/report.html").read_text(encoding="utf-8")
+    words = f"{found['train', 'web'][0]} documents, {tokens:,} tokens ({share:.1%}), epochs: {web['epochs']:.4g}"
+    assert words in cli(mixed, "info").stdout
+    words = f"{tokens:,} tokens of web (epochs: {web['epochs']:.4g})"
+    line = next(one for one in (mixed.root / "said.txt").read_text(encoding="utf-8").splitlines() if "mixture" in one)
+    assert line.startswith("encode: the mixture of train has ") and words in line
+
+
+@pytest.mark.slow
+def test_verify_finds_another_mixture_in_the_manifest(mixed: Project, tmp_path: Path) -> None:
+    shutil.copytree(mixed.root, tmp_path / "copy", symlinks=True)
+    project, folder = Project(tmp_path / "copy"), tmp_path / "copy/data/tokens"
+    manifest = read_manifest(folder)
+    assert cli(project, "verify").returncode == 0
+    *first, last = manifest.mixture
+    for mixture in ([*first, last.model_copy(update={"n_tokens": last.n_tokens + 1})], first, []):
+        (folder / "manifest.json").chmod(0o644)
+        write_manifest(manifest.model_copy(update={"mixture": mixture}), folder)
+        done = cli(project, "verify")
+        assert done.returncode == 1 and "mixture: it says " in done.stdout
+    write_manifest(manifest.model_copy(update={"mixture": [], "format_version": 6}), folder)
+    assert "mixture" not in cli(project, "verify").stdout  # it was not there before
+    write_manifest(manifest.model_copy(update={"files": None, "sets": []}), folder)
+    assert "mixture: it has sources of file sets" in cli(project, "verify").stdout

@@ -7,7 +7,7 @@ from typing import Any
 from tokenmill.analysis.beside import check_is_dataset
 from tokenmill.dataset.manifest import ChatEntry, read_manifest
 from tokenmill.quantities import size
-from tokenmill.report.file_sets import mixture_of, packing_of, sets_of, weight_of, words_of_weight
+from tokenmill.report.file_sets import asked_weight, mixture_of, packing_of, sets_of, words_of_weight
 from tokenmill.versioning.stored import manifest_of
 
 
@@ -50,7 +50,7 @@ def info(dataset: Path | str) -> dict[str, Any]:
                 "documents": one.n_documents,
                 "tokens": one.n_tokens,
                 "text_bytes": one.text_bytes,
-                "weight": weight_of(one),
+                "weight": asked_weight(one),
                 "special_tokens_in_text": one.special_tokens_in_text,
             }
             for one in manifest.sources

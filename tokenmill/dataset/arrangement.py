@@ -169,12 +169,7 @@ class Arrangement:
         files = self._files
         planned = plan_sets(units, files, self._id_bytes, self._threads)
         arranged = self._packed_parts(planned)
-        self.mixture = [
-            MixedSource(split=one.split, source=source, n_documents=n_documents, n_tokens=n_tokens)
-            for one in planned
-            if not one.epoch
-            for source, (n_documents, n_tokens) in one.of_source.items()
-        ]
+        self.mixture = [entry for one in planned if not one.epoch for entry in one.mixture]  # the same in each epoch
         has_index = files.pack is not None and files.pack.output == "index"
         sets = []
         for one, parts in zip(planned, arranged, strict=True):

@@ -1,7 +1,8 @@
 """Plans the file sets of a dataset: which units make which part of which set, from the units' document indexes alone."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,7 +13,7 @@ from tokenmill.corpus.units import ends_chunk
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.items import Choice, EncodedUnit, Part
-from tokenmill.dataset.manifest import Files
+from tokenmill.dataset.manifest import Files, MixedSource
 from tokenmill.dataset.order import Order, order_key
 from tokenmill.dataset.tokens import id_type
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -21,14 +22,14 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 @dataclass(frozen=True)
 class PlannedSet:
     """The items of one split in one order, for every format. `source`: of one source alone. `epoch`: None if there is only one.
-    `parts`: consecutive units, pass by pass where documents occur more than once. `of_source`: the numbers of documents and of
-    their tokens of each named source, over all passes."""
+    `parts`: consecutive units, pass by pass where documents occur more than once. `mixture`: what they have of each named
+    source."""
 
     split: str | None
     source: str | None
     epoch: int | None
     parts: Sequence[Part]
-    of_source: Mapping[str, tuple[int, int]]
+    mixture: Sequence[MixedSource]
 
     @property
     def name(self) -> str:
@@ -59,7 +60,7 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
             n_passes = max((ceil(one) for one in wanted.values()), default=1)
             for source in sources:
                 parts: list[Part] = []
-                of_source = {name: (0, 0) for name in epochs if source in (None, name)}
+                n_documents, n_tokens = Counter[str](), Counter[str]()
                 for number in range(n_passes):
                     choice = Choice(split, files.splits, wanted, number)
                     some = [
@@ -69,12 +70,22 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
                     ]
                     sums = list(pool.map(partial(_sums, choice), some))
                     parts += _parts(some, sums, choice, files.file_bytes, id_bytes)
-                    for unit, (n_documents, n_tokens) in zip(some, sums, strict=True):
-                        if unit.source in of_source:
-                            before = of_source[unit.source]
-                            of_source[unit.source] = before[0] + n_documents, before[1] + n_tokens
+                    for unit, (more_documents, more_tokens) in zip(some, sums, strict=True):
+                        n_documents[unit.source] += more_documents
+                        n_tokens[unit.source] += more_tokens
+                mixture = [
+                    MixedSource(
+                        split=split,
+                        source=name,
+                        epochs=str(wanted.get(name, 1)),
+                        n_documents=n_documents[name],
+                        n_tokens=n_tokens[name],
+                    )
+                    for name in epochs
+                    if source in (None, name)
+                ]
                 planned += [
-                    PlannedSet(split, source, epoch if n_epochs > 1 else None, parts, of_source)
+                    PlannedSet(split, source, epoch if n_epochs > 1 else None, parts, mixture)
                     for epoch in range(n_epochs)
                 ]
     return planned

@@ -19,8 +19,8 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
-FORMAT_VERSION = 6
-_READ = (3, 4, 5, 6)  # format versions that are read; the earlier ones lack the fields with a default
+FORMAT_VERSION = 7
+_READ = (3, 4, 5, 6, 7)  # format versions that are read; the earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
@@ -166,11 +166,13 @@ class SetPart(_Record):
 
 
 class MixedSource(_Record):
-    """What the mixture takes of the named source `source` for a split (null: there are no splits) in one epoch: documents and their
-    tokens before packing, each counted as often as it is taken."""
+    """What the file sets have of the named source `source` in a split (null: there are no splits): the passes over it, as a
+    fraction like "3/2", and documents and their tokens before packing, each counted as often as it is there. It is of one epoch,
+    and the same in each, if a shuffled dataset has several."""
 
     split: str | None
     source: str
+    epochs: str
     n_documents: int
     n_tokens: int
 

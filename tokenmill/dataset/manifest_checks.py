@@ -125,6 +125,8 @@ def _wrong_sources(manifest: Manifest) -> Iterator[str]:
             yield f"sources: {entry.name}: {words} {says}, its files have {sums[entry.name]}. {_FORCE}"
         if (entry.epochs is None) == (entry.tokens is None):
             yield f"sources: {entry.name}: expected one of epochs and tokens; found {entry.epochs} and {entry.tokens}. {_FORCE}"
+    if manifest.mixture and manifest.files is None:
+        yield f"mixture: it has sources of file sets, and files says that there are none. {_FORCE}"
     if len({entry.id_column is None for entry in manifest.sources}) > 1:
         yield f"sources: some have an id_column, and some have none. {_FORCE}"
 

@@ -39,38 +39,29 @@ def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
 
 
 def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """What each split has of each named source in one epoch, before packing: the weight that was `asked` for (null but in the first
-    split), the `epochs` that this is, documents, tokens, and their `share` of the split's."""
-    if manifest.files is None or not manifest.mixture:
-        return []
-    asked = {one.name: weight_of(one) for one in manifest.sources}
+    """What each split has of each named source, before packing: the `weight` that was asked for (null but in the first split, which
+    is the mixed one), the `epochs` that this is, documents, tokens, and their `share` of the split's."""
+    weights = {one.name: asked_weight(one) for one in manifest.sources}
     tokens: Counter[str | None] = Counter()
     for one in manifest.mixture:
         tokens[one.split] += one.n_tokens
-    mixed = manifest.mixture[0].split
     return [
         {
             "split": one.split,
             "source": one.source,
-            "asked": asked.get(one.source) if one.split == mixed else None,
-            "epochs": round(float(Fraction(manifest.files.epochs.get(one.source, "1"))), 6)
-            if one.split == mixed
-            else 1.0,
+            "weight": weights.get(one.source) if one.split == manifest.mixture[0].split else None,
+            "epochs": float(Fraction(one.epochs)),
             "documents": one.n_documents,
             "tokens": one.n_tokens,
-            "share": round(one.n_tokens / max(tokens[one.split], 1), 6),
+            "share": one.n_tokens / max(tokens[one.split], 1),
         }
         for one in manifest.mixture
     ]
 
 
-def weight_of(source: SourceEntry) -> dict[str, float]:
+def asked_weight(source: SourceEntry) -> dict[str, float | None]:
     """The weight that was asked for: a number of `epochs`, or a budget of `tokens`."""
-    return (
-        {"tokens": source.tokens}
-        if source.epochs is None and source.tokens is not None
-        else {"epochs": source.epochs or 1}
-    )
+    return {"epochs": source.epochs} if source.tokens is None else {"tokens": source.tokens}
 
 
 def words_of_weight(weight: Mapping[str, float]) -> str:
@@ -79,7 +70,7 @@ def words_of_weight(weight: Mapping[str, float]) -> str:
 
 
 def section(report: Mapping[str, Any]) -> str:
-    """The file sets and the packing, as HTML; nothing without file sets."""
+    """The file sets, the mixture and the packing, as HTML; nothing without file sets."""
     if not report.get("sets"):
         return ""
     keys = ("split", "source", "epoch")
@@ -104,11 +95,11 @@ def section(report: Mapping[str, Any]) -> str:
         table(("format", *used, "parts", "items", "tokens", "size"), rows, 1 + len(used)),
     ]
     if report.get("mixture"):
-        mixed = [
+        of_sources = [
             (
                 escaped(one["split"] or "all"),
                 escaped(one["source"]),
-                escaped("" if one["asked"] is None else words_of_weight(one["asked"])),
+                escaped("" if one["weight"] is None else words_of_weight(one["weight"])),
                 f"{one['epochs']:.4g}",
                 number(one["documents"]),
                 number(one["tokens"]),
@@ -117,10 +108,8 @@ def section(report: Mapping[str, Any]) -> str:
             for one in report["mixture"]
         ]
         parts += [
-            look(
-                "Many epochs of a source repeat its documents: a budget that is far above what the source has does so."
-            ),
-            table(("split", "source", "asked for", "epochs", "documents", "tokens", "share"), mixed, 3),
+            look("A source with many epochs repeats its documents: it has few tokens for its weight."),
+            table(("split", "source", "asked for", "epochs", "documents", "tokens", "share"), of_sources, 3),
         ]
     if report["packing"]:
         packed = [

@@ -66,8 +66,8 @@ def write_sets(
     sets = arrangement.sets(units, tokens_digest)
     for name in dict.fromkeys("/".join(filter(None, (one.split, one.source))) for one in sets if not one.files):
         say(f"encode: there is nothing for {name or 'the file sets'}, so it has no files")
-    if arrangement.mixture:
-        say(f"encode: {_words_of_mixture(arrangement.mixture, files)}")
+    if any(one.epochs != "1" for one in arrangement.mixture):
+        say(f"encode: {_words_of_mixture(arrangement.mixture)}")
     lacking = [one for one in sets if one.before and any(not is_done(file.key) for file in one.files)]
     temporary = arrangement.prepare(lacking)
     work = [
@@ -92,11 +92,11 @@ def write_blends(sets: Sequence[FileSet], directory: Path) -> list[TableFile]:
     return files
 
 
-def _words_of_mixture(mixture: Sequence[MixedSource], files: Files) -> str:
-    """What the first split has of each source, for a person."""
+def _words_of_mixture(mixture: Sequence[MixedSource]) -> str:
+    """What the first split, which is the mixed one, has of each source, for a person."""
     split = mixture[0].split
     words = [
-        f"{one.source} {one.n_tokens:,} tokens (epochs: {float(Fraction(files.epochs[one.source])):.4g})"
+        f"{one.n_tokens:,} tokens of {one.source} (epochs: {float(Fraction(one.epochs)):.4g})"
         for one in mixture
         if one.split == split
     ]
