@@ -4,9 +4,10 @@ Two: shards of 64 MB, each a unit, are built by each engine with one worker on t
 are those of the stages count, encode and validate as the build tells them, so the start of the cluster and of Prefect's server is
 in none of them. Each build gives the same manifest, but for the keys of its units.
 
-Many: the same text as 10,000 shards and as 20, built by an engine with two workers; the difference of the two builds, each a whole
-process, divided by the difference of the units, is what a unit costs: its task's share, keys, digests, files, links, DVC, and the
-one document at least that validate compares with other engines. What is more than `inline` costs is the engine's own.
+Many: the same text as 10,000 shards and as 20, built by an engine with two workers or as many as asked; the difference of the two
+builds, each a whole process, divided by the difference of the units, is what a unit costs: its task's share, keys, digests, files,
+links, DVC, and the one document at least that validate compares with other engines. What is more than `inline` costs is the
+engine's own.
 
 What this does not show: a network between the machines, a file system that is shared over it, and more than two cores.
 """
@@ -15,6 +16,7 @@ import argparse
 import shutil
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="of `two`")
     parser.add_argument("--units", type=int, default=10_000, help="of `many`")
     parser.add_argument("--unit-kb", type=float, default=100.0, help="of `many`")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="of `many`")
     parser.add_argument("--directory", type=Path, help="where there is room for four times the text")
     record.add_option(parser)
     asked = parser.parse_args()
@@ -87,24 +90,24 @@ def _many(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
     n_bytes = int(asked.units * asked.unit_kb * 1e3)
     cells = []
     folder.mkdir()
-    for engine in asked.engines:
+    for engine, workers in product(asked.engines, asked.workers):
         found = {}
         for n in (_FEW, asked.units):  # each in a new project: a forced build compares its units with stored ones
             project = folder / f"{engine}-{n}"
             _make(project, n, n_bytes // n)
-            found[n] = _build(project, engine, 2)
+            found[n] = _build(project, engine, workers)
             shutil.rmtree(project)
         walls = {n: one[1] for n, one in found.items()}
         unit_ms = (walls[asked.units] - walls[_FEW]) / (asked.units - _FEW) * 1e3
         peak_mb = found[asked.units][2]
         print(
-            f"{engine}: {asked.units:,} units {walls[asked.units]:.1f} s, {_FEW} units {walls[_FEW]:.1f} s: {unit_ms:.1f} ms a "
-            f"unit; the build's own process {peak_mb:,.0f} MB",
+            f"{engine}, workers: {workers}: {asked.units:,} units {walls[asked.units]:.1f} s, {_FEW} units {walls[_FEW]:.1f} s: "
+            f"{unit_ms:.1f} ms a unit; the build's own process {peak_mb:,.0f} MB",
             flush=True,
         )
         for n, (_, wall_s, mb) in found.items():
             cells.append(
-                {"what": "build", "engine": engine, "workers": 2, "units": n, "unit_bytes": n_bytes // n,
+                {"what": "build", "engine": engine, "workers": workers, "units": n, "unit_bytes": n_bytes // n,
                  "runs_s": record.seconds([wall_s]), "runs_peak_mb": [round(mb, 1)]}
             )  # fmt: skip
     return cells

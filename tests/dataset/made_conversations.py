@@ -90,7 +90,7 @@ def write_unit(
     folder.mkdir(parents=True, exist_ok=True)
     shape = schema(id_type(id_max), has_names=True, has_mask=True)
     tokens, index = folder / f"{name}.parquet", folder / f"{name}.arrow"
-    with write_tokens(tokens, shape) as write, unit_index(index, True, has_mask=True) as add:
+    with write_tokens(tokens, shape) as write, unit_index(index, [0], True, has_mask=True) as add:
         for at in range(0, len(conversations), BATCH):
             some = conversations[at : at + BATCH]
             messages = [
@@ -107,7 +107,7 @@ def write_unit(
             write(made)
             add(0, batch, made)
     content = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (tokens, index)]
-    return EncodedUnit(f"{name}.parquet", tokens, index, [f"{name}.jsonl"], content, source)
+    return EncodedUnit(f"{name}.parquet", tokens, index, [(f"{name}.jsonl", 0)], content, source)
 
 
 class Done(NamedTuple):
@@ -231,7 +231,7 @@ def manifest_of(
                 n_documents=len(some),
                 n_tokens=sum(len(one.ids) for one in some),
                 text_bytes=4 * len(some),
-                rows=[InputRows(name=unit.shards[0], first_row=0, first_line=1, n_documents=len(some), n_bad=0)],
+                rows=[InputRows(name=unit.pieces[0][0], first_row=0, first_line=1, n_documents=len(some), n_bad=0)],
                 n_trained=sum(sum(one.mask) for one in some),
             )
         )
@@ -249,7 +249,7 @@ def manifest_of(
         n_bad=0,
         quarantine_sha256="9" * 64,
         source=Reading(text_column="text", id_column="id", text_separator=None),
-        inputs=[InputShard(name=unit.shards[0], n_bytes=1, sha256="7" * 64) for unit in units],
+        inputs=[InputShard(name=unit.pieces[0][0], n_bytes=1, sha256="7" * 64) for unit in units],
         shards=shards,
         chat=ChatEntry(
             template="{{ messages }}",

@@ -167,7 +167,7 @@ def test_without_documents_the_index_is_made_anew_but_for_the_numbers_of_message
     facts = check_alone(tmp_path, entry)
     assert (facts.n_trained, facts.n_tokens, facts.n_sampled) == (entry.n_trained, entry.n_tokens, 0)
     batch = batch_of(CONVERSATIONS)
-    with unit_index(tmp_path / "index.arrow", True, has_mask=True) as add:
+    with unit_index(tmp_path / "index.arrow", [0], True, has_mask=True) as add:
         add(0, batch, rows_of(batch))
     expected, found = read_unit_index(tmp_path / "index.arrow"), read_unit_index(tmp_path / "made" / UNIT_INDEX_FILE)
     assert expected["n_messages"].to_pylist() == [2, 4, 1]

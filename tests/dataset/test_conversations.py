@@ -109,7 +109,7 @@ def folders_of(units: list[EncodedUnit], folder: Path) -> list[Part]:
             for id in one.ids:
                 counts.counts[id] += 1
         counts.write(own / UNIT_COUNTS_FILE)
-        parts.append(Part(unit.file, list(unit.shards), own, "chat"))
+        parts.append(Part(unit.file, unit.pieces, own, "chat"))
     return parts
 
 

@@ -1,12 +1,14 @@
 """Mixtures of named sources: how often documents are in the file sets, and the blend files."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
@@ -15,6 +17,7 @@ from tests.conftest import Project, make_project
 from tests.dataset.test_file_sets import items
 from tests.registry import build, cli
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
+from tokenmill.errors import ParamsError
 
 DOCUMENTS = {
     "web/a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(60)],
@@ -207,3 +210,54 @@ def test_verify_finds_another_mixture_in_the_manifest(mixed: Project, tmp_path: 
     assert "mixture" not in cli(project, "verify").stdout  # it was not there before
     write_manifest(manifest.model_copy(update={"files": None, "sets": []}), folder)
     assert "mixture: it has sources of file sets" in cli(project, "verify").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["rows", "index"])
+def test_of_packed_documents_the_mixture_has_what_is_in_sequences(project: Project, output: str) -> None:
+    pack = {"length": 14, "mode": "best_fit", "long": "drop", "output": output}
+    project.set(encode__formats=["arrow"], encode__pack=pack, encode__shuffle={"seed": 1})
+    weigh(project, web={"epochs": 2}, code={}, books={})
+    build(project)
+    manifest = read_manifest(project.root / "data/tokens")
+    documents = [
+        row for shard in manifest.shards for row in pq.read_table(project.root / "data/tokens" / shard.name).to_pylist()
+    ]
+    expected = {name: [0, 0] for name in ("books", "code", "web")}
+    for row in documents:
+        source = row["id"].split("/")[0]
+        times, n = 2 if source == "web" else 1, len(row["input_ids"])
+        expected[source][0] += times
+        expected[source][1] += times * (n if n <= 14 else 0)
+    assert said(manifest) == {(None, name): numbers for name, numbers in expected.items()}
+    kept = sum(n_tokens for _, n_tokens in expected.values())
+    packed = manifest.packed[""]
+    assert 0 < kept == packed["n_sequences"] * 14 - packed["n_padding"] and packed["n_dropped_tokens"]
+    assert cli(project, "verify").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_budget_of_too_many_epochs_is_refused_before_anything_is_written(project: Project) -> None:
+    project.set(encode__formats=["arrow"])
+    weigh(project, web={"tokens": 10**14}, code={}, books={})
+    done = cli(project, "build")
+    assert done.returncode == 2
+    assert re.search(
+        r"sources\.web\.tokens: found 100,000,000,000,000, which is [\d,]{11,} epochs of the source; "
+        r"allowed: at most 1,000 epochs\.",
+        done.stderr,
+    )
+
+
+def test_more_epochs_than_can_be_meant_are_refused(project: Project) -> None:
+    weigh(project, web={"epochs": 1000.5}, code={}, books={})
+    done = cli(project, "status")
+    assert done.returncode == 2 and "sources.web.epochs: found 1000.5" in done.stderr and "1000" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_source_of_shuffled_files_cannot_be_opened_alone(mixed: Project) -> None:
+    with pytest.raises(
+        ParamsError, match="source: expected none, since the files have all sources together; found 'web'"
+    ):
+        tokenmill.open(mixed.root / "data/tokens", "train", source="web")

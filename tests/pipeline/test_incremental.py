@@ -1,5 +1,6 @@
 """A build redoes what changed and nothing else, and ends with the bytes of a build from nothing."""
 
+import gzip
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
@@ -68,6 +70,50 @@ def test_with_positions_as_ids_a_part_that_moves_is_made_again(project: Project)
     assert [part["first_row"] for part in parts] == [
         sum(p["n_documents"] for p in parts[:i]) for i in range(len(parts))
     ]
+
+
+def test_a_part_that_moves_keeps_its_tokens_and_its_documents_have_their_new_rows(project: Project) -> None:
+    """In the document index, in the files of OLMo, and in what verify finds."""
+    project.set(source__unit_bytes_max=2000, encode__formats=["olmo"], encode__splits={"train": 0.5, "test": 0.5})
+    lines = [json.dumps({"id": f"long-{i}", "text": f"document {i}"}) for i in range(300)]
+    path = project.root / "data/raw/long.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    build(project)
+    with_fixed_tokenizer(project)
+    build(project)
+    path.write_text("\n".join([json.dumps({"id": "first", "text": "one more at the start"}), *lines]), encoding="utf-8")
+    done = build(project)
+    n_todo, n_units = said(done.stderr, "encode").split(" of ")
+    assert int(n_todo) <= 2 < int(n_units) - 4
+    expected = [("first", 0), *((f"long-{i}", i + 1) for i in range(300))]
+    assert rows_of(project) == expected
+    places = [
+        line.split(",")
+        for path in (project.root / "data/tokens/olmo").rglob("*.csv.gz")
+        for line in gzip.decompress(path.read_bytes()).decode().splitlines()
+    ]
+    assert sorted((id, int(row) - 1) for _, _, id, shard, row in places if shard == "data/raw/long.jsonl") == sorted(
+        expected
+    )
+    assert project.cli("verify").returncode == 0
+
+
+def test_parts_of_equal_lines_are_one_unit_and_have_rows_of_their_own(project: Project) -> None:
+    project.set(source__unit_bytes_max=2000)
+    lines = [json.dumps({"id": f"long-{i}", "text": f"document {i}"}) for i in range(300)] * 3
+    (project.root / "data/raw/long.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    done = build(project)
+    units = json.loads((project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))["shards"]
+    assert len({shard["unit"] for shard in units}) < len(units)
+    expected = [(f"long-{i % 300}", i) for i in range(900)]
+    assert rows_of(project) == expected
+    assert project.cli("verify").returncode == 0, done.stderr
+
+
+def rows_of(project: Project) -> list[tuple[str, int]]:
+    """Ids and rows of the documents of long.jsonl in the document index."""
+    index = pq.read_table(project.root / "data/tables/documents.parquet", columns=["id", "shard", "row"]).to_pylist()
+    return [(one["id"], one["row"]) for one in index if one["shard"] == "data/raw/long.jsonl"]
 
 
 def test_equal_shards_are_one_unit(project: Project) -> None:

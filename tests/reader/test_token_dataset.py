@@ -278,6 +278,8 @@ def test_sources_with_files_of_their_own_come_one_after_another_or_alone(tmp_pat
     assert lists(list(alone.packed())) == [[6, 7, 5]]
     with pytest.raises(ParamsError, match="source: expected one of 'web', 'code'; found 'books'"):
         tokenmill.open(tmp_path, source="books")
+    with pytest.raises(ParamsError, match="epoch: expected one of 0; found 1"):
+        tokenmill.open(tmp_path, epoch=1)
 
 
 def test_a_split_of_a_dataset_without_splits_is_an_error(tmp_path: Path) -> None:

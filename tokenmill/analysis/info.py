@@ -107,9 +107,8 @@ def as_text(found: dict[str, Any]) -> str:
         "made by": f"{found['made_by']}, format {found['format_version']}",
     }
     for one in found["sets"]:
-        name = "/".join(
-            str(part) for part in (one["format"], one["split"], one["source"], one["epoch"]) if part is not None
-        )
+        epoch = None if one["epoch"] is None else f"epoch-{one['epoch']}"
+        name = "/".join(part for part in (one["format"], one["split"], one["source"], epoch) if part is not None)
         lines[name] = (
             f"{one['items']:,} items, {one['tokens']:,} tokens in {one['parts']:,} parts, {size(one['n_bytes'])}"
         )

@@ -245,7 +245,7 @@ class _Verification:
             parts = [
                 Part(
                     entry.name,
-                    [rows.name for rows in entry.rows],
+                    entry.pieces,
                     folder,
                     self._source_names.get(entry.rows[0].name, ""),
                 )
@@ -369,7 +369,7 @@ class _Verification:
                 entry.name,
                 self._dataset / entry.name,
                 part.folder / UNIT_INDEX_FILE,
-                [rows.name for rows in entry.rows],
+                entry.pieces,
                 [entry.name],
                 part.source if manifest.sources else "",
             )

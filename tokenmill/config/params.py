@@ -19,7 +19,7 @@ from pydantic import (
 
 from tokenmill.config.conversation_template import Template
 from tokenmill.config.gates import parse_gate
-from tokenmill.config.sources import Conversations, DocumentSource
+from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentSource
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
@@ -130,7 +130,7 @@ class NamedSource(_Section):
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
     special_tokens_in_text: SpecialTokensInText | None = None
-    epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    epochs: float | None = Field(default=None, gt=0, le=EPOCHS_MAX)
     tokens: int | None = Field(default=None, gt=0)
 
     @field_validator("tokens")

@@ -24,6 +24,7 @@ from tokenmill.dataset.items import (
     items_of_part,
     pack_part,
     read_segments,
+    tokens_of_sources,
     write_segments,
 )
 from tokenmill.dataset.manifest import Files, MixedSource
@@ -41,11 +42,13 @@ Items = Callable[[], Iterator[pa.RecordBatch]]
 
 
 class SetFacts(msgspec.Struct, frozen=True):
-    """What a piece of work made: documents or sequences, and their tokens. `packed`: the numbers of a packing."""
+    """What a piece of work made: documents or sequences, and their tokens. `packed`: the numbers of a packing. `of_sources`: the
+    tokens in its sequences by source."""
 
     n_items: int
     n_tokens: int = 0
     packed: dict[str, int] = {}
+    of_sources: dict[str, int] = {}
 
     @property
     def n_left_out(self) -> int:
@@ -118,12 +121,14 @@ class ArrangedSet(NamedTuple):
 
 
 class _Arranged(NamedTuple):
-    """A part of a set with its key, and how its documents are packed: the segments' file and number of sequences, if they are."""
+    """A part of a set with its key, and how its documents are packed, if they are: the segments' file, the number of sequences, and
+    the tokens in them by source."""
 
     part: Part
     key: str
     packing: Path | None
     n_items: int
+    of_sources: Mapping[str, int]
 
     def segments(self) -> Segments | None:
         return None if self.packing is None else read_segments(self.packing)
@@ -169,7 +174,12 @@ class Arrangement:
         files = self._files
         planned = plan_sets(units, files, self._id_bytes, self._threads)
         arranged = self._packed_parts(planned)
-        self.mixture = [entry for one in planned if not one.epoch for entry in one.mixture]  # the same in each epoch
+        self.mixture = [
+            entry if files.pack is None else entry.model_copy(update={"n_tokens": _in_sequences(parts, entry.source)})
+            for one, parts in zip(planned, arranged, strict=True)
+            for entry in one.mixture
+            if not one.epoch  # it is the same in each
+        ]
         has_index = files.pack is not None and files.pack.output == "index"
         sets = []
         for one, parts in zip(planned, arranged, strict=True):
@@ -204,7 +214,9 @@ class Arrangement:
         parts = {id(part): part for one in planned for part in one.parts}
         keys = {i: self._part_key(part) for i, part in parts.items()}
         if self._files.pack is None:
-            return [[_Arranged(part, keys[id(part)], None, part.n_documents) for part in one.parts] for one in planned]
+            return [
+                [_Arranged(part, keys[id(part)], None, part.n_documents, {}) for part in one.parts] for one in planned
+            ]
         work = [
             Work(
                 f"pack {part.choice.split or 'documents'} {n}",
@@ -218,13 +230,13 @@ class Arrangement:
             of_split = self.packed.setdefault(part.choice.split or "", {})
             for name, n in done[i].facts.packed.items():
                 of_split[name] = of_split.get(name, 0) + n
-        return [
-            [
-                _Arranged(part, keys[id(part)], done[id(part)].folder / _SEGMENTS_FILE, done[id(part)].facts.n_items)
-                for part in one.parts
-            ]
-            for one in planned
-        ]
+        made = {
+            i: _Arranged(
+                part, keys[i], done[i].folder / _SEGMENTS_FILE, done[i].facts.n_items, done[i].facts.of_sources
+            )
+            for i, part in parts.items()
+        }
+        return [[made[id(part)] for part in one.parts] for one in planned]
 
     def _pack(self, part: Part, folder: Path) -> SetFacts:
         assert self._files.pack is not None
@@ -234,10 +246,11 @@ class Arrangement:
         numbers = {name: int(n) for name, n in packing._asdict().items() if name != "segments"}
         if self.shape.has_mask:
             numbers |= answers_of_part(part, packing.segments)
-        return SetFacts(packing.n_sequences, int(packing.segments.n_tokens.sum()), numbers)
+        n_tokens = int(packing.segments.n_tokens.sum())
+        return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(part, packing.segments))
 
     def _part_key(self, part: Part) -> str:
-        content = [[unit.content, unit.shards] for unit in part.units]
+        content = [[unit.content, unit.pieces, unit.source] for unit in part.units]
         return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
     def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
@@ -292,6 +305,10 @@ class Arrangement:
 
     def _scatter(self, items: Items, first: int, order: Order, buckets: Buckets, folder: Path) -> SetFacts:
         return SetFacts(scatter(items(), first, order, buckets, folder / _BUCKETS_FILE))
+
+
+def _in_sequences(parts: Sequence[_Arranged], source: str) -> int:
+    return sum(part.of_sources.get(source, 0) for part in parts)
 
 
 def _folder(one: PlannedSet) -> str:

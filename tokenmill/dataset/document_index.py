@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tokenmill.corpus.dropped import Starts
 from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.dataset.formats.batches import even_batches
@@ -67,11 +68,14 @@ def index_schema(
 
 
 @contextmanager
-def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None, has_mask: bool = False) -> Iterator[Any]:
+def unit_index(
+    path: Path, first_rows: Sequence[int], has_names: bool, group_keys: Groups | None = None, has_mask: bool = False
+) -> Iterator[Any]:
     """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit.
 
-    `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`: the documents are
-    conversations; where a batch has no messages, their number is 0."""
+    Rows in it count from 0 in each piece, so that the index stays the same when lines before a piece come or go. `first_rows`: of
+    each piece in its shard. `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`: the
+    documents are conversations; where a batch has no messages, their number is 0."""
     shape = pa.schema(
         [_id(has_names), *_OF_A_UNIT, *_OF_CONVERSATIONS * has_mask, *[_GROUP] * (group_keys is not None)]
     )
@@ -87,7 +91,7 @@ def unit_index(path: Path, has_names: bool, group_keys: Groups | None = None, ha
             columns = [
                 rows["id"],
                 pa.repeat(pa.scalar(piece, pa.int32()), rows.num_rows),
-                batch.rows(),
+                pc.subtract(batch.rows(), first_rows[piece]),
                 pc.list_value_length(rows["input_ids"]).cast(pa.int64()),
                 rows["n_bytes"],
                 *([rows["sha256"], *_of_conversations(batch, rows)] if has_mask else [text_digests(batch.texts)]),
@@ -153,7 +157,8 @@ def split_keys(index: pa.RecordBatch | pa.Table) -> npt.NDArray[np.uint64]:
 def write_index(
     path: Path, has_names: bool, has_group: bool, splits: Mapping[str, float], has_mask: bool = False
 ) -> Iterator[Any]:
-    """Yields a function that adds the index of a unit, given the names of its pieces' shards and of its file in the dataset."""
+    """Yields a function that adds the index of a unit, given the shard and first row of each of its pieces, and the name of its
+    file in the dataset."""
     shape = index_schema(has_names, has_group, bool(splits), has_mask)
     held: list[pa.Table] = []
     first_token = n_held = 0
@@ -168,11 +173,11 @@ def write_index(
         ) as writer,
     ):
 
-        def add(unit: Path, shards: list[str], file: str) -> None:
+        def add(unit: Path, pieces: Starts, file: str) -> None:
             nonlocal first_token, n_held
             with pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
                 for batch in batches:
-                    table = _in_dataset(batch, shards, file, first_token, splits, shape)
+                    table = _in_dataset(batch, pieces, file, first_token, splits, shape)
                     first_token += pc.sum(batch["n_tokens"]).as_py() or 0
                     held.append(table)
                     n_held += len(table)
@@ -187,14 +192,13 @@ def write_index(
 
 
 def _in_dataset(
-    batch: pa.RecordBatch, shards: list[str], file: str, first_token: int, splits: Mapping[str, float], shape: pa.Schema
+    batch: pa.RecordBatch, pieces: Starts, file: str, first_token: int, splits: Mapping[str, float], shape: pa.Schema
 ) -> pa.Table:
     """The rows of a unit's index as rows of the dataset's, whose first token is at `first_token`."""
     ends = pc.add(pc.cumulative_sum(batch["n_tokens"]), first_token)
     columns = {
         "id": batch["id"],
-        "shard": pa.array(shards, pa.string()).take(batch["piece"]),
-        "row": batch["row"],
+        **places_of(batch["piece"], batch["row"], pieces),
         "file": pa.repeat(file, batch.num_rows),
         "first_token": pc.subtract(ends, batch["n_tokens"]),
         **{name: batch[name] for name in batch.schema.names if name in shape.names and name not in ("id", "row")},
@@ -204,15 +208,28 @@ def _in_dataset(
     return pa.Table.from_arrays([columns[name] for name in shape.names], schema=shape)
 
 
-def unit_of_index(rows: pa.Table, path: Path, shards: list[str]) -> None:
-    """Writes the index of a unit again from its rows in the dataset's index. `shards`: the names of its pieces' shards."""
+def places_of(piece: pa.Array, row: pa.Array, pieces: Starts) -> dict[str, pa.Array]:
+    """The columns `shard` and `row` of documents, from the columns `piece` and `row` of the index of their unit."""
+    shards = pa.array([shard for shard, _ in pieces], pa.string())
+    return {"shard": shards.take(piece), "row": pc.add(row, _first_rows(pieces).take(piece))}
+
+
+def unit_of_index(rows: pa.Table, path: Path, pieces: Starts) -> None:
+    """Writes the index of a unit again from its rows in the dataset's index. `pieces`: the shard and first row of each of its
+    pieces."""
     names = rows.schema.names
     more = [*_OF_CONVERSATIONS * ("n_trained" in names), *[_GROUP] * ("group" in names)]
     shape = pa.schema([rows.schema.field("id"), *_OF_A_UNIT, *more])
-    pieces = pc.index_in(rows["shard"], pa.array(shards)).cast(pa.int32())
-    table = rows.append_column("piece", pieces).select(shape.names).cast(shape)
+    piece = pc.index_in(rows["shard"], pa.array([shard for shard, _ in pieces])).cast(pa.int32())
+    row = pc.subtract(rows["row"], _first_rows(pieces).take(piece))
+    rows = rows.set_column(rows.schema.get_field_index("row"), "row", row)
+    table = rows.append_column("piece", piece).select(shape.names).cast(shape)
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, shape) as writer:
         writer.write_table(table)
+
+
+def _first_rows(pieces: Starts) -> pa.Int64Array:
+    return pa.array([first_row for _, first_row in pieces], pa.int64())
 
 
 def read_index(path: Path, filters: Any = None, columns: list[str] | None = None) -> pa.Table:

@@ -71,7 +71,8 @@ def check_file(
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
     counts = TokenCounts(judge.tokenizer.id_max)
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
-    with unit_index(folder / UNIT_INDEX_FILE, has_names, groups, has_mask) as add_to_index:
+    first_rows = [first_row for _, first_row in entry.pieces]
+    with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, groups, has_mask) as add_to_index:
         for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, sample)

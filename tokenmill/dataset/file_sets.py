@@ -3,7 +3,7 @@
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -57,33 +57,11 @@ def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads
     with ThreadPoolExecutor(threads, thread_name_prefix="plan") as pool:
         for i, split in enumerate(list(files.splits) or [None]):
             wanted = epochs if i == 0 else {}
-            n_passes = max((ceil(one) for one in wanted.values()), default=1)
             for source in sources:
-                parts: list[Part] = []
-                n_documents, n_tokens = Counter[str](), Counter[str]()
-                for number in range(n_passes):
-                    choice = Choice(split, files.splits, wanted, number)
-                    some = [
-                        unit
-                        for unit in units
-                        if source in (None, unit.source) and wanted.get(unit.source, Fraction(1)) > number
-                    ]
-                    sums = list(pool.map(partial(_sums, choice), some))
-                    parts += _parts(some, sums, choice, files.file_bytes, id_bytes)
-                    for unit, (more_documents, more_tokens) in zip(some, sums, strict=True):
-                        n_documents[unit.source] += more_documents
-                        n_tokens[unit.source] += more_tokens
-                mixture = [
-                    MixedSource(
-                        split=split,
-                        source=name,
-                        epochs=str(wanted.get(name, 1)),
-                        n_documents=n_documents[name],
-                        n_tokens=n_tokens[name],
-                    )
-                    for name in epochs
-                    if source in (None, name)
-                ]
+                some = [unit for unit in units if source in (None, unit.source)]
+                choice = Choice(split, files.splits, wanted)
+                names = [name for name in epochs if source in (None, name)]
+                parts, mixture = _passes(some, choice, names, files.file_bytes, id_bytes, pool)
                 planned += [
                     PlannedSet(split, source, epoch if n_epochs > 1 else None, parts, mixture)
                     for epoch in range(n_epochs)
@@ -104,6 +82,38 @@ def shape_of(files: Files, documents: Shape) -> Shape:
     if files.pack is None or files.pack.output == "index":
         return documents
     return replace(documents, length=files.pack.length, has_labels=files.pack.labels)
+
+
+def _passes(
+    units: Sequence[EncodedUnit], every: Choice, names: Sequence[str], file_bytes: int, id_bytes: int, pool: Executor
+) -> tuple[list[Part], list[MixedSource]]:
+    """The parts of all passes over these units, and what they have of the named sources `names`. `every`: the choice of the first
+    pass."""
+    n_documents, n_tokens = Counter[str](), Counter[str]()
+    parts: list[Part] = []
+    whole: dict[str, tuple[int, int]] = {}  # the sums of units in a whole pass, which are the same in each
+    for number in range(max((ceil(one) for one in every.epochs.values()), default=1)):
+        choice = replace(every, number=number)
+        some = [unit for unit in units if every.epochs_of(unit) > number]
+        unknown = [unit for unit in some if unit.file not in whole or every.epochs_of(unit) < number + 1]
+        found = whole | dict(zip((one.file for one in unknown), pool.map(partial(_sums, choice), unknown), strict=True))
+        whole |= {unit.file: found[unit.file] for unit in some if every.epochs_of(unit) >= number + 1}
+        sums = [found[unit.file] for unit in some]
+        parts += _parts(some, sums, choice, file_bytes, id_bytes)
+        for unit, (more_documents, more_tokens) in zip(some, sums, strict=True):
+            n_documents[unit.source] += more_documents
+            n_tokens[unit.source] += more_tokens
+    mixture = [
+        MixedSource(
+            split=every.split,
+            source=name,
+            epochs=str(every.epochs.get(name, 1)),
+            n_documents=n_documents[name],
+            n_tokens=n_tokens[name],
+        )
+        for name in names
+    ]
+    return parts, mixture
 
 
 def _sums(choice: Choice, unit: EncodedUnit) -> tuple[int, int]:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.dataset.document_index import read_unit_index, split_keys
+from tokenmill.corpus.dropped import Starts
+from tokenmill.dataset.document_index import places_of, read_unit_index, split_keys
 from tokenmill.dataset.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.parquet import read_ahead
@@ -38,13 +39,13 @@ Longs = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class EncodedUnit:
     """The tokens of one unit. `file`: its name in the dataset. `tokens`, `index`: its Parquet file and its document index.
-    `shards`: the names of the shards of its pieces. `content`: digests of both files; empty where nobody asks for keys.
+    `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty where nobody asks for keys.
     `source`: the name of its source; "" without named sources."""
 
     file: str
     tokens: Path
     index: Path
-    shards: Sequence[str]
+    pieces: Starts
     content: Sequence[str] = ()
     source: str = ""
 
@@ -66,14 +67,18 @@ class Choice:
         chosen = np.ones(len(index), np.bool_)
         if self.split is not None:
             chosen = split_of(split_keys(index), self.shares) == list(self.shares).index(self.split)
-        epochs = self.epochs.get(unit.source, Fraction(1))
+        epochs = self.epochs_of(unit)
         if epochs < self.number + 1:
             chosen &= repeats(text_keys(index["sha256"].combine_chunks()), epochs, unit.source) > self.number
         return chosen
 
+    def epochs_of(self, unit: EncodedUnit) -> Fraction:
+        """How many passes over the source of a unit the mixture wants."""
+        return self.epochs.get(unit.source, Fraction(1))
+
     def as_key(self, units: Sequence[EncodedUnit]) -> list[Any]:
         """What decides which documents of these units are chosen. It is the same for all whole passes."""
-        epochs = {unit.source: self.epochs.get(unit.source, Fraction(1)) for unit in units}
+        epochs = {unit.source: self.epochs_of(unit) for unit in units}
         shares = [(source, str(one - self.number)) for source, one in epochs.items() if one < self.number + 1]
         return [self.split, list(self.shares.items()), shares]
 
@@ -115,9 +120,8 @@ def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
             read, at, unit = i, 0, part.units[i]
             index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
             is_chosen = part.choice.of(unit, index)
-            shards, pieces = pa.array(unit.shards, pa.string()), index["piece"].combine_chunks()
-            rows = index["row"].combine_chunks()
-        own = {"shard": shards.take(pieces.slice(at, len(batch))), "row": rows.slice(at, len(batch))}
+            places = places_of(index["piece"].combine_chunks(), index["row"].combine_chunks(), unit.pieces)
+        own = {name: column.slice(at, len(batch)) for name, column in places.items()}
         columns = [own[name] if name in own else batch[name] for name in shape.schema.names]
         made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
         mask = is_chosen[at : at + len(batch)]
@@ -195,6 +199,20 @@ def answers_of_part(part: Part, segments: Segments) -> dict[str, int]:
         n_trained += int(index["n_trained"].to_numpy()[is_chosen].sum())
         ends.append(index["trained_end"].to_numpy()[is_chosen])
     return {"n_trained": n_trained, "n_cut_answers": n_cut_answers(segments, np.concatenate(ends))}
+
+
+def tokens_of_sources(part: Part, segments: Segments) -> dict[str, int]:
+    """The tokens of each source in the sequences of a part that is packed so."""
+    sources = {unit.source for unit in part.units}
+    if len(sources) == 1:
+        return {sources.pop(): int(segments.n_tokens.sum())}
+    found, ends = dict.fromkeys(sources, 0), [0]
+    for unit in part.units:
+        ends.append(ends[-1] + int(part.choice.of(unit, read_unit_index(unit.index, ["sha256", "group"])).sum()))
+    of_unit = np.searchsorted(ends, segments.document, side="right") - 1
+    for unit, n_tokens in zip(part.units, np.bincount(of_unit, segments.n_tokens, len(part.units)), strict=True):
+        found[unit.source] += int(n_tokens)
+    return found
 
 
 def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:

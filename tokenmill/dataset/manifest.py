@@ -77,6 +77,11 @@ class OutputShard(_Record):
     rows: list[InputRows] = Field(min_length=1)
     n_trained: int | None = None
 
+    @property
+    def pieces(self) -> list[tuple[str, int]]:
+        """The input file and first row of each piece of its unit."""
+        return [(one.name, one.first_row) for one in self.rows]
+
 
 class Origin(_Record):
     """The source of a tokenizer that was not trained here. `version` and `commit` are null for a file."""
@@ -167,8 +172,8 @@ class SetPart(_Record):
 
 class MixedSource(_Record):
     """What the file sets have of the named source `source` in a split (null: there are no splits): the passes over it, as a
-    fraction like "3/2", and documents and their tokens before packing, each counted as often as it is there. It is of one epoch,
-    and the same in each, if a shuffled dataset has several."""
+    fraction like "3/2", its documents, each counted as often as it was taken, and the tokens of them that the sets have: with
+    packing, those that are in sequences. It is of one epoch, and the same in each, if a shuffled dataset has several."""
 
     split: str | None
     source: str

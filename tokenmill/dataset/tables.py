@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.document_index import read_index, read_unit_index, write_index
 from tokenmill.dataset.manifest import TableFile
 from tokenmill.dataset.token_counts import sum_counts, token_bytes, tokens_per_id, tokens_per_id_by_source
@@ -26,11 +27,11 @@ UNIT_COUNTS_FILE = "token_counts.parquet"
 
 
 class Part(NamedTuple):
-    """What the tables are made from for one file of the dataset: its name, the names of the shards of its pieces, the folder with
-    its document index and token counts, and its source (see tokenmill.corpus.units.source_name)."""
+    """What the tables are made from for one file of the dataset: its name, the shard and first row of each of its pieces, the
+    folder with its document index and token counts, and its source (see tokenmill.corpus.units.source_name)."""
 
     file: str
-    shards: list[str]
+    pieces: Starts
     folder: Path
     source: str
 
@@ -47,7 +48,7 @@ def write_tables(
         write_index(path, has_names, has_groups(parts), splits, has_masks(parts)) as add,
     ):
         for part in parts:
-            add(part.folder / UNIT_INDEX_FILE, part.shards, part.file)
+            add(part.folder / UNIT_INDEX_FILE, part.pieces, part.file)
     counted = [(part.source, part.folder / UNIT_COUNTS_FILE) for part in parts]
     total, by_source = sum_counts(counted, tokenizer.id_max)
     _write(tokens_per_id(total, tokenizer), directory / TOKENS_PER_ID_FILE)

@@ -116,8 +116,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
         with store.new(shard.unit) as partial:
             link(path, partial / TOKENS_FILE)
             _count(path, manifest.id_max, partial / UNIT_COUNTS_FILE)
-            shards = [rows.name for rows in shard.rows]
-            unit_of_index(index[shard.name], partial / UNIT_INDEX_FILE, shards)
+            unit_of_index(index[shard.name], partial / UNIT_INDEX_FILE, shard.pieces)
             write_left(some, partial)
             write_unit_dropped(without, partial)
             store.keep(shard.unit, partial, facts)

@@ -424,7 +424,7 @@ def _encode(
         special = stratum.special
         judge = Judge(tokenizer, begin_id, end_id, special == "allow", True, {}, chat)
         start_s = time.perf_counter()
-        with write_tokens(path, shape) as write, unit_index(index_path, has_names, None, has_mask) as add_to_index:
+        with write_tokens(path, shape) as write, unit_index(index_path, [0], has_names, None, has_mask) as add_to_index:
             for batch in batches:
                 encoded, loss_mask = batch, None
                 if chat is not None and batch.messages is not None:

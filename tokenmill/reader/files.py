@@ -48,6 +48,10 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     _expect_one_of(folder, "split", split, splits)
     sets = [one for one in manifest.sets if one.split == split]
     sources = list(dict.fromkeys(one.source for one in sets if one.source is not None))
+    if source is not None and not sources and manifest.sources:
+        raise ParamsError(
+            f"{folder}: source: expected none, since the files have all sources together; found {source!r}."
+        )
     _expect_one_of(folder, "source", source, sources, has_default=True)
     sets = [one for one in sets if source in (None, one.source)]
     formats = [name for name in READ_FORMATS if name in _formats_of(manifest, sets)]
@@ -59,7 +63,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     _expect_one_of(folder, "format", format, formats, has_default=True)
     format = format or formats[0]
     of_format, of_index = ([one for one in sets if one.format == name] for name in (format, INDEX_FORMAT.name))
-    _expect_one_of(folder, "epoch", epoch, [one.epoch or 0 for one in of_index or of_format] or [0])
+    _expect_one_of(folder, "epoch", epoch, list(dict.fromkeys(one.epoch or 0 for one in of_index or of_format)) or [0])
     places: list[Place] = []
     index: list[tuple[Place, int]] = []
     for one in of_format:

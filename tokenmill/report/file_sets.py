@@ -39,7 +39,7 @@ def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
 
 
 def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """What each split has of each named source, before packing: the `weight` that was asked for (null but in the first split, which
+    """What each split has of each named source: the `weight` that was asked for (null but in the first split, which
     is the mixed one), the `epochs` that this is, documents, tokens, and their `share` of the split's."""
     weights = {one.name: asked_weight(one) for one in manifest.sources}
     tokens: Counter[str | None] = Counter()

@@ -268,8 +268,11 @@ class _Output:
         self._special = unit.source.special_tokens_in_text
         self._shape = schema(id_type(encoder.tokenizer.id_max), has_names, has_mask)
         self._counts = TokenCounts(encoder.tokenizer.id_max)
+        first_rows = [piece.first_row for piece in unit.pieces]
         self._write = stack.enter_context(write_tokens(folder / TOKENS_FILE, self._shape))
-        self._add = stack.enter_context(unit_index(folder / UNIT_INDEX_FILE, has_names, group_keys, has_mask))
+        self._add = stack.enter_context(
+            unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, group_keys, has_mask)
+        )
 
     def add(self, piece: int, batch: Batch) -> int:
         """Encodes a batch of documents, and gives the number of tokens. Raises SpecialTokenError, ChatError."""

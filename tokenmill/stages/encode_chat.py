@@ -103,7 +103,8 @@ def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit]) -> None:
         n_documents, n_cut = n_documents + len(index), n_cut + len(lost)
         for i in lost[: _N_SHOWN - len(first)].tolist():
             [row] = index.slice(i, 1).to_pylist()
-            first.append(f"  {unit.shards[row['piece']]}, row {row['row']}: {row['n_tokens']:,} tokens")
+            shard, first_row = unit.pieces[row["piece"]]
+            first.append(f"  {shard}, row {first_row + row['row']}: {row['n_tokens']:,} tokens")
     allowed = params.cut_max if isinstance(params.cut_max, int) else params.cut_max * n_documents
     if n_cut <= allowed:
         return

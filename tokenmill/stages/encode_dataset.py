@@ -5,13 +5,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import Pin, pinned
 from tokenmill.config.params import Encode, Source, TokenizerSource
-from tokenmill.config.sources import DocumentSource
+from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.dropped import DROPPED_FILE, starts_of, write_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE, check_limit, write_quarantine
 from tokenmill.corpus.units import Unit, source_name
@@ -89,7 +90,7 @@ def write_dataset(
     n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
     folders = [one.folder for one in done]
     parts = [
-        Part(unit.output, [piece.shard.name for piece in unit.pieces], folder, source_name(unit.pieces[0].shard))
+        Part(unit.output, starts_of(unit), folder, source_name(unit.pieces[0].shard))
         for unit, folder in zip(units, folders, strict=True)
     ]
     with (
@@ -104,14 +105,16 @@ def write_dataset(
                 unit.output,
                 one.folder / TOKENS_FILE,
                 one.folder / UNIT_INDEX_FILE,
-                [piece.shard.name for piece in unit.pieces],
+                starts_of(unit),
                 [one.files[TOKENS_FILE].sha256, one.files[UNIT_INDEX_FILE].sha256],
                 unit.source.name or "",
             )
             for unit, one in zip(units, done, strict=True)
         ]
         if formats:
-            files = files.model_copy(update={"epochs": epochs_of(runner.sources().values(), encoded, params.splits)})
+            epochs = epochs_of(runner.sources().values(), encoded, params.splits)
+            _refuse_epochs(epochs, runner.sources())
+            files = files.model_copy(update={"epochs": epochs})
         made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
         if entry is not None:
             entry = entry.model_copy(update={"n_trained": sum(one.facts.n_trained or 0 for one in done)})
@@ -157,6 +160,16 @@ def write_dataset(
         )
         write_manifest(manifest, directory)
     return manifest
+
+
+def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, DocumentSource]) -> None:
+    """Raises ParamsError for a budget of tokens that repeats its source too often."""
+    for name, found in epochs.items():
+        if Fraction(found) > EPOCHS_MAX:
+            raise ParamsError(
+                f"sources.{name}.tokens: found {sources[name].tokens:,}, which is {float(Fraction(found)):,.0f} epochs of the "
+                f"source; allowed: at most {EPOCHS_MAX:,} epochs. Lower it, or add documents."
+            )
 
 
 def files_of(params: Encode, tokenizer: Tokenizer) -> Files:

@@ -126,8 +126,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     parts = []
     for unit, one in zip(corpus.units, done, strict=True):
         check_sums(entries[unit.output], one.facts)
-        shards = [piece.shard.name for piece in unit.pieces]
-        parts.append(Part(unit.output, shards, one.folder, source_name(unit.pieces[0].shard)))
+        parts.append(Part(unit.output, starts_of(unit), one.folder, source_name(unit.pieces[0].shard)))
     with scratch_directory(runner.root / SCRATCH_DIRECTORY, "validate-") as scratch:
         write_dropped(
             scratch / DROPPED_FILE,
@@ -220,7 +219,7 @@ def _check_sets(
             unit.output,
             directory / unit.output,
             one.folder / UNIT_INDEX_FILE,
-            [piece.shard.name for piece in unit.pieces],
+            starts_of(unit),
             [entries[unit.output].sha256, one.files[UNIT_INDEX_FILE].sha256],
             unit.source.name or "",
         )
@@ -300,8 +299,7 @@ def _check_digests(manifest: Manifest, runner: UnitRunner) -> None:
 
 def _check_rows(unit: Unit, entry: OutputShard | None) -> None:
     """Checks that the manifest names a file for the unit, and the origin of each of its pieces."""
-    named = None if entry is None else [(row.name, row.first_row) for row in entry.rows]
-    expected = [(piece.shard.name, piece.first_row) for piece in unit.pieces]
+    named, expected = None if entry is None else entry.pieces, starts_of(unit)
     if named != expected:
         raise ValidationError(
             f"{_MANIFEST}: {unit.output}: expected the documents from {expected}; found {named}. "
