@@ -6,12 +6,14 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
+from tests.dataset.test_mixture import weigh
 from tokenmill.config.params import load_params
 from tokenmill.pipeline.estimate import Range, exactly
 from tokenmill.pipeline.memory import Memory
@@ -88,6 +90,42 @@ def test_a_part_of_large_files_gives_a_range_that_holds_the_whole(project: Proje
     assert plan.ranges["documents"].low <= len(texts) <= plan.ranges["documents"].high
     assert plan.ranges["text_bytes"].low <= text_bytes <= plan.ranges["text_bytes"].high
     assert abs(plan.ranges["text_bytes"].point / text_bytes - 1) < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arranged",
+    [
+        {"encode__formats": ["parquet", "arrow", "megatron", "mds"], "encode__shuffle": {"seed": 0, "epochs": 2}},
+        {"encode__formats": ["arrow", "olmo"], "encode__splits": {"train": 0.8, "test": 0.2}},
+        {"encode__formats": ["arrow"], "encode__pack": {"length": 64, "mode": "best_fit", "labels": True}},
+        {
+            "encode__formats": ["litdata"],
+            "encode__pack": {"length": 64, "mode": "none", "long": "cut", "pad": "<|endoftext|>"},
+        },
+    ],
+    ids=["shuffled", "split", "labels", "padded"],
+)
+def test_the_file_sets_of_a_mixture_are_in_the_plan(project: Project, arranged: dict[str, Any]) -> None:
+    for i, name in enumerate(("web", "code", "books")):
+        project.write(f"{name}/a.jsonl", texts_of(300, i))
+    project.set(**arranged)
+    weigh(project, web={"epochs": 2.5}, code={"tokens": 20_000}, books={})
+    assert project.cli("plan").returncode == 0
+    project.build()
+    done = project.cli("plan", "--outcome", "--json")
+    rows = {row["quantity"]: row for row in json.loads(done.stdout)["result"]["rows"]}
+    assert rows["sets_bytes"]["found"] > 100_000
+    assert [name for name in ("sets_bytes", "disk_bytes") if not rows[name]["is_inside"]] == []
+
+
+def test_a_budget_that_can_only_be_a_slip_is_refused_by_the_plan(project: Project) -> None:
+    project.write("web/a.jsonl", texts_of(20, 0))
+    project.set(encode__formats=["arrow"])
+    weigh(project, web={"tokens": 10**14})
+    done = project.cli("plan")
+    assert done.returncode == 1
+    assert "Do not build yet: sources.web.tokens: 100,000,000,000,000 are about" in " ".join(done.stdout.split())
 
 
 def test_finished_units_cost_nothing(project: Project) -> None:

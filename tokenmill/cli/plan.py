@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tokenmill.pipeline.plan import Compared
 
 _WIDTH = 80
-_OF_THE_DATASET = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")  # and not of a build
+_OF_THE_DATASET = ("documents", "tokens", "text_bytes", "output_bytes", "sets_bytes", "distinct")  # and not of a build
 
 
 def add_commands(commands: "Commands") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenmill.dataset.manifest import read_manifest
+from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ParamsError, ValidationError
 from tokenmill.layout import (
     COUNTS_REPORT_FILE,
@@ -36,7 +36,8 @@ _NAMES = {
     "documents": "documents",
     "tokens": "tokens",
     "text_bytes": "text",
-    "output_bytes": "files of data/tokens",
+    "output_bytes": "files of documents",
+    "sets_bytes": "files for training jobs",
     "distinct": "distinct pre-tokens",
     "disk_bytes": "disk: new in all",
     "dvc_cache_bytes": "  copies in DVC's cache",
@@ -187,11 +188,17 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
             "tokens": manifest.n_tokens,
             "text_bytes": manifest.text_bytes,
             "output_bytes": sum(shard.n_bytes for shard in manifest.shards),
+            "sets_bytes": _n_bytes_once(manifest),
         }
     if (root / COUNTS_REPORT_FILE).exists():
         found["distinct"] = json.loads(read(root / COUNTS_REPORT_FILE))["pretokens_distinct"]
     found["disk_bytes"] = disk_used(root, plan["dvc_cache"]) - plan["disk_before_bytes"]
     return found
+
+
+def _n_bytes_once(manifest: Manifest) -> int:
+    """The bytes of the files of all file sets; of whole passes over a source, whose files are links, once."""
+    return sum({(one.format, file.sha256): file.n_bytes for one in manifest.sets for file in one.files}.values())
 
 
 def disk_used(root: Path, dvc_cache: str) -> int:

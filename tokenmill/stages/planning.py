@@ -14,12 +14,14 @@ from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
+from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CountsError
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
 from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, Todo, estimate
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
 from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
+from tokenmill.pipeline.set_estimate import many_epochs, tokens_of_sources, with_sets
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.outstanding import Outstanding, StageWork, outstanding
 from tokenmill.storage.scratch import scratch_directory
@@ -101,7 +103,12 @@ def make_plan(
                 chat_of=_chat_of(root, params, scratch),
             )
     known = _known(root, work, 0 if shares_bytes else 1)
+    sources = params.document_sources()
     ranges = estimate(sample, known, params, memory)
+    tokens_of = tokens_of_sources(sample, work.shards, ranges["tokens"].point)
+    vocab_size = sample.vocab_size if sample else work.tokenizer.id_max + 1 if work.tokenizer else 0
+    id_bytes = id_type(max(vocab_size - 1, 0)).bit_width // 8
+    ranges = with_sets(ranges, params.encode, sources, tokens_of, id_bytes, known, memory)
     distinct_bytes = ranges.pop("distinct_bytes").high
     learns = params.tokenizer is None and work.stages["train-vocab"].would_run
     refused = refusals(
@@ -115,7 +122,7 @@ def make_plan(
         seed,
         list(work.stages.values()),
         ranges,
-        list(refused) if work.would_run else [],
+        [*refused, *many_epochs(params.encode, sources, tokens_of)] if work.would_run else [],
         len(work.shards),
         sum(shard.n_bytes for shard in work.shards),
         sample.text_bytes if sample else 0,
