@@ -90,7 +90,7 @@ def _do(work: Work, folder: Path) -> _Done:
 def _unit(folder: Path, name: str, made: Sequence[tuple[str, Document]]) -> EncodedUnit:
     shape = schema(id_type(tokenizer("plain").id_max), has_names=True, has_mask=True)
     tokens, index = folder / f"{name}.parquet", folder / f"{name}.arrow"
-    with write_tokens(tokens, shape) as write, unit_index(index, True, has_mask=True) as add:
+    with write_tokens(tokens, shape) as write, unit_index(index, [0], True, has_mask=True) as add:
         for at in range(0, len(made), _BATCH):
             some = made[at : at + _BATCH]
             batch = Batch(
@@ -103,4 +103,4 @@ def _unit(folder: Path, name: str, made: Sequence[tuple[str, Document]]) -> Enco
             encoded = rows(batch, ids, shape, pa.array([one.mask for _, one in some], pa.large_list(pa.int8())))
             write(encoded)
             add(0, batch, encoded)
-    return EncodedUnit(f"{name}.parquet", tokens, index, [f"{name}.jsonl"])
+    return EncodedUnit(f"{name}.parquet", tokens, index, [(f"{name}.jsonl", 0)])

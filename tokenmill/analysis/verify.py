@@ -409,8 +409,7 @@ class _Verification:
         made.mkdir()
         write_tables(parts, manifest.has_ids, self._tokenizer, made, manifest.files.splits if manifest.files else {})
         if self._source:
-            starts = {entry.name: [(rows.name, rows.first_row) for rows in entry.rows] for entry in manifest.shards}
-            write_dropped(made / DROPPED_FILE, ((starts[part.file], part.folder) for part in parts))
+            write_dropped(made / DROPPED_FILE, ((part.pieces, part.folder) for part in parts))
         without: set[str] = set()
         if not self._source:
             has_digests = manifest.chat is not None or not self._tokenizer.prepares_text

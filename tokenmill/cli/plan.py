@@ -25,7 +25,7 @@ def add_commands(commands: "Commands") -> None:
         "plan",
         help="say what a build would cost: tokens, disk, memory and time",
         description="Reads a sample of the documents, and estimates the tokens, bytes, seconds and memory of a build, each with a "
-        "range. It builds nothing. Exit code 0: the build may begin, 1: disk or memory will not do.",
+        "range. It builds nothing. Exit code 0: the build may begin, 1: it should not, such as for want of disk or memory.",
         epilog="example: tokenmill plan --seed 1",
     )
     plan.add_argument("--seed", type=int, default=0, metavar="N", help="which documents are in the sample (default: 0)")

@@ -6,7 +6,7 @@ from typing import Any
 from tokenmill.special_tokens import SpecialTokensInText
 
 EPOCHS_MAX = 1000
-"""How often a document may be used, at most: a larger number is a slip, and would run for hours."""
+"""How often a document of a source may be used in one epoch, at most: a larger number is a slip, and would run for hours."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.corpus.dropped import Starts
 from tokenmill.dataset.file_sets import PlannedSet, plan_sets, shape_of
 from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.interface import Format, Shape
@@ -250,7 +251,7 @@ class Arrangement:
         return SetFacts(packing.n_sequences, n_tokens, numbers, tokens_of_sources(part, packing.segments))
 
     def _part_key(self, part: Part) -> str:
-        content = [[unit.content, unit.pieces, unit.source] for unit in part.units]
+        content = [[unit.content, unit.source] for unit in part.units]
         return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
     def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
@@ -258,7 +259,9 @@ class Arrangement:
         numbered = list(enumerate(parts))
         for i, group in enumerate([numbered] if format.one_file and parts else [[part] for part in numbered]):
             number = i if format is INDEX_FORMAT else None
-            key = unit_key(stage="write", format=format.name, number=number, parts=[part.key for _, part in group])
+            places = [_places(part) for _, part in group] if format.has_places else None
+            keys = [part.key for _, part in group]
+            key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places)
             yield ArrangedFile(f"{format.name} {_folder(one)}{i}", key, partial(self._items, format, group))
 
     def _items(self, format: Format, parts: Sequence[tuple[int, _Arranged]]) -> Iterator[pa.RecordBatch]:
@@ -286,7 +289,13 @@ class Arrangement:
         order = one.order(n_items, self._files.shuffle.seed, tokens_digest)
         first, before = 0, []
         for i, part in enumerate(parts):
-            decides = {"part": part.key, "first": first, "order": order.key.hex(), "buckets": buckets}
+            decides = {
+                "part": part.key,
+                "places": _places(part),
+                "first": first,
+                "order": order.key.hex(),
+                "buckets": buckets,
+            }
             key = unit_key(stage="shuffle", number=i if format is INDEX_FORMAT else None, **decides)
             do = partial(self._scatter, partial(self._items, format, [(i, part)]), first, order, buckets)
             before.append(Work(f"shuffle {kind} {_folder(one)}{i}", key, do))
@@ -305,6 +314,11 @@ class Arrangement:
 
     def _scatter(self, items: Items, first: int, order: Order, buckets: Buckets, folder: Path) -> SetFacts:
         return SetFacts(scatter(items(), first, order, buckets, folder / _BUCKETS_FILE))
+
+
+def _places(one: _Arranged) -> list[Starts]:
+    """Where the documents of a part are: they can move while their tokens stay."""
+    return [unit.pieces for unit in one.part.units]
 
 
 def _in_sequences(parts: Sequence[_Arranged], source: str) -> int:

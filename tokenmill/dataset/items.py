@@ -120,8 +120,8 @@ def _documents_of_part(part: Part, shape: Shape) -> Iterator[pa.RecordBatch]:
             read, at, unit = i, 0, part.units[i]
             index = read_unit_index(unit.index, ["piece", "row", "sha256", "group"])
             is_chosen = part.choice.of(unit, index)
-            places = places_of(index["piece"].combine_chunks(), index["row"].combine_chunks(), unit.pieces)
-        own = {name: column.slice(at, len(batch)) for name, column in places.items()}
+            pieces, rows = (index[name].combine_chunks() for name in ("piece", "row"))
+        own = places_of(pieces.slice(at, len(batch)), rows.slice(at, len(batch)), unit.pieces)
         columns = [own[name] if name in own else batch[name] for name in shape.schema.names]
         made = pa.RecordBatch.from_arrays(columns, schema=shape.schema)
         mask = is_chosen[at : at + len(batch)]

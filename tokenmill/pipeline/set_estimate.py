@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor
+from typing import NamedTuple
 
-from tokenmill.config.params import Encode, FormatName
+from tokenmill.config.params import Encode, FormatName, Pack
 from tokenmill.config.sources import EPOCHS_MAX, DocumentSource
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.formats.table import SET_FORMATS
@@ -14,13 +15,22 @@ from tokenmill.pipeline.sampling import Sample
 _ITEM_BYTES = Range(2.0, 20.0, 36.0)  # of a document or sequence beside its ids, measured on each format
 _LABEL_BYTES = 8  # a token's label and position, in formats with columns
 _WITH_COLUMNS = ("parquet", "arrow", "mds")
-_UNSURE, _UNSURE_MIXED = 0.03, 0.25  # the half-width as a share: of tokens, and of the tokens of each source
+_SEGMENT_BYTES = 32  # of a segment of a document, in the unit store
+_INDEX_BYTES = Range(3.0, 6.0, 16.0)  # of a segment in the index of sequences, and as much of each sequence
 _IN_BUCKETS = 40  # bytes of an item beside its ids, while a set is shuffled
-_SEGMENT_BYTES = 32  # of a document in a packing, in the unit store
 _FILES_A_SET, _BLOCK_BYTES = 6, 4096  # of a small set: its files, and those of the unit store beside them
-_PACKING_BYTES = Range(0.0, 30e6, 100e6)  # of memory for each worker; with labels, so many more
-_LABELS_BYTES = Range(30e6, 90e6, 140e6)
+_UNSURE, _UNSURE_MIXED = 0.03, 0.25  # the half-width as a share: of tokens, and of the tokens of each source
+_PACKING_BYTES = Range(0.0, 30e6, 100e6)  # of memory for each worker
+_LABELS_BYTES = Range(30e6, 90e6, 140e6)  # added with labels
 _SET_S = 1 / 1.5e8  # for a byte of a file set in one thread: to write it, or to read it and what it must hold
+
+
+class _Needs(NamedTuple):
+    """Bytes: of the file sets, of what is being shuffled, and of what the unit store keeps beside them."""
+
+    sets: Range
+    buckets: Range
+    beside: Range
 
 
 def with_sets(
@@ -32,56 +42,37 @@ def with_sets(
     known: Known,
     memory: Memory,
 ) -> dict[str, Range]:
-    """The ranges of a plan with those of the file sets: `sets_bytes`, and their part of disk, memory and seconds. The same without
-    formats.
+    """The ranges of a plan with those of the file sets: `sets_bytes`, `buckets_bytes` (on the project's disk while it runs), and
+    their part of disk, memory and seconds. The same without formats.
 
     `found`: as `estimate` gives it. `tokens_of`: see `tokens_of_sources`. `id_bytes`: of an id in the files.
     """
-    formats = params.set_formats(sources)
-    if not formats:
-        return dict(found)
-    stored = _stored(params, sources, tokens_of)
-    share = stored / max(found["tokens"].point, 1)
-    unsure = _UNSURE if all(one.epochs == 1 for one in sources) else _UNSURE_MIXED
-    n_items = found["documents"].times(*[share] * 3)
-    tokens = found["tokens"].times(share * (1 - unsure), share, share * (1 + unsure))
-    pack = params.pack
-    if pack is not None and pack.output == "rows":
-        if pack.mode != "none":
-            n_items = tokens.times(*[1 / pack.length] * 3).plus(exactly(1))
-        if pack.pad is not None:
-            tokens = n_items.times(*[pack.length] * 3)
-    own = found["output_bytes"].point / max(found["tokens"].point, 1)
-    per_token = sum(_token_bytes(name, params, id_bytes, own) for name in formats)
-    sets = tokens.times(*[per_token] * 3).plus(n_items.times(*(n * len(formats) for n in _ITEM_BYTES)))
-    kinds = len({SET_FORMATS[name].one_file for name in formats}) if params.shuffle is not None else 0
-    buckets = tokens.times(*[id_bytes * kinds] * 3).plus(n_items.times(*[_IN_BUCKETS * kinds] * 3))
+    if not params.set_formats(sources):
+        return {**found, "buckets_bytes": exactly(0)}
+    needs = _needs(found, params, sources, tokens_of, id_bytes)
     result: dict[str, Range] = {}
     for name, one in found.items():
         result[name] = one
         if name == "output_bytes":
-            result["sets_bytes"] = sets
+            result["sets_bytes"] = needs.sets
     if not known.stages["encode"].would_run:
-        return result
+        return {**result, "buckets_bytes": exactly(0)}
     is_done = min(
         known.tokens / max(found["tokens"].point, 1), 1.0
     )  # parts of documents that stay are not written again
-    new = Range(sets.low * (1 - is_done), sets.point, sets.high)
-    if pack is not None:
-        segments = found["documents"].times(*[share * _SEGMENT_BYTES] * 3)
-        result["disk_bytes"] = result["disk_bytes"].plus(segments)
-    n_sets = len(formats) * max(len(params.splits), 1) * (1 if params.shuffle else len(sources))
-    small = n_sets * _FILES_A_SET * _BLOCK_BYTES
-    result["disk_bytes"] = result["disk_bytes"].plus(Range(small * 0.3, small, small * 2))
+    new = Range(needs.sets.low * (1 - is_done), needs.sets.point, needs.sets.high)
     copies = new.times(*[known.copies] * 3)
-    result["disk_bytes"] = result["disk_bytes"].plus(new).plus(copies)
+    result["disk_bytes"] = result["disk_bytes"].plus(new).plus(needs.beside).plus(copies)
     result["dvc_cache_bytes"] = result["dvc_cache_bytes"].plus(copies)
-    result["spill_bytes"] = Range(*(max(one, other) for one, other in zip(found["spill_bytes"], buckets, strict=True)))
-    if pack is not None and pack.output == "rows":
-        each = _PACKING_BYTES.plus(_LABELS_BYTES) if pack.labels else _PACKING_BYTES
+    result["spill_bytes"] = Range(
+        *(max(one, other) for one, other in zip(found["spill_bytes"], needs.buckets, strict=True))
+    )
+    result["buckets_bytes"] = needs.buckets
+    if params.pack is not None and params.pack.output == "rows":
+        each = _PACKING_BYTES.plus(_LABELS_BYTES) if params.pack.labels else _PACKING_BYTES
         peak = found["peak_memory_bytes"].plus(each.times(*[memory.workers] * 3))
         result["peak_memory_bytes"] = peak.at_most(memory.mb_max * 1e6)
-    seconds = new.plus(buckets).times(*(factor * _SET_S / memory.workers for factor in (0.4, 1, 2.5)))
+    seconds = new.plus(needs.buckets).times(*(factor * _SET_S / memory.workers for factor in (0.4, 1, 2.5)))
     for stage in ("encode", "validate"):
         if f"seconds {stage}" in found:
             result[f"seconds {stage}"] = found[f"seconds {stage}"].plus(seconds)
@@ -89,9 +80,72 @@ def with_sets(
     return result
 
 
-def tokens_of_sources(sample: Sample | None, shards: Iterable[Shard], tokens: float) -> dict[str | None, float]:
+def _needs(
+    found: Mapping[str, Range],
+    params: Encode,
+    sources: Sequence[DocumentSource],
+    tokens_of: Mapping[str | None, float],
+    id_bytes: int,
+) -> _Needs:
+    formats, pack, has_mask = params.set_formats(sources), params.pack, params.chat is not None
+    shuffle_epochs = params.shuffle.epochs if params.shuffle else 1
+    is_index = pack is not None and pack.output == "index"  # documents in the order of the dataset, once
+    once = _stored(params, sources, tokens_of)
+    share = once * (1 if is_index else shuffle_epochs) / max(found["tokens"].point, 1)
+    unsure = _UNSURE if all(one.epochs == 1 for one in sources) else _UNSURE_MIXED
+    documents = found["documents"].times(*[share] * 3)
+    tokens = found["tokens"].times(share * (1 - unsure), share, share * (1 + unsure))
+    segments = exactly(0) if pack is None else documents.plus(tokens.times(*[1 / pack.length] * 3))
+    items = documents
+    if pack is not None and not is_index:
+        items, tokens = _sequences(pack, documents, tokens)
+    own = found["output_bytes"].point / max(found["tokens"].point, 1)
+    per_token = sum(_token_bytes(name, params, id_bytes, own) for name in formats)
+    sets = tokens.times(*[per_token] * 3).plus(items.times(*(n * len(formats) for n in _ITEM_BYTES)))
+    buckets = exactly(0)
+    if is_index:
+        index = segments.times(*_INDEX_BYTES).times(*[2 * shuffle_epochs] * 3)
+        sets = sets.plus(index)
+    if params.shuffle is not None:
+        in_buckets = id_bytes + has_mask + (_LABEL_BYTES if pack is not None and pack.labels else 0)
+        whole = tokens.times(*[in_buckets] * 3).plus(items.times(*[_IN_BUCKETS] * 3))
+        kinds = len({SET_FORMATS[name].one_file for name in formats})  # each has buckets of its own
+        buckets = segments.times(*[_IN_BUCKETS * shuffle_epochs] * 3) if is_index else whole.times(*[kinds] * 3)
+    n_sets = (
+        (len(formats) + is_index) * max(len(params.splits), 1) * (shuffle_epochs if params.shuffle else len(sources))
+    )
+    small = n_sets * _FILES_A_SET * _BLOCK_BYTES
+    kept = segments.times(*(factor * _SEGMENT_BYTES for factor in (0.5, 2, 2.2)))  # encode and validate have them
+    return _Needs(sets, buckets, kept.plus(Range(small * 0.3, small, small * 2)))
+
+
+def _sequences(pack: Pack, documents: Range, tokens: Range) -> tuple[Range, Range]:
+    """The sequences that documents become, and the tokens in them. How long documents are is not known: a document longer than
+    a sequence is the widest of the range."""
+    filled = tokens.times(*[1 / pack.length] * 3).plus(exactly(1))
+    if pack.long == "drop":
+        tokens, filled = Range(0.0, tokens.point, tokens.high), Range(0.0, filled.point, filled.high)
+    elif pack.long == "cut":
+        most = documents.times(*[pack.length] * 3)
+        tokens = Range(min(tokens.low, most.low) / 4, min(tokens.point, most.point), min(tokens.high, most.high))
+        filled = tokens.times(*[1 / pack.length] * 3).plus(exactly(1))
+    items = filled
+    if pack.mode == "none":
+        more = documents.high + (filled.high if pack.long == "split" else 0)
+        middle = max(documents.point, filled.point)
+        items = Range(0.0 if pack.long == "drop" else max(documents.low, filled.low), middle, more)
+    if pack.pad is not None:
+        tokens = items.times(*[pack.length] * 3)
+    return items, tokens
+
+
+def tokens_of_sources(
+    sample: Sample | None, shards: Iterable[Shard], tokens: float, built: Mapping[str | None, int]
+) -> dict[str | None, float]:
     """The tokens of each source by its name, which are `tokens` together: by the bytes of its files, and by the tokens for a byte
-    that the sample has of its kind of file."""
+    that the sample has of its kind of file. `built`: the same of the dataset that there is, which counts without a sample."""
+    if sample is None and built:
+        return dict(built)
     rates: dict[Shard, float] = {}
     for stratum in sample.strata if sample else ():
         n_encoded = sum(one.text_bytes for one in stratum.encoded)
@@ -122,19 +176,18 @@ def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Ma
 
 
 def _stored(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float]) -> float:
-    """The tokens in all sets of one format, those of linked files once."""
+    """The tokens in the sets of one format and one epoch, those of linked files once."""
     first = next(iter(params.splits.values()), 1.0)
-    is_index = params.pack is not None and params.pack.output == "index"  # documents in the order of the dataset
-    shuffle = None if is_index else params.shuffle
+    is_linked = params.shuffle is None or (params.pack is not None and params.pack.output == "index")
     total = 0.0
     for source in sources:
         n = tokens_of.get(source.name, 0.0)
         epochs = source.epochs if source.epochs is not None else (source.tokens or 0) / max(n * first, 1)
         epochs = min(epochs, EPOCHS_MAX)
-        if shuffle is None and epochs > 1:
+        if is_linked and epochs > 1:
             epochs = 1 + epochs - floor(epochs)  # whole passes are the same files
         total += n * (first * epochs + 1 - first)
-    return total * (shuffle.epochs if shuffle else 1)
+    return total
 
 
 def _token_bytes(name: FormatName, params: Encode, id_bytes: int, own: float) -> float:
@@ -143,5 +196,7 @@ def _token_bytes(name: FormatName, params: Encode, id_bytes: int, own: float) ->
     has_labels = pack is not None and pack.output == "rows" and pack.labels
     if name == "parquet":
         return own * (2 if has_labels else 1)
+    if name == "megatron_sft":
+        return 4
     more = (_LABEL_BYTES * has_labels + (params.chat is not None)) if name in _WITH_COLUMNS else 0
     return id_bytes + more

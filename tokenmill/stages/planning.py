@@ -14,9 +14,10 @@ from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
+from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tokens import id_type
-from tokenmill.errors import CountsError
-from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY
+from tokenmill.errors import CountsError, ValidationError
+from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, Todo, estimate
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
@@ -86,13 +87,14 @@ def make_plan(
     memory = divide(params.run, reads_objects(params))
     work = outstanding(root, params)
     cache, shares_bytes = cache_of(root)
-    sample = None
+    sample, tokenizer = None, work.tokenizer
     if shards := _to_read(work):
         with scratch_directory(root / SCRATCH_DIRECTORY, "plan-") as scratch:
+            tokenizer = _tokenizer(root, params, work, scratch)
             sample = take_sample(
                 shards,
                 params,
-                _tokenizer(root, params, work, scratch),
+                tokenizer,
                 counts=params.tokenizer is None and work.stages["count"].would_run,
                 learns=params.tokenizer is None and work.stages["train-vocab"].would_run,
                 seed=seed,
@@ -105,17 +107,19 @@ def make_plan(
     known = _known(root, work, 0 if shares_bytes else 1)
     sources = params.document_sources()
     ranges = estimate(sample, known, params, memory)
-    tokens_of = tokens_of_sources(sample, work.shards, ranges["tokens"].point)
-    vocab_size = sample.vocab_size if sample else work.tokenizer.id_max + 1 if work.tokenizer else 0
-    id_bytes = id_type(max(vocab_size - 1, 0)).bit_width // 8
+    tokens_of = tokens_of_sources(sample, work.shards, ranges["tokens"].point, _built(root))
+    id_max = (
+        tokenizer.id_max if tokenizer else max((sample.vocab_size if sample else params.train_vocab.vocab_size) - 1, 0)
+    )
+    id_bytes = id_type(id_max).bit_width // 8
     ranges = with_sets(ranges, params.encode, sources, tokens_of, id_bytes, known, memory)
-    distinct_bytes = ranges.pop("distinct_bytes").high
+    distinct_bytes, buckets = ranges.pop("distinct_bytes").high, ranges.pop("buckets_bytes").high
     learns = params.tokenizer is None and work.stages["train-vocab"].would_run
     refused = refusals(
         ranges,
         distinct_bytes if learns else 0.0,
         memory,
-        _disks(root, params.run.spill_directory, Path(cache), ranges),
+        _disks(root, params.run.spill_directory, Path(cache), ranges, buckets),
         machine_bytes(),
     )
     return Plan(
@@ -172,6 +176,15 @@ def _known(root: Path, work: Outstanding, copies: int) -> Known:
     )
 
 
+def _built(root: Path) -> dict[str | None, int]:
+    """The tokens of each named source of the dataset that there is, or of its one source; none without a dataset."""
+    try:
+        manifest = read_manifest(root / TOKENS_DIRECTORY)
+    except ValidationError:
+        return {}
+    return {one.name: one.n_tokens for one in manifest.sources} or {None: manifest.n_tokens}
+
+
 def _distinct(path: Path) -> Distinct | None:
     """The distinct pre-tokens in the counts that there are; None without counts."""
     try:
@@ -192,11 +205,14 @@ def machine_bytes() -> int:
     return min(limits)
 
 
-def _disks(root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range]) -> list[Disk]:
-    """What the build needs at most on each of the disks that it writes to."""
+def _disks(
+    root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range], buckets: float
+) -> list[Disk]:
+    """What the build needs at most on each of the disks that it writes to. `buckets`: bytes of what is being shuffled, which the
+    unit store holds."""
     copies = ranges["dvc_cache_bytes"].high
     needs = [
-        ("the project's disk", root, ranges["disk_bytes"].high - copies),
+        ("the project's disk", root, ranges["disk_bytes"].high - copies + buckets),
         (f"DVC's cache ({cache})", cache, copies),
         ("run.spill_directory", root / (spill_directory or SCRATCH_DIRECTORY), ranges["spill_bytes"].high),
     ]

@@ -262,7 +262,7 @@ def _keys(
     return {
         unit.name: unit_key(
             stage="validate",
-            content=content(unit, with_rows=True),
+            content=content(unit, with_rows=unit.source.id_column is None),
             tokens=entries[unit.output].sha256,
             bad=[rows.n_bad for rows in entries[unit.output].rows],
             drop=drops[unit.name].as_key(),

@@ -98,7 +98,7 @@ class Format:
     None where the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape, file_bytes)`: why the
     format cannot hold such items in files of that many bytes, or None. `finish(folder, stems, shape)`: writes the files that
     all parts of a set share, `shared` by name; None where there are none. `one_file`: a set is one part, which is not in a
-    folder of its own but named after its split.
+    folder of its own but named after its split. `has_places`: its files name the shard and row of each document.
     """
 
     name: str
@@ -111,6 +111,7 @@ class Format:
     shared: Sequence[str] = ()
     one_file: bool = False
     packed_suffixes: Sequence[str] = ()
+    has_places: bool = False
 
     def files(self, stem: str, shape: Shape) -> list[str]:
         """The names of the files of a part with items of this shape."""
