@@ -18,7 +18,7 @@ from tokenmill.config.params import load_params
 from tokenmill.pipeline.estimate import Range, exactly
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
-from tokenmill.stages.planning import Plan, make_plan
+from tokenmill.stages.planning import Plan, _disks, make_plan
 
 MAKES = ("documents", "tokens", "text_bytes", "output_bytes", "distinct")
 
@@ -198,6 +198,12 @@ def test_a_taken_tokenizer_is_the_one_of_the_estimate(new_project: Callable[[str
 def ranges(**n_bytes: float) -> dict[str, Range]:
     names = ("disk_bytes", "dvc_cache_bytes", "spill_bytes", "peak_memory_bytes")
     return {name: Range(0, 0, n_bytes.get(name, 0)) for name in names}
+
+
+def test_what_is_shuffled_needs_room_once_and_on_the_projects_disk(tmp_path: Path) -> None:
+    ranges = {"disk_bytes": exactly(100), "dvc_cache_bytes": exactly(30), "spill_bytes": exactly(7)}
+    [disk] = _disks(tmp_path, None, tmp_path / "cache", ranges, spilled=5, buckets=7)
+    assert (disk.name, disk.needed_bytes) == ("the project's disk", 100 + 5 + 7)
 
 
 def test_a_build_without_room_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What the file sets of a build will take: disk, and seconds of the stages that write and check them."""
+"""What the file sets of a build will take: disk, memory, and seconds of the stages that write and check them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor
@@ -14,7 +14,7 @@ from tokenmill.pipeline.sampling import Sample
 
 _ITEM_BYTES = Range(2.0, 20.0, 36.0)  # of a document or sequence beside its ids, measured on each format
 _LABEL_BYTES = 8  # a token's label and position, in formats with columns
-_WITH_COLUMNS = ("parquet", "arrow", "mds")
+_WITH_COLUMNS, _COMPRESSED = ("arrow", "mds"), ("parquet", "megatron_sft_parquet")
 _SEGMENT_BYTES = 32  # of a segment of a document, in the unit store
 _INDEX_BYTES = Range(3.0, 6.0, 16.0)  # of a segment in the index of sequences, and as much of each sequence
 _IN_BUCKETS = 40  # bytes of an item beside its ids, while a set is shuffled
@@ -57,9 +57,8 @@ def with_sets(
             result["sets_bytes"] = needs.sets
     if not known.stages["encode"].would_run:
         return {**result, "buckets_bytes": exactly(0)}
-    is_done = min(
-        known.tokens / max(found["tokens"].point, 1), 1.0
-    )  # parts of documents that stay are not written again
+    # parts of documents that stay are not written again
+    is_done = min(known.tokens / max(found["tokens"].point, 1), 1.0)
     new = Range(needs.sets.low * (1 - is_done), needs.sets.point, needs.sets.high)
     copies = new.times(*[known.copies] * 3)
     result["disk_bytes"] = result["disk_bytes"].plus(new).plus(needs.beside).plus(copies)
@@ -165,6 +164,8 @@ def tokens_of_sources(
 
 def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float]) -> list[str]:
     """Why a build would refuse a budget of tokens, a text each."""
+    if not params.set_formats(sources):
+        return []
     share = next(iter(params.splits.values()), 1.0)
     found = [(one, one.tokens / max(tokens_of.get(one.name, 0.0) * share, 1)) for one in sources if one.tokens]
     return [
@@ -194,7 +195,7 @@ def _token_bytes(name: FormatName, params: Encode, id_bytes: int, own: float) ->
     """The bytes of a token in a format. `own`: in the documents' own files, which are compressed."""
     pack = params.pack
     has_labels = pack is not None and pack.output == "rows" and pack.labels
-    if name == "parquet":
+    if name in _COMPRESSED:
         return own * (2 if has_labels else 1)
     if name == "megatron_sft":
         return 4

@@ -112,6 +112,7 @@ def make_plan(
         tokenizer.id_max if tokenizer else max((sample.vocab_size if sample else params.train_vocab.vocab_size) - 1, 0)
     )
     id_bytes = id_type(id_max).bit_width // 8
+    spilled = ranges["spill_bytes"].high
     ranges = with_sets(ranges, params.encode, sources, tokens_of, id_bytes, known, memory)
     distinct_bytes, buckets = ranges.pop("distinct_bytes").high, ranges.pop("buckets_bytes").high
     learns = params.tokenizer is None and work.stages["train-vocab"].would_run
@@ -119,7 +120,7 @@ def make_plan(
         ranges,
         distinct_bytes if learns else 0.0,
         memory,
-        _disks(root, params.run.spill_directory, Path(cache), ranges, buckets),
+        _disks(root, params.run.spill_directory, Path(cache), ranges, spilled, buckets),
         machine_bytes(),
     )
     return Plan(
@@ -206,15 +207,15 @@ def machine_bytes() -> int:
 
 
 def _disks(
-    root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range], buckets: float
+    root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range], spilled: float, buckets: float
 ) -> list[Disk]:
-    """What the build needs at most on each of the disks that it writes to. `buckets`: bytes of what is being shuffled, which the
-    unit store holds."""
+    """What the build needs at most on each of the disks that it writes to. `spilled`, `buckets`: bytes that are there while it
+    runs, in run.spill_directory, and of what is being shuffled, which the unit store holds."""
     copies = ranges["dvc_cache_bytes"].high
     needs = [
         ("the project's disk", root, ranges["disk_bytes"].high - copies + buckets),
         (f"DVC's cache ({cache})", cache, copies),
-        ("run.spill_directory", root / (spill_directory or SCRATCH_DIRECTORY), ranges["spill_bytes"].high),
+        ("run.spill_directory", root / (spill_directory or SCRATCH_DIRECTORY), spilled),
     ]
     by_device: dict[int, Disk] = {}
     for name, path, n_bytes in needs:
