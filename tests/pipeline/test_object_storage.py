@@ -13,6 +13,7 @@ import pytest
 import zstandard
 from ruamel.yaml import YAML
 
+from tests.cloud_servers import cloud
 from tests.conftest import Project, make_project
 from tests.proxy import Mode, Proxy
 from tests.s3_server import SECRET, client, environment, moto, s3s
@@ -114,11 +115,11 @@ def digests(project: Project) -> dict[str, str]:
     return {shard.name: shard.sha256 for shard in read_manifest(project.root / "data/tokens").shards}
 
 
-def check_same(project: Project, local: Project) -> None:
+def check_same(project: Project, local: Project, bucket: str = "s3://bucket") -> None:
     assert digests(project) == digests(local)
     inputs = read_manifest(project.root / "data/tokens").inputs
     assert {one.name: one.sha256 for one in inputs} == {
-        f"s3://bucket/{one.name}": one.sha256 for one in read_manifest(local.root / "data/tokens").inputs
+        f"{bucket}/{one.name}": one.sha256 for one in read_manifest(local.root / "data/tokens").inputs
     }
     for name in ("data/counts/counts.parquet", "data/tokenizer/tokenizer.json"):
         assert (project.root / name).read_bytes() == (local.root / name).read_bytes()
@@ -152,6 +153,23 @@ def test_from_a_server_in_rust_too(local: Project, tmp_path: Path) -> None:
         project = remote(tmp_path)
         project.build()
         check_same(project, local)
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_from_google_and_azure_too(scheme: str, local: Project, tmp_path: Path) -> None:
+    with cloud(scheme, tmp_path) as (server, _):
+        raw = local.root / "data/raw"
+        for path in sorted(path for path in raw.rglob("*") if path.is_file()):
+            server.put(f"data/raw/{path.relative_to(raw).as_posix()}", path.read_bytes())
+        project = remote(tmp_path, f"{scheme}://bucket/data/raw/**/*")
+        project.build()
+        check_same(project, local, f"{scheme}://bucket")
+        assert set(project.actions(project.build()).values()) == {"up to date"}
+        assert project.cli("verify").returncode == 0
+        server.put("data/raw/web/new.jsonl", b'{"id": "new", "text": "another document"}\n')
+        assert "1 new" in project.cli("status").stdout
+        project.build()
+        assert len(digests(project)) == len(digests(local)) + 1
 
 
 def test_changes_in_the_bucket_are_seen(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:

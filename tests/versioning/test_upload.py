@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.cloud_servers import cloud
 from tests.conftest import REPOSITORY, Project, new_project
 from tests.proxy import Proxy
 from tests.registry import Team, cli, commit, copied, make_team, run
@@ -122,6 +123,30 @@ def test_what_is_uploaded_is_the_dataset_and_git_has_a_record_of_it(team: Team, 
         if path.is_file():
             content = path.read_bytes()
             assert SECRET.encode() not in content and KEY.encode() not in content, path
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_a_place_of_google_or_azure(team: Team, scheme: str, tmp_path: Path) -> None:
+    project = team.project
+    with cloud(scheme, tmp_path):
+        place = f"{scheme}://bucket/sets"
+        url = upload(project, place)["url"]
+        assert cli(project, "verify", url).returncode == 0
+        assert stored_files(url) == local_files(project)
+        assert cli(project, "download", url, str(tmp_path / "copy")).returncode == 0
+        manifest = (project.root / "data/tokens/manifest.json").read_bytes()
+        assert (tmp_path / "copy/tokens/manifest.json").read_bytes() == manifest
+        project.write("new.jsonl", ["document 1 about 1 cats"])
+        project.build()
+        project.dvc("add", "data/raw")
+        commit(project, "More")
+        again = upload(project, place)
+        assert again["files"]["copied"] > 0
+        assert stored_files(again["url"]) == local_files(project)
+        done = cli(project, "gc", place, "--delete")  # no branch names the first one any more
+        assert done.returncode == 0, done.stderr
+        assert not objects.list_objects(url)
+        assert stored_files(again["url"]) == local_files(project)
 
 
 def test_files_that_the_last_dataset_has_are_copied_on_the_server(team: Team, bucket: str) -> None:

@@ -54,6 +54,7 @@ def _made(scheme: str, bucket: str) -> "ObjectStore":
     try:
         if scheme == "s3":
             return S3Store(bucket, client_options=options, retry_config=_RETRIES, **_s3_settings(bucket, options))
+        options["allow_http"] = _is_on(f"{'GOOGLE' if scheme == 'gs' else 'AZURE'}_ALLOW_HTTP")
         if scheme == "gs":
             return GCSStore(bucket, client_options=options, retry_config=_RETRIES)
         return AzureStore(bucket, client_options=options, retry_config=_RETRIES)

@@ -31,6 +31,8 @@ _OF_CREDENTIALS = (
     "/metadata/identity/",
     "CredentialsError",
 )
+_OF_GOOGLE_FILE = ("OpenCredentials", "DecodeCredentials", "ReadPem")
+_OF_AZURE_KEY = ("InvalidAccessKey {", "MissingSasComponent")
 _OF_REGION = (
     "AuthorizationHeaderMalformed",
     "PermanentRedirect",
@@ -50,6 +52,22 @@ def storage_error(url: str, error: Exception) -> TokenmillError:
     scheme, bucket = url.partition("/")[0], "/".join(url.split("/")[:3])
     if any(word in text for word in _OF_CREDENTIALS):
         return no_credentials(url)
+    if any(word in text for word in _OF_GOOGLE_FILE):
+        return StorageError(
+            f"{url}: the file of credentials that GOOGLE_APPLICATION_CREDENTIALS names on {gethostname()} is missing, or is none "
+            "of the kinds service_account and authorized_user, with a whole key. Name a file that Google's console or "
+            "`gcloud auth application-default login` wrote."
+        )
+    if any(word in text for word in _OF_AZURE_KEY):
+        return StorageError(
+            f"{url}: AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN is not written as Azure gives it. Copy it again, whole."
+        )
+    if "builder error" in text and "http://" in text:
+        variable = {"gs:": "GOOGLE", "az:": "AZURE"}.get(scheme, "AWS")
+        return StorageError(
+            f"{url}: the endpoint has no TLS, so others on the network can read the data. Name an https:// endpoint, or set "
+            f"{variable}_ALLOW_HTTP=true."
+        )
     if any(word in text for word in _OF_REGION):
         return StorageError(
             f"{url}: the bucket is in another region than the client. Set AWS_REGION to the bucket's region."

@@ -5,6 +5,7 @@ no permission) or PassingError (an outage, after some tries), with the URL and w
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,7 +194,13 @@ def delete(urls: Iterable[str]) -> None:
         def ask(store: "ObjectStore", _key: str, some: list[str] = some) -> None:
             import obstore
 
-            obstore.delete(store, [place(url).key for url in some])
+            keys = [place(url).key for url in some]
+            try:
+                obstore.delete(store, keys)
+            except FileNotFoundError:  # S3 passes over an object that is not there; the others do not
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(store, key)
 
         _asked(some[0], ask)
 
@@ -219,4 +226,7 @@ def _is_same(listed: StoredObject, now: StoredObject) -> bool:
 
 def _stored(url: str, found: Any) -> StoredObject:
     modified: datetime = found["last_modified"]
-    return StoredObject(url, found["size"], found["e_tag"], int(modified.timestamp() * 1e9), found["version"])
+    e_tag: str | None = found["e_tag"]
+    if e_tag and not e_tag.endswith('"'):  # Azure's listings leave the quotes out, which a request with If-Match needs
+        e_tag = f'"{e_tag}"'
+    return StoredObject(url, found["size"], e_tag, int(modified.timestamp() * 1e9), found["version"])
