@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -110,11 +111,12 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, n_workers: int) -> Iterator[Cluster]:
-    """A scheduler and workers that do not know the project, in a folder elsewhere. They are ended with the block."""
+def cluster(folder: Path, n_workers: int, code: Path = REPOSITORY) -> Iterator[Cluster]:
+    """A scheduler and workers that do not know the project, in a folder elsewhere. They are ended with the block. `code`: the
+    folder that they have tokenmill from."""
     folder.mkdir()
     file = folder / "scheduler.json"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": str(code)}
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(kind: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -230,6 +232,29 @@ def test_an_address_where_nothing_answers_is_one_error(project: Project, server:
     assert done.returncode == 2
     assert "run.address: no Dask answers at tcp://127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["changed", "not whole"])
+def test_workers_with_another_tokenmill_are_one_error_before_any_work(
+    kind: str, project: Project, server: Server, tmp_path: Path
+) -> None:
+    code = tmp_path / "code/tokenmill"
+    if kind == "changed":
+        shutil.copytree(REPOSITORY / "tokenmill", code)
+        (code / "counts/table.py").write_text((code / "counts/table.py").read_text() + "\n# a change\n")
+        why = "another tokenmill, which would make other bytes"
+    else:
+        code.mkdir(parents=True)
+        (code / "__init__.py").touch()
+        why = "none, or not all that it needs: ModuleNotFoundError"
+    with cluster(tmp_path / "cluster", 2, code.parent) as running:
+        project.set(run__engine="dask", run__address=running.address, run__workers=None)
+        done = project.run("tokenmill", "build", **server.environment)
+    assert done.returncode == 2
+    assert f"run.address: 2 of 2 workers at {running.address} cannot do this build." in done.stderr
+    assert why in done.stderr
+    assert "count: started" not in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("says", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "closes", "HTTP/1"])

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.pipeline.batches import Batch, tasks_max
 from tokenmill.pipeline.build import Build
+from tokenmill.pipeline.code_digest import units_digest
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
@@ -129,6 +130,7 @@ def _dask(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
     _check_answers("dask", address)
     with _contact("dask", address), distributed.Client(address, timeout=_ANSWER_S_MAX, set_as_default=False) as client:
         n_slots = sum(client.nthreads().values())
+        _check_workers("dask", address, client.run(worker_code, on_error="return"))
     _check_slots("dask", address, n_slots)
     return prefect_dask.DaskTaskRunner(address=address), n_slots
 
@@ -145,6 +147,7 @@ def _ray(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
     _check_answers("ray", address)
     with _contact("ray", address), _ray_at(ray, address, options):
         n_slots = int(ray.cluster_resources().get("CPU", 0))
+        _check_workers("ray", address, _ray_answers(ray))
     _check_slots("ray", address, n_slots)
     return prefect_ray.RayTaskRunner(address=address, init_kwargs=options), n_slots
 
@@ -207,6 +210,44 @@ def _contact(engine: str, address: str) -> Iterator[None]:
             f"{'tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379'}), or set it to null, which starts workers on this "
             "machine."
         ) from None
+
+
+def _ray_answers(ray: Any) -> dict[str, Any]:
+    """What a worker of each node answers, by the node's address."""
+    asked = {}
+    for node in ray.nodes():
+        if node["Alive"] and node["Resources"].get("CPU"):
+            here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(worker_code)
+            asked[node["NodeManagerAddress"]] = remote.remote()
+    answers: dict[str, Any] = {}
+    for name, answer in asked.items():
+        try:
+            answers[name] = ray.get(answer)
+        except Exception as error:  # noqa: BLE001 — of many kinds, each a reason why this worker cannot work
+            answers[name] = error
+    return answers
+
+
+def worker_code() -> str:
+    """What each worker is asked first: the digest of its tokenmill. A worker without tokenmill, or without what it needs, cannot
+    answer."""
+    return units_digest()
+
+
+def _check_workers(engine: str, address: str, answers: Mapping[str, Any]) -> None:
+    """Raises ClusterError if a worker has another tokenmill than the build, or none: the cluster itself would wait without a word
+    for workers that die of their first task."""
+    wrong = {name: answer for name, answer in answers.items() if answer != worker_code()}
+    if wrong:
+        name, answer = next(iter(wrong.items()))
+        why = "another tokenmill, which would make other bytes"
+        if isinstance(answer, Exception):
+            why = f"none, or not all that it needs: {' '.join(str(answer).split()):.200}"
+        raise ClusterError(
+            f"run.address: {len(wrong):,} of {len(answers):,} workers at {address} cannot do this build. The first, {name}, has "
+            f"{why}. Install the same packages on each worker as here, with tokenmill[{engine}], start them again, and build."
+        )
 
 
 def _check_slots(engine: str, address: str, n_slots: int) -> None:
