@@ -1,7 +1,6 @@
 """The groups of documents: hashes of the values of a column, such as the repository that a file of code is from."""
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +15,6 @@ from tokenmill.errors import CorpusError
 _ADVICE = "Set encode.split_group to a column that every document has, or to null."
 
 
-class Groups(Protocol):
-    """The groups of documents."""
-
-    def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
-        """For each document of a batch of a piece, the first 8 bytes, little-endian, of the sha256 of its group's name in UTF-8.
-        Batches come in the order of the documents."""
-        ...
-
-
 class KnownGroups:
     """Groups that are known already. `keys`: those of the documents, in order."""
 
@@ -32,7 +22,8 @@ class KnownGroups:
         self._keys, self._at = keys, 0
 
     def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
-        """As of Groups."""
+        """For each document of a batch of a piece, the first 8 bytes, little-endian, of the sha256 of its group's name in UTF-8.
+        Batches come in the order of the documents."""
         start, self._at = self._at, self._at + len(batch.texts)
         return self._keys.slice(start, len(batch.texts))
 
@@ -47,7 +38,7 @@ class GroupKeys:
         self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
 
     def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
-        """As of Groups. Raises CorpusError for a document without a group, and for a column that is missing."""
+        """As KnownGroups.of. Raises CorpusError for a document without a group, and for a column that is missing."""
         if piece != self._piece:
             self._piece, self._found = piece, self._read(piece)
             self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
@@ -81,6 +72,10 @@ class GroupKeys:
             yield from read_batches(one.shard, *columns, part=one.part, on_bad=_pass, limits=self._limits)
         except ColumnError as error:
             raise CorpusError(f"{error.words} {_ADVICE}") from None
+
+
+Groups = KnownGroups | GroupKeys
+"""The groups of documents."""
 
 
 def _pass(bad: BadDocument) -> None:

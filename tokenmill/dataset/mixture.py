@@ -2,40 +2,24 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
+from tokenmill.config.sources import DocumentSource
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.items import Choice, EncodedUnit
-from tokenmill.dataset.manifest import FileSet
+from tokenmill.dataset.manifest import FileSet, SourceEntry
 from tokenmill.dataset.splits import epochs_of_budget, text_keys
 from tokenmill.errors import ParamsError
 
 
-class Weighted(Protocol):
-    """A named source with its weight: `epochs`, or a budget of `tokens`; both None: one epoch."""
-
-    @property
-    def name(self) -> str | None:
-        """Its name."""
-        ...
-
-    @property
-    def epochs(self) -> float | None:
-        """How many passes over it are wanted."""
-        ...
-
-    @property
-    def tokens(self) -> int | None:
-        """How many of its tokens are wanted."""
-        ...
-
-
-def epochs_of(sources: Iterable[Weighted], units: Sequence[EncodedUnit], splits: Mapping[str, float]) -> dict[str, str]:
+def epochs_of(
+    sources: Iterable[DocumentSource | SourceEntry], units: Sequence[EncodedUnit], splits: Mapping[str, float]
+) -> dict[str, str]:
     """How many passes over each named source the first split has, as fractions like "3/2"; nothing without names.
 
-    A budget of tokens gives as many passes as do not exceed it. Raises ParamsError for a budget of a source without tokens.
+    A source without `epochs` and `tokens` has one. A budget of tokens gives as many passes as do not exceed it. Raises ParamsError
+    for a budget of a source without tokens.
     """
     found = {}
     for source in sources:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,26 +52,9 @@ class OpenPart(NamedTuple):
     load: Callable[[int], Block]
 
 
-class Parts(Protocol):
-    """The parts of a dataset. `are_mapped`: their ids stay in the files; those of others are in memory while they are in use."""
-
-    @property
-    def places(self) -> Sequence[Place]:
-        """What the manifest says of each part."""
-        ...
-
-    @property
-    def are_mapped(self) -> bool:
-        """Whether a block's ids are memory-mapped."""
-        ...
-
-    def open(self, i: int) -> OpenPart:
-        """Opens the part number i. Raises ValidationError if it does not hold what its place says."""
-        ...
-
-
 class FlatParts:
-    """The parts of a format that has its ids in memory-mapped arrays."""
+    """The parts of a format that has its ids in memory-mapped arrays. `places`: what the manifest says of each part. `are_mapped`:
+    a block's ids stay in the files; those of other parts are in memory while they are in use."""
 
     are_mapped = True
 
@@ -80,7 +63,7 @@ class FlatParts:
         self._format, self._shape = format, shape
 
     def open(self, i: int) -> OpenPart:
-        """See Parts."""
+        """Opens the part number i. Raises ValidationError if it does not hold what its place says."""
         place = self.places[i]
         flat = SET_FORMATS[self._format].flat
         assert flat is not None
@@ -102,7 +85,7 @@ class ParquetParts:
         self._group = lru_cache(_GROUPS_HELD_MAX)(self._read_group)
 
     def open(self, i: int) -> OpenPart:
-        """See Parts."""
+        """As FlatParts.open."""
         place, metadata = self.places[i], self._file(i).metadata
         groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
         counts = [(one.num_rows, _n_values(one)) for one in groups]
@@ -141,6 +124,10 @@ class ParquetParts:
 
     def __reduce__(self) -> tuple[Any, ...]:  # another process opens the files again
         return ParquetParts, (self.places, len(self._needed) > 1)
+
+
+Parts = FlatParts | ParquetParts
+"""The parts of a dataset."""
 
 
 def _n_values(group: Any) -> int:

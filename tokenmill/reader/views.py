@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,30 +17,6 @@ from tokenmill.reader.boundaries import NO_LABEL, Labels, labels
 from tokenmill.reader.open_parts import Ids, Mask, Place
 
 
-class View(Protocol):
-    """Items with numbers from 0."""
-
-    def __len__(self) -> int:
-        """The number of items."""
-        ...
-
-    def item(self, i: int) -> Ids:
-        """The ids of an item, read-only."""
-        ...
-
-    def items(self, indexes: Longs) -> list[Ids]:
-        """The ids of several items, in the order of `indexes`."""
-        ...
-
-    def starts(self, i: int) -> Starts:
-        """Where documents, or parts of documents, begin in an item: positions from 0, rising."""
-        ...
-
-    def loss_mask(self, i: int) -> Mask:
-        """The loss mask of an item, of a dataset of conversations. In sequences and windows it is 0 at each start."""
-        ...
-
-
 def _without_starts(mask: Mask, starts: Starts) -> Mask:
     """A new mask with 0 at these starts, where the token before is of another document or not there."""
     mask[starts] = 0
@@ -48,7 +24,8 @@ def _without_starts(mask: Mask, starts: Starts) -> Mask:
 
 
 class Documents:
-    """The documents of a dataset."""
+    """The documents of a dataset, with numbers from 0. `item(i)`: the ids of one, read-only. `items(indexes)`: those of several, in
+    this order."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
@@ -59,11 +36,11 @@ class Documents:
         return self.blocks.n_items
 
     def starts(self, i: int) -> Starts:
-        """See View."""
+        """Where documents, or parts of documents, begin in an item: positions from 0, rising."""
         return np.zeros(min(len(self.item(i)), 1), np.int32)
 
     def loss_mask(self, i: int) -> Mask:
-        """See View."""
+        """The loss mask of an item, of a dataset of conversations. In sequences and windows it is 0 at each start."""
         return self.blocks.mask(i)
 
 
@@ -77,19 +54,19 @@ class Windows:
         return self._blocks.n_tokens // self._length
 
     def item(self, i: int) -> Ids:
-        """See View."""
+        """See Documents."""
         return self._blocks.tokens(i * self._length, self._length)
 
     def items(self, indexes: Longs) -> list[Ids]:
-        """See View."""
+        """See Documents."""
         return [self.item(i) for i in indexes.tolist()]
 
     def starts(self, i: int) -> Starts:
-        """See View."""
+        """See Documents."""
         return self._blocks.starts(i * self._length, self._length)
 
     def loss_mask(self, i: int) -> Mask:
-        """See View."""
+        """See Documents."""
         return _without_starts(self._blocks.masks(i * self._length, self._length), self.starts(i))
 
 
@@ -105,14 +82,14 @@ class Rows:
         return self._blocks.n_items
 
     def starts(self, i: int) -> Starts:
-        """See View."""
+        """See Documents."""
         block, i = self._blocks.find(i)
         assert block.starts is not None
         found: Starts = block.starts[i].values.to_numpy()
         return found
 
     def loss_mask(self, i: int) -> Mask:
-        """See View."""
+        """See Documents."""
         return self._blocks.mask(i)
 
     def labels(self, i: int) -> Labels:
@@ -159,7 +136,7 @@ class Indexed:
         return self._n_items
 
     def item(self, i: int) -> Ids:
-        """See View."""
+        """See Documents."""
         pieces, low, high = self._find(i)
         found = []
         for k in range(low, high):
@@ -169,17 +146,17 @@ class Indexed:
         return found[0] if len(found) == 1 else joined(found)
 
     def items(self, indexes: Longs) -> list[Ids]:
-        """See View."""
+        """See Documents."""
         return [self.item(i) for i in indexes.tolist()]
 
     def starts(self, i: int) -> Starts:
-        """See View."""
+        """See Documents."""
         pieces, low, high = self._find(i)
         ends = np.cumsum(pieces.n_tokens[low:high])
         return np.append(0, ends[:-1]).astype(np.int32)
 
     def loss_mask(self, i: int) -> Mask:
-        """See View."""
+        """See Documents."""
         pieces, low, high = self._find(i)
         found = []
         for k in range(low, high):
@@ -213,3 +190,7 @@ class Indexed:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}
+
+
+View = Documents | Windows | Rows | Indexed
+"""What a reader takes for the items of a dataset."""
