@@ -54,8 +54,4 @@ def _flat(folder: Path, stem: str, shape: Shape) -> list[Flat]:
     return flats
 
 
-def _refusal(shape: Shape, file_bytes: int) -> str | None:
-    return None
-
-
-ARROW = Format("arrow", (_SUFFIX,), _write, _read, _flat, _refusal)
+ARROW = Format("arrow", (_SUFFIX,), _write, _read, _flat, lambda shape, file_bytes: None)

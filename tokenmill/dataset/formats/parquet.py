@@ -162,8 +162,4 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
         raise ValidationError(f"{path}: cannot be read: {error}. {REBUILD}") from None
 
 
-def _refusal(shape: Shape, file_bytes: int) -> str | None:
-    return None
-
-
-PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, _refusal)
+PARQUET = Format("parquet", (_SUFFIX,), _write, _read, None, lambda shape, file_bytes: None)
