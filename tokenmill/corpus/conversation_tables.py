@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.conversations import ConversationError, Maker
-from tokenmill.corpus.strings import large_strings
 from tokenmill.corpus.table_columns import element_of
 
 _ROWS_MAX = 1024  # made at once, since values in Python are larger than in Arrow
@@ -59,7 +58,7 @@ def _n_bytes(column: pa.Array, start: int, n_rows: int) -> int:
 
 
 def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
-    texts: list[bytes | None] = []
+    texts: list[str | None] = []
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
     cleaners = [_cleaner(column.type) for column in columns]
@@ -75,9 +74,10 @@ def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
             texts.append(None)
             messages.append(None)
         else:
-            texts.append(found.text.encode())
+            texts.append(found.text)
             messages.append(found.json)
-    return Made(large_strings(texts), large_strings(messages), bad)
+    json = pa.array(messages, pa.large_binary()).view(pa.large_string())  # of msgspec, which is UTF-8
+    return Made(pa.array(texts, pa.large_string()), json, bad)
 
 
 def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:

@@ -10,7 +10,6 @@ from tokenmill import _core
 from tokenmill.corpus.conversations import ConversationError, Maker
 from tokenmill.corpus.line_faults import Fault, Key, OnBadLine, explain, give_up, id_key
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.strings import large_strings
 from tokenmill.errors import CorpusError
 
 
@@ -85,8 +84,8 @@ def conversation_reader(
     as_tuple, make = msgspec.structs.astuple, maker.make
 
     def read(lines: bytes, first_line: int) -> Lines:
-        texts: list[bytes | None] = []
-        ids: list[bytes | None] = []
+        texts: list[str | None] = []
+        ids: list[str | None] = []
         messages: list[bytes | None] = []
         parts = lines.split(b"\n")
         for number, line in enumerate(parts, first_line):
@@ -103,11 +102,12 @@ def conversation_reader(
                 ids.append(None)
                 messages.append(None)
             else:
-                texts.append(made.text.encode())
-                ids.append(None if id_column is None else str(values[id_at]).encode())
+                texts.append(made.text)
+                ids.append(None if id_column is None else str(values[id_at]))
                 messages.append(made.json)
-        found_ids = None if id_column is None else large_strings(ids)
-        return Lines(large_strings(texts), found_ids, len(parts) - 1, large_strings(messages))
+        found_ids = None if id_column is None else pa.array(ids, pa.large_string())
+        found = pa.array(messages, pa.large_binary()).view(pa.large_string())  # JSON of msgspec, which is UTF-8
+        return Lines(pa.array(texts, pa.large_string()), found_ids, len(parts) - 1, found)
 
     return read
 
