@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
@@ -28,8 +29,7 @@ _GROUP_ROWS = 1 << 18
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}.parquet"
-    held: list[pa.Table] = []
-    n_sequences = n_held = 0
+    n_sequences = 0
     with (
         naming(path),
         pq.ParquetWriter(
@@ -39,23 +39,17 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
             use_dictionary=False,
             column_encoding=dict.fromkeys(SCHEMA.names, "DELTA_BINARY_PACKED"),
         ) as writer,
+        even_batches(writer.write_batch, None, _GROUP_ROWS, 0) as put,
     ):
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_sequences, n_held
+            nonlocal n_sequences
             lengths = pc.list_value_length(batch["part"]).to_numpy()
             sequence = np.repeat(np.arange(n_sequences, n_sequences + len(lengths)), lengths)
-            held.append(pa.table([sequence, *(batch[name].flatten() for name in PIECES)], schema=SCHEMA))
-            n_sequences, n_held = n_sequences + len(lengths), n_held + len(sequence)
-            while n_held >= _GROUP_ROWS:
-                whole = pa.concat_tables(held)
-                writer.write_table(whole.slice(0, _GROUP_ROWS))
-                held[:] = [whole.slice(_GROUP_ROWS)]
-                n_held -= _GROUP_ROWS
+            put(pa.record_batch([sequence, *(batch[name].flatten() for name in PIECES)], schema=SCHEMA))
+            n_sequences += len(lengths)
 
         yield add
-        if n_held:
-            writer.write_table(pa.concat_tables(held))
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
