@@ -25,13 +25,12 @@ def list_of(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", kind, nullable=False))
 
 
-def test_sequences_are_padded_where_there_is_a_pad_id() -> None:
+def test_sequences_and_their_starts_are_those_worked_out_by_hand() -> None:
     documents = pa.array([[1, 2, 3], [], [4, 5], [6, 7, 8, 9, 10]], KINDS[0])
     packing = pack(np.array([3, 0, 2, 5]), 4, "best_fit", "split")
-    assert sequences(documents, packing.segments, 4, None).to_pylist() == [[1, 2, 3, 10], [4, 5], [6, 7, 8, 9]]
-    found = sequences(documents, packing.segments, 4, 65535)
+    found = sequences(documents, packing.segments)
     assert found.type == list_of(pa.uint16())
-    assert found.to_pylist() == [[1, 2, 3, 10], [4, 5, 65535, 65535], [6, 7, 8, 9]]
+    assert found.to_pylist() == [[1, 2, 3, 10], [4, 5], [6, 7, 8, 9]]
     assert starts(packing.segments).type == list_of(pa.int32())
     assert starts(packing.segments).to_pylist() == [[0, 3], [0], [0]]
 
@@ -41,11 +40,10 @@ def test_sequences_are_padded_where_there_is_a_pad_id() -> None:
     st.integers(1, 8),
     st.sampled_from(MODES),
     st.sampled_from(KINDS),
-    st.sampled_from([None, 0, 7]),
     st.data(),
 )
 def test_sequences_hold_the_tokens_of_their_segments(
-    lengths: list[int], length: int, mode: Mode, kind: pa.DataType, pad_id: int | None, data: st.DataObject
+    lengths: list[int], length: int, mode: Mode, kind: pa.DataType, data: st.DataObject
 ) -> None:
     texts = numbered(lengths)
     documents = pa.array([[9, 9], *texts, [9]], kind)[1:-1]
@@ -55,9 +53,7 @@ def test_sequences_hold_the_tokens_of_their_segments(
     for sequence, document, start, n in zip(*packing.segments, strict=True):
         expected_starts[sequence].append(len(expected[sequence]))
         expected[sequence] += texts[document][start : start + n]
-    if pad_id is not None:
-        expected = [one + [pad_id] * (length - len(one)) for one in expected]
-    found = sequences(documents, packing.segments, length, pad_id)
+    found = sequences(documents, packing.segments)
     found.validate(full=True)
     assert found.type == list_of(kind.value_type)
     assert found.to_pylist() == expected
@@ -67,7 +63,7 @@ def test_sequences_hold_the_tokens_of_their_segments(
         assert one == sorted(set(one))
     first, end = sorted(data.draw(st.tuples(*[st.integers(0, packing.n_sequences)] * 2)))
     of, segments = part(packing.segments, first, end)
-    assert sequences(documents[of.start : of.stop], segments, length, pad_id).to_pylist() == expected[first:end]
+    assert sequences(documents[of.start : of.stop], segments).to_pylist() == expected[first:end]
     assert starts(segments).to_pylist() == expected_starts[first:end]
 
 
@@ -90,14 +86,6 @@ def test_an_id_that_int32_cannot_hold_is_an_error() -> None:
 def test_documents_that_are_not_those_that_were_packed_are_an_error() -> None:
     segments = pack(np.array([3, 2]), 5, "best_fit", "split").segments
     with pytest.raises(ValueError, match="document 1 has 1 tokens"):
-        sequences(pa.array([[1, 2, 3], [4]], KINDS[0]), segments, 5, None)
+        sequences(pa.array([[1, 2, 3], [4]], KINDS[0]), segments)
     with pytest.raises(IndexError):
-        sequences(pa.array([[1, 2, 3]], KINDS[0]), segments, 5, None)
-    with pytest.raises(ValueError, match="at most 4 tokens; found one of 5"):
-        sequences(pa.array([[1, 2, 3], [4, 5]], KINDS[0]), segments, 4, 0)
-
-
-def test_a_pad_id_that_the_type_of_the_ids_cannot_hold_is_an_error() -> None:
-    segments = pack(np.array([3]), 5, "none", "split").segments
-    with pytest.raises(pa.ArrowInvalid):
-        sequences(pa.array([[1, 2, 3]], KINDS[0]), segments, 5, 65536)
+        sequences(pa.array([[1, 2, 3]], KINDS[0]), segments)

@@ -144,7 +144,7 @@ def _sequences_of_part(
     for stop in _stops(segments, shape.length if pad_id is not None else 0):
         used, some = sequences_between(segments, first, stop)
         lists = held.between(used.start, used.stop)
-        columns = _columns([sequences(one, some, shape.length, None) for one in lists], starts(some), shape, pad_id)
+        columns = _columns([sequences(one, some) for one in lists], starts(some), shape, pad_id)
         yield pa.RecordBatch.from_arrays([columns[name] for name in shape.schema.names], schema=shape.schema)
         first, at = stop, at + len(some.sequence)
         if at < len(needed):

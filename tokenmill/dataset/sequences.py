@@ -12,20 +12,17 @@ NO_LABEL = -100
 _TOKENS_MAX = (1 << 31) - 1  # of one list array, whose offsets are int32
 
 
-def sequences(
-    documents: pa.ListArray | pa.LargeListArray, segments: Segments, length: int, pad_id: int | None
-) -> pa.ListArray:
+def sequences(documents: pa.ListArray | pa.LargeListArray, segments: Segments) -> pa.ListArray:
     """The token ids of each sequence, in the type that the documents' ids have.
 
-    `segments`: of these documents, as `pack` or `part` gives them. `pad_id`: fills each sequence up to `length`; None: sequences
-    are as long as their tokens. Takes memory for the documents and for the result, so large sets are best given in parts.
-    Raises ValueError if a segment ends behind its document, a sequence is longer than `length`, or there are 2^31 tokens or more.
+    `segments`: of these documents, as `pack` or `part` gives them. Takes memory for the documents and for the result, so large
+    sets are best given in parts. Raises ValueError if a segment ends behind its document, or there are 2^31 tokens or more.
 
     >>> from tokenmill.dataset.packing import pack
     >>> documents = pa.array([[1, 2, 3], [4], [5, 6]], pa.list_(pa.uint16()))
     >>> segments = pack(np.array([3, 1, 2]), 4, "best_fit", "split").segments
-    >>> sequences(documents, segments, 4, pad_id=0).to_pylist()
-    [[1, 2, 3, 4], [5, 6, 0, 0]]
+    >>> sequences(documents, segments).to_pylist()
+    [[1, 2, 3, 4], [5, 6]]
     """
     offsets = documents.offsets.to_numpy().astype(np.int64)
     values = documents.values[offsets[0] : offsets[-1]]
@@ -38,23 +35,12 @@ def sequences(
         raise ValueError(
             f"document {document} has {n_tokens} tokens; its segments have more. Pack it by its own length."
         )
-    sizes, ends = segments.n_tokens, _sequence_ends(segments)
-    sequence_offsets = np.concatenate([[0], np.cumsum(sizes)[ends - 1]])
-    if pad_id is not None:
-        n_most = int(np.diff(sequence_offsets).max(initial=0))
-        if n_most > length:
-            raise ValueError(
-                f"expected sequences of at most {length} tokens; found one of {n_most}. Give the length of the packing."
-            )
-        firsts = np.insert(firsts, ends, len(values))
-        sizes = np.insert(sizes, ends, length - np.diff(sequence_offsets))
-        sequence_offsets = np.arange(len(ends) + 1) * length
-        values = pa.concat_arrays([values, pa.repeat(pa.scalar(pad_id, values.type), length)])
+    sequence_offsets = np.concatenate([[0], np.cumsum(segments.n_tokens)[_sequence_ends(segments) - 1]])
     if sequence_offsets[-1] > _TOKENS_MAX:
         raise ValueError(
             f"expected fewer than 2^31 tokens; found {sequence_offsets[-1]:,}. Take fewer sequences at a time."
         )
-    tokens = pa.LargeListViewArray.from_arrays(firsts, sizes, values).flatten()
+    tokens = pa.LargeListViewArray.from_arrays(firsts, segments.n_tokens, values).flatten()
     return _lists(sequence_offsets, tokens)
 
 
