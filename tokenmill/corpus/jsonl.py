@@ -36,31 +36,16 @@ def line_reader(
     not a JSON object with a text (and an id: string or integer). For it, `on_bad_line` is called with its row counted from
     the first of these lines, and null is given in its place; without `on_bad_line`, CorpusError is raised.
     """
-    keys = [Key(text_column, "text_column", "a string", (str,)), *_id_keys(id_column)]
-    decode = _decoder(shard, keys, [str, str | int])
+    keys = [Key(text_column, "text_column", "a string", (str,))]
+    id_at = None
+    if id_column is not None:
+        id_at = 1
+        keys.append(id_key(id_column))
+    one_by_one = _one_by_one(shard, keys, [str, str | int], lambda values: (b"", values[0]), id_at, on_bad_line)
 
     def read(lines: bytes, first_line: int) -> Lines:
         found = _core.json_lines(lines, text_column, id_column)
-        return one_by_one(lines, first_line) if found is None else Lines(*found)
-
-    def one_by_one(lines: bytes, first_line: int) -> Lines:
-        texts: list[str | None] = []
-        ids: list[str | None] = []
-        parts = lines.split(b"\n")
-        for number, line in enumerate(parts, first_line):
-            if not line or line.isspace():
-                continue
-            try:
-                values: Any = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                give_up(shard, len(texts), number, line, explain(line, error, keys, shard.section), on_bad_line)
-                texts.append(None)
-                ids.append(None)
-            else:
-                texts.append(values.v0)
-                ids.append(None if id_column is None else str(values.v1))
-        kind = pa.large_string()
-        return Lines(pa.array(texts, kind), None if id_column is None else pa.array(ids, kind), len(parts) - 1)
+        return one_by_one(lines, first_line)._replace(messages=None) if found is None else Lines(*found)
 
     return read
 
@@ -72,16 +57,30 @@ def conversation_reader(
     bad, too. A line may lack the key of the tools."""
     keys = list(map(_key, maker.columns, maker.params))
     kinds: list[Any] = [_TYPES[param] for param in maker.params]
-    n_values, id_at = len(keys), -1
+    n_values = len(keys)
+    id_at: int | None = None
     if id_column in maker.columns:  # a column of the template, which cannot be null then
         id_at = maker.columns.index(id_column)
         kinds[id_at] = str
         keys[id_at] = keys[id_at]._replace(expected="a string, the id", kinds=(str,))
-    else:
-        keys += _id_keys(id_column)
+    elif id_column is not None:
+        id_at = n_values
+        keys.append(id_key(id_column))
         kinds.append(str | int)
-    decode = _decoder(shard, keys, kinds)
-    as_tuple, make = msgspec.structs.astuple, maker.make
+    return _one_by_one(shard, keys, kinds, lambda values: maker.make(values[:n_values]), id_at, on_bad_line)
+
+
+def _one_by_one(
+    shard: Shard,
+    keys: Sequence[Key],
+    kinds: Sequence[Any],
+    make: Callable[[Sequence[Any]], tuple[bytes, str]],
+    id_at: int | None,
+    on_bad_line: OnBadLine | None,
+) -> LineReader:
+    """Reads each line by itself. `kinds`: the types of the keys' values. `make`: gives canonical JSON and text of these values.
+    `id_at`: which of them is the id."""
+    decode, as_tuple = _decoder(shard, keys, kinds), msgspec.structs.astuple
 
     def read(lines: bytes, first_line: int) -> Lines:
         texts: list[str | None] = []
@@ -93,7 +92,7 @@ def conversation_reader(
                 continue
             try:
                 values = as_tuple(decode(line))
-                made = make(values[:n_values])
+                json, text = make(values)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConversationError) as error:
                 is_made = isinstance(error, ConversationError)
                 fault = Fault(f"{error}.") if is_made else explain(line, error, keys, shard.section)
@@ -102,10 +101,10 @@ def conversation_reader(
                 ids.append(None)
                 messages.append(None)
             else:
-                texts.append(made.text)
-                ids.append(None if id_column is None else str(values[id_at]))
-                messages.append(made.json)
-        found_ids = None if id_column is None else pa.array(ids, pa.large_string())
+                texts.append(text)
+                ids.append(None if id_at is None else str(values[id_at]))
+                messages.append(json)
+        found_ids = None if id_at is None else pa.array(ids, pa.large_string())
         found = pa.array(messages, pa.large_binary()).view(pa.large_string())  # JSON of msgspec, which is UTF-8
         return Lines(pa.array(texts, pa.large_string()), found_ids, len(parts) - 1, found)
 
@@ -128,10 +127,6 @@ def _key(name: str, param: str) -> Key:
             return Key(name, param, "an array of tools, its JSON text, or null", kinds, is_optional=True)
         case _:
             return Key(name, param, "a string or null", (str, type(None)), "so that it names keys that they have")
-
-
-def _id_keys(id_column: str | None) -> list[Key]:
-    return [] if id_column is None else [id_key(id_column)]
 
 
 def _decoder(shard: Shard, keys: Sequence[Key], kinds: Sequence[Any]) -> Callable[[bytes], Any]:
