@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.dataset.splits import epochs_of_budget, group_key, group_keys, repeats, split_of, text_keys
+from tokenmill.corpus.text_digests import text_keys
+from tokenmill.dataset.splits import epochs_of_budget, group_key, group_keys, repeats, split_of
 
 SHARES = {"train": 0.9, "validation": 0.06, "test": 0.04}
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=30)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import DOCUMENTS, Project
-from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list, prefixes
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list
+from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.errors import CorpusError
 
@@ -288,7 +288,7 @@ def test_a_shared_prefix_redoes_a_unit_and_drops_nothing() -> None:
         DropLine("line 5", "w", None, "not there"),
     ]
     whole = DropList(lines)
-    found = DropParts(whole).of_unit(prefixes(text_digests(names)), prefixes(text_digests(texts)))
+    found = DropParts(whole).of_unit(text_keys(text_digests(names)), text_keys(text_digests(texts)))
     assert [line.place for line in found.lines] == ["line 2", "line 3", "line 4"]
     for some in (whole, found):
         assert [(one.row, one.id, one.reason) for one in some.find("s", 5, texts, names)] == [(6, "y", "right")]

@@ -11,8 +11,9 @@ import pytest
 import tokenmill
 from tests.conftest import Project, make_project
 from tests.registry import build
+from tokenmill.corpus.text_digests import text_keys
 from tokenmill.dataset.manifest import read_manifest
-from tokenmill.dataset.splits import split_of, text_keys
+from tokenmill.dataset.splits import split_of
 from tokenmill.reader.files import READ_FORMATS
 from tokenmill.reader.token_dataset import TokenDataset
 

@@ -15,15 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.errors import CorpusError, of_the_machine
 
 _COLUMNS = ("id", "digest", "reason")
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
-_PREFIX_BYTES = 8
-
-Prefixes = npt.NDArray[np.uint64]
-"""The first 8 bytes of digests, to tell in which units a document may be."""
 
 
 class DropLine(NamedTuple):
@@ -120,48 +116,31 @@ class DropList:
 
 
 class DropParts:
-    """Finds the lines of a list that may match documents of a unit, from the prefixes of the unit's ids and texts. A shared prefix
-    alone gives a line too many, never one too few."""
+    """Finds the lines of a list that may match documents of a unit, from the keys of the unit's ids and texts. A shared key alone
+    gives a line too many, never one too few."""
 
     def __init__(self, whole: DropList) -> None:
         self._whole = whole
         ids = pa.array([line.id for line in whole.lines], pa.large_string())
         digests = pa.array([line.sha256 for line in whole.lines], pa.binary(32))
-        self._has_id, self._ids = _known(ids), prefixes(text_digests(ids))
-        self._has_sha256, self._digests = _known(digests), prefixes(pc.fill_null(digests, bytes(32)))
+        self._has_id, self._ids = _known(ids), text_keys(text_digests(ids))
+        self._has_sha256, self._digests = _known(digests), text_keys(pc.fill_null(digests, bytes(32)))
         self._distinct_ids = np.unique(self._ids[self._has_id])
         self._distinct_digests = np.unique(self._digests[self._has_sha256])
 
-    def of_unit(self, ids: Prefixes, digests: Prefixes) -> DropList:
-        """The lines that may match, in order."""
+    def of_unit(self, ids: Keys, digests: Keys) -> DropList:
+        """The lines that may match, in order. `ids`, `digests`: each key once."""
         if not self._whole.lines:
             return self._whole
-        has_id = np.isin(self._ids, _common(self._distinct_ids, ids))
-        has_sha256 = np.isin(self._digests, _common(self._distinct_digests, digests))
+        has_id = np.isin(self._ids, np.intersect1d(self._distinct_ids, ids, assume_unique=True))
+        has_sha256 = np.isin(self._digests, np.intersect1d(self._distinct_digests, digests, assume_unique=True))
         chosen = (~self._has_id | has_id) & (~self._has_sha256 | has_sha256)
         return DropList([self._whole.lines[i] for i in np.flatnonzero(chosen).tolist()])
-
-
-def prefixes(digests: pa.FixedSizeBinaryArray) -> Prefixes:
-    """The first 8 bytes of each digest; uint64. `digests`: fixed_size_binary[32] without nulls."""
-    if not len(digests):
-        return np.empty(0, np.uint64)
-    width = digests.type.byte_width
-    raw = np.frombuffer(digests.buffers()[1], np.uint8)[digests.offset * width :][: len(digests) * width]
-    return np.ascontiguousarray(raw.reshape(-1, width)[:, :_PREFIX_BYTES]).view("<u8").ravel()
 
 
 def _known(array: pa.Array) -> npt.NDArray[np.bool_]:
     known: npt.NDArray[np.bool_] = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)
     return known
-
-
-def _common(sorted_values: Prefixes, found: Prefixes) -> Prefixes:
-    """Those of the sorted values that are among those found."""
-    if not len(sorted_values):
-        return sorted_values
-    at = np.minimum(np.searchsorted(sorted_values, found), len(sorted_values) - 1)
-    return np.unique(found[sorted_values[at] == found])
 
 
 def _sha256(texts: Any, i: int) -> bytes:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.corpus.dropped import Starts
+from tokenmill.corpus.text_digests import text_keys
 from tokenmill.dataset.document_index import places_of, read_unit_index, split_keys
 from tokenmill.dataset.formats.index import ITEMS as INDEX_ITEMS
 from tokenmill.dataset.formats.interface import Shape
@@ -27,7 +28,7 @@ from tokenmill.dataset.sequences import (
     starts,
     unlearned_starts,
 )
-from tokenmill.dataset.splits import repeats, split_of, text_keys
+from tokenmill.dataset.splits import repeats, split_of
 from tokenmill.storage.atomic import naming
 
 _INDEX_ROWS = 1 << 16

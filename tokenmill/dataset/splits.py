@@ -13,30 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.dataset.splitmix64 import mix
 
-Keys = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]
 
 _SPLIT = "tokenmill split 1"  # what is hashed with the keys; another text would move documents between splits
 _REPEAT = "tokenmill repeat 1"
 _HASH_BITS = 40  # so that a float holds a fraction of an epoch beside 8,191 whole ones
-
-
-def text_keys(sha256: pa.FixedSizeBinaryArray | pa.BinaryArray) -> Keys:
-    """The key of each document: uint64, from digests of 32 bytes each. Raises ValueError for nulls, ArrowInvalid for other sizes.
-
-    >>> text_keys(pa.array([bytes([1, 2]) + bytes(30)])).tolist()
-    [513]
-    """
-    if sha256.null_count:
-        raise ValueError(f"digests: expected one for each document; found {sha256.null_count} nulls.")
-    if not len(sha256):
-        return np.empty(0, np.uint64)
-    digests = sha256.cast(pa.binary(32))
-    bytes_of_all = np.frombuffer(digests.buffers()[1], np.uint8, len(digests) * 32, digests.offset * 32)
-    return np.ascontiguousarray(bytes_of_all.reshape(-1, 32)[:, :8]).view("<u8").ravel().astype(np.uint64)
 
 
 def group_key(value: str) -> int:

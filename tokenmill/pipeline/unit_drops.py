@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from tokenmill.config.params import Params, Source
 from tokenmill.console import progress
-from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list, prefixes
+from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents
-from tokenmill.corpus.text_digests import text_digests
+from tokenmill.corpus.text_digests import text_digests, text_keys
 from tokenmill.corpus.units import Unit
 from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.executor import RunUnits
@@ -89,11 +89,11 @@ def _of_unit(parts: DropParts, folder: Path) -> DropList:
 def _documents(job: Job, source: Source, limits: Limits) -> DocumentFacts:
     """Writes the first 8 bytes of the sha256 of each id and of each text of a unit."""
     none = pa.array([], pa.binary(32))
-    ids, texts = [prefixes(none)], [prefixes(none)]
+    ids, texts = [text_keys(none)], [text_keys(none)]
     for _, batch in Documents(job.unit, source, limits, job.advance, find_none):
-        texts.append(prefixes(text_digests(batch.digested)))
+        texts.append(text_keys(text_digests(batch.digested)))
         if batch.ids is not None:
-            ids.append(prefixes(text_digests(batch.ids)))
+            ids.append(text_keys(text_digests(batch.ids)))
     for name, found in ((_IDS_FILE, ids), (_TEXTS_FILE, texts)):
         with naming(job.folder / name), (job.folder / name).open("wb") as file:
             np.save(file, np.unique(np.concatenate(found)), allow_pickle=False)
