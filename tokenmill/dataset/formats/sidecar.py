@@ -50,19 +50,11 @@ def read_sidecar(
     columns = _columns(shape, with_lengths)
     if not columns.names:
         return np.empty(0, np.int64), None
-    batches = list(read_arrow_file(folder / f"{stem}{STARTS_SUFFIX}", columns))
-    table = pa.Table.from_batches(batches, schema=columns)
+    table = pa.Table.from_batches(read_arrow_file(folder / f"{stem}{STARTS_SUFFIX}", columns), schema=columns)
     lengths = table.column("n_tokens").to_numpy() if with_lengths else np.empty(0, np.int64)
-    starts = (
-        pa.concat_arrays([batch.column("starts") for batch in batches] or [_none(columns)]) if shape.length else None
-    )
-    return lengths, starts
+    return lengths, table.column("starts").combine_chunks() if shape.length else None
 
 
 def _columns(shape: Shape, with_lengths: bool) -> pa.Schema:
     lengths = [pa.field("n_tokens", pa.int64(), nullable=False)] if with_lengths else []
     return pa.schema(lengths if shape.length is None else [*lengths, shape.schema.field("starts")])
-
-
-def _none(columns: pa.Schema) -> pa.ListArray:
-    return pa.array([], columns.field("starts").type)
