@@ -27,7 +27,7 @@ from tokenmill.dataset.tables import (
     UNIT_COUNTS_FILE,
     UNIT_INDEX_FILE,
     Part,
-    has_masks,
+    has_column,
     write_tables,
     wrong_tables,
 )
@@ -115,7 +115,7 @@ def folders_of(units: list[EncodedUnit], folder: Path) -> list[Part]:
 
 def tables_of(units: list[EncodedUnit], folder: Path) -> list[TableFile]:
     parts = folders_of(units, folder / "parts")
-    assert has_masks(parts)
+    assert has_column(parts, "n_trained") and not has_column(parts, "group")
     tables = folder / "tables"
     tables.mkdir()
     return write_tables(parts, True, TOKENIZER, tables, {"train": 0.5, "test": 0.5})

@@ -46,7 +46,7 @@ from tokenmill.dataset.manifest_checks import (
     wrong_with_tokenizer,
 )
 from tokenmill.dataset.set_checks import wrong_sets
-from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE, Part, has_groups, write_tables, wrong_tables
+from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE, Part, has_column, write_tables, wrong_tables
 from tokenmill.errors import CorpusError, ParamsError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read
@@ -357,7 +357,7 @@ class _Verification:
                 ended.set()
         if len(parts) < len(manifest.shards) or not (manifest.files or manifest.sets):
             return
-        if manifest.files and manifest.files.split_group and not has_groups(parts):
+        if manifest.files and manifest.files.split_group and not has_column(parts, "group"):
             self._verdict.not_checked.append(
                 "the file sets: their splits follow from groups, which the tables beside hold"
             )

@@ -45,7 +45,7 @@ def write_tables(
     """
     with (
         write_atomic(directory / DOCUMENTS_FILE) as path,
-        write_index(path, has_names, has_groups(parts), splits, has_masks(parts)) as add,
+        write_index(path, has_names, has_column(parts, "group"), splits, has_column(parts, "n_trained")) as add,
     ):
         for part in parts:
             add(part.folder / UNIT_INDEX_FILE, part.pieces, part.file)
@@ -62,18 +62,9 @@ def write_tables(
     ]
 
 
-def has_groups(parts: Sequence[Part]) -> bool:
-    """Whether the document indexes of these files hold the groups of documents."""
-    return _have(parts, "group")
-
-
-def has_masks(parts: Sequence[Part]) -> bool:
-    """Whether these files hold conversations."""
-    return _have(parts, "n_trained")
-
-
-def _have(parts: Sequence[Part], column: str) -> bool:
-    return any(column in read_unit_index(part.folder / UNIT_INDEX_FILE, [column]).schema.names for part in parts[:1])
+def has_column(parts: Sequence[Part], name: str) -> bool:
+    """Whether the document indexes of these files have a column: `group` of groups, `n_trained` of conversations."""
+    return any(name in read_unit_index(part.folder / UNIT_INDEX_FILE, [name]).schema.names for part in parts[:1])
 
 
 def _write(table: pa.Table, path: Path) -> None:
