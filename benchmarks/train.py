@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from benchmarks import record
 from benchmarks.corpus import ROOT, ROOT_CORPUS, lines_of
-from tokenmill.counts.table import SCHEMA, write_counts
+from tokenmill.counts.spill import SCHEMA
+from tokenmill.counts.table import write_counts
 
 TOOLS = ("tokenmill", "tokenizers", "rustbpe", "bpeasy", "gigabpe", "gigatoken")
 FAST = ("tokenmill", "gigabpe", "gigatoken")

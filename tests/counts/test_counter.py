@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill import Counter, _core, train_vocab
-from tokenmill.counts.table import SCHEMA, merge, most_frequent, read_counts, write_counts
+from tokenmill.counts.spill import SCHEMA
+from tokenmill.counts.table import merge, most_frequent, read_counts, write_counts
 from tokenmill.errors import CorpusError, CountsError, PatternError
 
 TEXTS = ["the cat sat", "on the mat", "", "naïve café – 東京 🙂\r\n"]

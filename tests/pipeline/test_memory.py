@@ -18,7 +18,8 @@ from tokenmill.corpus import units
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
-from tokenmill.counts.table import SCHEMA, write_counts
+from tokenmill.counts.spill import SCHEMA
+from tokenmill.counts.table import write_counts
 from tokenmill.errors import CorpusError, CountsError, ParamsError
 from tokenmill.pipeline.memory import BATCH_BYTES, Memory, divide
 from tokenmill.stages.train_vocab import _check_fits

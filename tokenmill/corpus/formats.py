@@ -160,7 +160,7 @@ def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits
     with open_arrow(shard) as file:
         if not separator:
             limits.check_document(file.size(), f"{shard.name}, row 0")
-        cut = _split(_blocks(file), (separator or "").encode(), limits, f"{shard.name}, row", 0)
+        cut = _split(_blocks(file), (separator or "").encode(), limits, shard)
         for texts in cut if separator else filter(any, ([file.read()],)):
             ids = [str(row) for row in range(first_row, first_row + len(texts))]
             yield Columns(
@@ -208,11 +208,9 @@ def _joined(parts: list[bytes | memoryview]) -> bytes:
     return whole
 
 
-def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str, first: int) -> Iterator[list[bytes]]:
-    """The documents between the separators, in order. A separator at the end of the file starts no document.
-
-    `where`, `first`: the words before a document's number in an error message, and the number of the first document.
-    """
+def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, shard: Shard) -> Iterator[list[bytes]]:
+    """The documents between the separators, in order. A separator at the end of the file starts no document."""
+    row = 0
     n_tail = len(separator) - 1  # bytes at a block's end that may begin a separator
     parts: list[bytes] = []  # the document that has not ended yet; joined once, as in _whole_lines
     n_held = 0
@@ -220,14 +218,14 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, where: str
     for block in blocks:
         *whole, last = (tail + block).split(separator)
         if whole:
-            limits.check_document(n_held + len(whole[0]), f"{where} {first}")
+            limits.check_document(n_held + len(whole[0]), f"{shard.name}, row {row}")
             yield [b"".join([*parts, whole[0]]), *whole[1:]]
-            first += len(whole)
+            row += len(whole)
             parts, n_held = [], 0
         cut = max(len(last) - n_tail, 0)
         parts.append(last[:cut])
         n_held += cut
-        limits.check_document(n_held, f"{where} {first}")
+        limits.check_document(n_held, f"{shard.name}, row {row}")
         tail = last[cut:]
     if rest := b"".join([*parts, tail]):
         yield [rest]

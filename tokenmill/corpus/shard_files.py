@@ -29,20 +29,20 @@ def held(shard: Shard) -> Iterator[Shard]:
         yield replace(shard, path=Path(f"/proc/self/fd/{file.fileno()}"))
 
 
-def open_raw(shard: Shard, stop: int | None = None) -> io.RawIOBase:
-    """The bytes of a shard, without a buffer. `stop`: of an object, what lies behind is not fetched ahead. Raises OSError."""
+def open_raw(shard: Shard) -> io.RawIOBase:
+    """The bytes of a shard, without a buffer. Raises OSError."""
     if isinstance(shard.path, StoredObject):
-        return ObjectFile(shard.path, stop)
+        return ObjectFile(shard.path)
     return io.FileIO(shard.path, opener=open_regular)
 
 
-def open_shard(shard: Shard, stop: int | None = None) -> BinaryIO:
+def open_shard(shard: Shard) -> BinaryIO:
     """The bytes of a shard. Raises OSError."""
-    return cast(BinaryIO, io.BufferedReader(open_raw(shard, stop), _BUFFER_BYTES))
+    return cast(BinaryIO, io.BufferedReader(open_raw(shard), _BUFFER_BYTES))
 
 
 def open_arrow(shard: Shard, stop: int | None = None) -> "pa.NativeFile":
-    """The bytes of a shard for pyarrow. Raises OSError."""
+    """The bytes of a shard for pyarrow. `stop`: of an object, what lies behind is not fetched ahead. Raises OSError."""
     import pyarrow as pa
 
     if isinstance(shard.path, StoredObject):

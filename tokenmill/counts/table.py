@@ -11,17 +11,6 @@ from tokenmill.counts.weights import Weight, over_one_denominator, weight_of
 from tokenmill.errors import CountsError
 from tokenmill.storage.atomic import naming, write_atomic
 
-__all__ = [
-    "SCHEMA",
-    "check_schema",
-    "merge",
-    "most_frequent",
-    "parquet_writer",
-    "read_counts",
-    "write_batches",
-    "write_counts",
-]
-
 
 def merge(tables: Sequence[pa.Table], weights: Sequence[Weight] | None = None) -> pa.Table:
     """The sum of tables of counts, as one such table, sorted.

@@ -125,12 +125,6 @@ class Build:
         """What DVC found at paths since the last stage ran, so that it need not look again."""
         return {}
 
-    @property
-    def spill_directory(self) -> Path | None:
-        """The directory to which counters spill; None if params.yaml names none."""
-        asked = self.params.run.spill_directory
-        return None if asked is None else Path(asked)
-
     def finished(self) -> list[StageSummary]:
         """The result of each stage. Stages of dvc.yaml that the project's flow did not call are settled first.
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Params, Source
@@ -304,8 +306,6 @@ def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange |
             start = file.tell()
         return ShardRange(start, shard.n_bytes, shard.n_bytes - start, 0, _AFTER_BOM)
     if shard.name.endswith(".parquet"):
-        import pyarrow.parquet as pq
-
         try:
             metadata = pq.read_metadata(parquet_source(shard))
         except pa.ArrowException:
@@ -374,8 +374,6 @@ def _count(
 
 
 def _bytes_of(table: pa.Table) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.sum(pc.binary_length(table["pretoken"])).as_py() or 0)
 
 
@@ -470,8 +468,6 @@ def _in_files(chosen: Sequence[Chosen]) -> Iterator[tuple[Stratum, list[Batch]]]
 
 def _optimism(halves: tuple[list[Chosen], list[Chosen]], tokenizer: Tokenizer) -> float:
     """How many more tokens the second half has for a byte than the first, from which the tokenizer was learned; not below 0."""
-    import pyarrow.compute as pc
-
     first, second = (
         sum(int(pc.sum(tokenizer.count_tokens(batch.texts)).as_py()) for _, batch in half)
         / max(sum(batch.text_bytes for _, batch in half), 1)
@@ -481,8 +477,6 @@ def _optimism(halves: tuple[list[Chosen], list[Chosen]], tokenizer: Tokenizer) -
 
 
 def _longest(batch: Batch) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.max(pc.binary_length(batch.texts)).as_py() or 0)
 
 

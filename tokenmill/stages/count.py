@@ -62,7 +62,7 @@ class CountFacts(msgspec.Struct, frozen=True):
 def count(
     source: Source,
     params: Count,
-    spill_directory: Path | None,
+    spill_directory: str | None,
     runner: UnitRunner,
     run_units: RunUnits,
     output: Path,

@@ -1,9 +1,8 @@
 """The four stages of a build in order, with the arguments of each. It does not know the orchestrator."""
 
 from functools import partial
-from importlib import import_module
 
-from tokenmill.layout import COUNTS_FILE, STAGES, TOKENIZER_DIRECTORY
+from tokenmill.layout import COUNTS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build
 from tokenmill.pipeline.executor import RunUnits, run_in_threads
 from tokenmill.summary import StageSummary
@@ -19,12 +18,6 @@ def run_inline(build: Build) -> list[StageSummary]:
     return build.finished()
 
 
-def import_stages() -> None:
-    """Imports the code of all stages and the libraries that read data. Without this, a stage does so when it runs."""
-    for stage in STAGES:
-        import_module(f"tokenmill.stages.{stage.replace('-', '_')}")
-
-
 def count(build: Build, run_units: RunUnits) -> StageSummary:
     """Documents → exact counts of pre-tokens."""
     from tokenmill.stages.count import count, count_nothing
@@ -33,7 +26,7 @@ def count(build: Build, run_units: RunUnits) -> StageSummary:
     if params.tokenizer is not None:
         return count_nothing(build.root)
     output = (build.root / COUNTS_FILE).parent
-    return count(params.source, params.count, build.spill_directory, build.runner, run_units, output)
+    return count(params.source, params.count, params.run.spill_directory, build.runner, run_units, output)
 
 
 def train_vocab(build: Build) -> StageSummary:

@@ -154,7 +154,14 @@ def train_candidate(build: Build) -> str:
     known, (begin, end) = params.train_vocab.special_tokens, params.encode.framing
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
         counted = scratch / "counts"
-        count(params.source, params.count, build.spill_directory, build.runner, run_in_threads(build.workers), counted)
+        count(
+            params.source,
+            params.count,
+            params.run.spill_directory,
+            build.runner,
+            run_in_threads(build.workers),
+            counted,
+        )
         train_vocab(
             root,
             params.count.pattern,

@@ -79,7 +79,7 @@ def train_vocab(
     tokenizer = learned.tokenizers[0]
     report = _report(counts, learned)
     if base and params.extend:
-        report["extended"] = _changes(root, provenance, base, tokenizer, counts, params.extend, memory)
+        report["extended"] = _changes(root, provenance, base, tokenizer, params.extend, memory)
     named = {
         "begin_of_document": params.bos_token or framing[0],
         "end_of_document": params.eos_token or framing[1],
@@ -176,7 +176,6 @@ def _changes(
     provenance: Provenance,
     old: Tokenizer,
     new: Tokenizer,
-    counts: pa.Table,
     extended: Extend,
     memory: Memory,
 ) -> dict[str, Any]:
