@@ -9,7 +9,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.arrow_file import new_arrow_file, read_arrow_file
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Flat, Format, Shape
-from tokenmill.dataset.formats.items import check_beside, check_items, check_segments, checked, columns, flat_of
+from tokenmill.dataset.formats.items import check_beside, check_items, check_segments, checking, columns, flat_of
 
 _SUFFIX = ".arrow"
 _ROWS_MAX = 1 << 16  # of a record batch
@@ -20,16 +20,8 @@ _VALUES_MAX = 1 << 21  # token ids of a record batch: 4 or 8 MB, so that a file 
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_SUFFIX}"
     kept = columns(shape)
-    n_items = 0
     with new_arrow_file(path, kept) as write, even_batches(write, "input_ids", _ROWS_MAX, _VALUES_MAX) as put:
-
-        def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            batch = checked(batch, shape, path, n_items)
-            put(pa.RecordBatch.from_arrays([batch.column(name) for name in kept.names], schema=kept))
-            n_items += batch.num_rows
-
-        yield add
+        yield checking(lambda batch: put(batch.select(kept.names)), shape, path)
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Sha
 from tokenmill.dataset.formats.items import (
     REBUILD,
     check_segments,
-    checked,
+    checking,
     flat_of,
     numpy_type,
     refuse_lists,
@@ -35,7 +35,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P")
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_DATA}"
-    n_items = n_tokens = 0
+    n_tokens = 0
     with (
         new_file(path) as put,
         new_file(folder / f"{stem}{_INDEX}") as put_ends,
@@ -43,15 +43,14 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
     ):
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items, n_tokens
-            batch = checked(batch, shape, path, n_items)
+            nonlocal n_tokens
             flat = flat_of(batch)
             put(flat.ids)
             put_ends((n_tokens + segment_ends(flat)).astype("<u8"))
             add_starts(batch)
-            n_items, n_tokens = n_items + batch.num_rows, n_tokens + int(flat.offsets[-1])
+            n_tokens += int(flat.offsets[-1])
 
-        yield add
+        yield checking(add, shape, path)
     with new_file(folder / f"{stem}{_METADATA}") as put:
         put(_metadata(shape, n_tokens).encode())
 

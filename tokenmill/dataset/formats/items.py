@@ -1,5 +1,6 @@
 """The items of a batch as flat arrays, checked before they are written and after they are read."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,18 @@ def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> 
         ) from None
     check_items(batch, shape, place, n_before, _NOT_WRITTEN)
     return batch
+
+
+def checking(add: Callable[[pa.RecordBatch], None], shape: Shape, place: Path) -> Callable[[pa.RecordBatch], None]:
+    """A function that gives `add` its batches of items once they are checked, one after another. Raises as `checked` does."""
+    n_items = 0
+
+    def add_checked(batch: pa.RecordBatch) -> None:
+        nonlocal n_items
+        add(checked(batch, shape, place, n_items))
+        n_items += batch.num_rows
+
+    return add_checked
 
 
 def check_items(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:

@@ -19,7 +19,7 @@ from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Sha
 from tokenmill.dataset.formats.items import (
     REBUILD,
     check_segments,
-    checked,
+    checking,
     flat_of,
     numpy_type,
     refuse_lists,
@@ -39,18 +39,14 @@ _ITEM = '[1, {"type": null, "context": null, "children_spec": []}]'  # an item i
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_CHUNK}"
-    n_items = 0
     with new_chunk(path, b"") as put, new_sidecar(folder, stem, shape) as add_starts:
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            batch = checked(batch, shape, path, n_items)
             flat = flat_of(batch)
             put(flat.ids, np.diff(flat.offsets) * flat.ids.itemsize)
             add_starts(batch)
-            n_items += batch.num_rows
 
-        yield add
+        yield checking(add, shape, path)
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.batches import batches_of
 from tokenmill.dataset.formats.files import new_file, whole_values
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.dataset.formats.items import check_segments, checked, flat_of, refuse_lists, refuse_over_int32
+from tokenmill.dataset.formats.items import check_segments, checking, flat_of, refuse_lists, refuse_over_int32
 from tokenmill.dataset.formats.megatron_index import INT32, UINT16, Type, new_index, read_offsets
 from tokenmill.dataset.formats.sidecar import new_sidecar, read_sidecar
 
@@ -24,7 +24,6 @@ _INDEX = ".idx"
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_DATA}"
-    n_items = 0
     with (
         new_file(path) as put,
         new_index(folder / f"{stem}{_INDEX}", _type(shape)) as put_lengths,
@@ -32,15 +31,12 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
     ):
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            batch = checked(batch, shape, path, n_items)
             flat = flat_of(batch)
             put(flat.ids)  # those of uint32 are within int32, as refusal and the check see to
             put_lengths(np.diff(flat.offsets))
             add_starts(batch)
-            n_items += batch.num_rows
 
-        yield add
+        yield checking(add, shape, path)
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:

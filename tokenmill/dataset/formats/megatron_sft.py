@@ -16,7 +16,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.batches import READ_ROWS_MAX, READ_VALUES_MAX, cut
 from tokenmill.dataset.formats.files import new_file, whole_values
 from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_items, checked, flat_of, list_values
+from tokenmill.dataset.formats.items import REBUILD, check_items, checking, flat_of, list_values
 from tokenmill.dataset.formats.megatron_index import INT32, new_index, read_offsets
 from tokenmill.dataset.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
 from tokenmill.errors import ValidationError
@@ -35,17 +35,14 @@ Places = npt.NDArray[np.int64]
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_DATA}"
-    n_items = 0
     with new_file(path) as put, new_index(folder / f"{stem}{_INDEX}", INT32) as put_lengths:
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            words, lengths = _encoded(checked(batch, shape, path, n_items))
+            words, lengths = _encoded(batch)
             put(words)
             put_lengths(lengths)
-            n_items += batch.num_rows
 
-        yield add
+        yield checking(add, shape, path)
 
 
 def _encoded(batch: pa.RecordBatch) -> tuple[Words, Places]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_beside, check_items, checked, list_values, named
+from tokenmill.dataset.formats.items import REBUILD, check_beside, check_items, checking, list_values, named
 from tokenmill.dataset.formats.sft_items import at_inputs, at_labels, check_ends, columns, refusal
 from tokenmill.dataset.tokens import list_of
 from tokenmill.errors import ValidationError
@@ -30,7 +30,6 @@ _GROUP_VALUES_MAX = 1 << 23  # ids of a row group: fewer rows where they are lon
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_SUFFIX}"
-    n_items = 0
     with (
         naming(path),
         pq.ParquetWriter(
@@ -45,14 +44,11 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
     ):
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            batch = checked(batch, shape, path, n_items)
             mask = _with_values(batch["loss_mask"], pa.array(at_inputs(batch["loss_mask"].flatten().to_numpy())))
             ids = batch["input_ids"].cast(_COLUMNS.field("input_ids").type)
             put(pa.RecordBatch.from_arrays([ids, mask, batch["starts"]], schema=_COLUMNS))
-            n_items += batch.num_rows
 
-        yield add
+        yield checking(add, shape, path)
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.batches import batches_of
 from tokenmill.dataset.formats.files import new_file, whole_values
 from tokenmill.dataset.formats.interface import STARTS_SUFFIX, Flat, Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_segments, checked, flat_of, refuse_lists
+from tokenmill.dataset.formats.items import REBUILD, check_segments, checking, flat_of, refuse_lists
 from tokenmill.dataset.formats.sidecar import new_sidecar, read_sidecar
 from tokenmill.errors import ValidationError
 
@@ -24,17 +24,13 @@ _DATA = ".bin"
 @contextmanager
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_DATA}"
-    n_items = 0
     with new_file(path) as put, new_sidecar(folder, stem, shape, with_lengths=True) as add_lengths:
 
         def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            batch = checked(batch, shape, path, n_items)
             put(flat_of(batch).ids)
             add_lengths(batch)
-            n_items += batch.num_rows
 
-        yield add
+        yield checking(add, shape, path)
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:

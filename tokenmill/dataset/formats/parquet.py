@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tokenmill._core import ParquetRows
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
-from tokenmill.dataset.formats.items import REBUILD, check_items, checked, columns, named
+from tokenmill.dataset.formats.items import REBUILD, check_items, checking, columns, named
 from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
@@ -127,19 +127,11 @@ def _named(path: Path) -> Iterator[None]:
 def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.RecordBatch], None]]:
     path = folder / f"{stem}{_SUFFIX}"
     kept = columns(shape)
-    n_items = 0
     with (
         _row_groups(path, kept) as write,
         even_batches(write, "input_ids", _GROUP_ROWS_MAX, _GROUP_BYTES_MAX // shape.ids.byte_width) as put,
     ):
-
-        def add(batch: pa.RecordBatch) -> None:
-            nonlocal n_items
-            batch = checked(batch, shape, path, n_items)
-            put(pa.RecordBatch.from_arrays([batch.column(name) for name in kept.names], schema=kept))
-            n_items += batch.num_rows
-
-        yield add
+        yield checking(lambda batch: put(batch.select(kept.names)), shape, path)
 
 
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
