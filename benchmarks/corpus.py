@@ -26,14 +26,9 @@ def documents(n_bytes_max: int) -> list[str]:
     return found
 
 
-def lines(n_bytes_max: int) -> list[str]:
-    """Lines of such documents with their line ends: what every tool reads alike, those that read files by line, too."""
-    found = [line for text in documents(n_bytes_max) for line in text.splitlines(keepends=True)]
-    return [line for line in found if line.endswith("\n") and "\r" not in line]
-
-
 def lines_of(*names: str) -> Iterator[str]:
-    """The lines, with their ends, of all documents of corpora beside the project; of the sample where they are not."""
+    """The lines, with their ends, of all documents of corpora beside the project; of the sample where they are not: what every
+    tool reads alike, those that read files by line, too."""
     for name in names if ENGLISH.is_dir() else ("",):
         glob = f"{ROOT_CORPUS / name}/*" if name else "data/raw/**/*"
         for shard in find_shards(ROOT, glob):

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.one import GPT2, answer_of, learned, peak_mb
+COUNTING = 258
+"""The vocabulary that stands for counting alone: two tokens more than the bytes, for tools that only train."""
 
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 Prepared = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
@@ -26,12 +28,32 @@ def main() -> None:
     result = work()
     seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
     peak = peak_mb()
-    found = answer(result)
-    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "peak_mb": peak, "answer": found and answer_of(found)}))
+    found = None if vocab_size == COUNTING else answer(result)
+    import hashlib  # 4 MB, which no tool is to be blamed for
+
+    digest = found and hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s, "peak_mb": peak, "answer": digest}))
+
+
+def peak_mb() -> float:
+    """The process's own peak: what getrusage says begins with that of the process that started it."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
+
+
+def _learned(vocabulary: dict[str, int], vocab_size: int) -> list[str]:
+    """The first nine tenths of the tokens as bytes in hex, from the characters that stand for bytes in a tokenizer.json."""
+    from tokenmill.tokenizer.model import bytes_of
+
+    tokens = [token for token in sorted(vocabulary, key=vocabulary.__getitem__) if len(token) > 1]
+    return [(bytes_of(token) or b"").hex() for token in tokens[: vocab_size * 9 // 10]]
 
 
 def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
     from tokenmill import Counter, train_vocab
+
+    if vocab_size == COUNTING:
+        import pyarrow  # noqa: F401 — the table is made with it: not to be imported while the time is taken
 
     def work() -> Any:
         counter = Counter("gpt2", threads=cores)
@@ -39,6 +61,8 @@ def _tokenmill(folder: Path, vocab_size: int, cores: int) -> Prepared:
         with (folder / "text.txt").open("rb") as file:
             while lines := file.readlines(n_bytes):
                 counter.update(lines)
+        if vocab_size == COUNTING:
+            return counter.finish()
         return train_vocab(counter, vocab_size, "gpt2", pair_count_min=1, threads=cores)
 
     def answer(tokenizer: Any) -> Any:
@@ -86,11 +110,7 @@ def _tokenizers(folder: Path, vocab_size: int, _cores: int) -> Prepared:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
 
-    def answer(_: Any) -> Any:
-        vocabulary = tokenizer.get_vocab()
-        return learned(sorted(vocabulary, key=vocabulary.__getitem__), vocab_size * 9 // 10)
-
-    return lambda: tokenizer.train_from_iterator(lines, trainer), answer
+    return lambda: tokenizer.train_from_iterator(lines, trainer), lambda _: _learned(tokenizer.get_vocab(), vocab_size)
 
 
 def _rustbpe(folder: Path, vocab_size: int, _cores: int) -> Prepared:
@@ -115,11 +135,7 @@ def _gigabpe(folder: Path, vocab_size: int, cores: int) -> Prepared:
         file = str(folder / "text.txt")
         return gigabpe.train_bpe([file], vocab_size, special_tokens=[], pretokenizer="bytelevel", threads=cores)
 
-    def answer(result: Any) -> Any:
-        vocabulary = result[0]
-        return learned(sorted(vocabulary, key=vocabulary.__getitem__), vocab_size * 9 // 10)
-
-    return work, answer
+    return work, lambda result: _learned(result[0], vocab_size)
 
 
 def _gigatoken(folder: Path, vocab_size: int, _cores: int) -> Prepared:
