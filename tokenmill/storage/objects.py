@@ -5,34 +5,17 @@ no permission) or PassingError (an outage, after some tries), with the URL and w
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tokenmill.storage.object_clients import client
 from tokenmill.storage.object_errors import changed, storage_error
-from tokenmill.storage.urls import StoredObject, is_url, place
+from tokenmill.storage.urls import StoredObject, place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-__all__ = [
-    "StoredObject",
-    "copy",
-    "delete",
-    "get",
-    "get_range",
-    "head",
-    "is_url",
-    "list_folders",
-    "list_objects",
-    "metadata",
-    "put_file",
-    "put_new",
-]
-
-T = TypeVar("T")
 
 _PART_BYTES = 16 << 20
 _N_PARTS_MAX = 10_000  # of S3
@@ -44,63 +27,46 @@ def list_objects(prefix: str) -> list[StoredObject]:
     """The objects below a folder, at any depth, in no certain order. `prefix`: the folder's URL; an object of that very name is not
     among them."""
     where = place(prefix)
-
-    def ask(store: "ObjectStore", key: str) -> list[StoredObject]:
+    with _at(prefix) as (store, key):
         import obstore
 
         pages = obstore.list(store, key or None)
         return [_stored(f"{where.scheme}://{where.bucket}/{one['path']}", one) for page in pages for one in page]
 
-    return _asked(prefix, ask)
-
 
 def list_folders(prefix: str) -> list[str]:
     """The names of the folders right below a folder, in no certain order: the parts of keys that a slash ends."""
-
-    def ask(store: "ObjectStore", key: str) -> list[str]:
+    with _at(prefix) as (store, key):
         import obstore
 
         found = obstore.list_with_delimiter(store, key or None)["common_prefixes"]
         return [one.rstrip("/").rpartition("/")[2] for one in found]
 
-    return _asked(prefix, ask)
-
 
 def head(url: str) -> StoredObject | None:
     """What the storage says of an object; None if there is no object."""
-
-    def ask(store: "ObjectStore", key: str) -> StoredObject | None:
+    with _at(url) as (store, key), suppress(FileNotFoundError):
         import obstore
 
-        try:
-            return _stored(url, obstore.head(store, key))
-        except FileNotFoundError:
-            return None
-
-    return _asked(url, ask)
+        return _stored(url, obstore.head(store, key))
+    return None
 
 
 def metadata(url: str) -> dict[str, str]:
     """The metadata that `put_file` gave an object. Raises CorpusError if there is no object."""
-
-    def ask(store: "ObjectStore", key: str) -> dict[str, str]:
+    with _at(url) as (store, key):
         import obstore
 
         found = obstore.get(store, key, options={"head": True})
         return {str(name).lower(): value for name, value in found.attributes.items()}
 
-    return _asked(url, ask)
-
 
 def get(url: str) -> bytes:
     """The bytes of a small object. Raises CorpusError if there is no object."""
-
-    def ask(store: "ObjectStore", key: str) -> bytes:
+    with _at(url) as (store, key):
         import obstore
 
         return bytes(obstore.get(store, key).bytes())
-
-    return _asked(url, ask)
 
 
 def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
@@ -110,18 +76,16 @@ def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:
     if stored.e_tag is not None:
         options["if_match"] = stored.e_tag
 
-    def ask(store: "ObjectStore", key: str) -> memoryview:
+    with _at(stored.url) as (store, key):
         import obstore
 
         answer = obstore.get(store, key, options=options)
         if not _is_same(stored, _stored(stored.url, answer.meta)):
             raise changed(stored.url)
-        return memoryview(answer.bytes())
-
-    found = _asked(stored.url, ask)
-    if len(found) != stop - start:
-        raise changed(stored.url)
-    return found
+        found = memoryview(answer.bytes())
+        if len(found) != stop - start:
+            raise changed(stored.url)
+        return found
 
 
 def put_file(
@@ -136,7 +100,7 @@ def put_file(
     part_bytes = max(_PART_BYTES, -(-n_bytes // _N_PARTS_MAX))
     given: Any = {"attributes": attributes or {}, "chunk_size": part_bytes, "max_concurrency": _PARTS_AT_ONCE}
 
-    def ask(store: "ObjectStore", key: str) -> None:
+    with _at(url) as (store, key):
         import obstore
 
         if n_bytes > _PART_BYTES:
@@ -144,8 +108,6 @@ def put_file(
         else:
             on_part(n_bytes)
             obstore.put(store, key, path, **given)
-
-    _asked(url, ask)
 
 
 def _parts(path: Path, part_bytes: int, on_part: Callable[[int], None]) -> Iterator[bytes]:
@@ -158,8 +120,7 @@ def _parts(path: Path, part_bytes: int, on_part: Callable[[int], None]) -> Itera
 def put_new(url: str, content: bytes) -> bool:
     """Writes a small object, unless there is one of that name: then nothing is changed and the answer is False. Of two writers at
     the same time, one gets True."""
-
-    def ask(store: "ObjectStore", key: str) -> bool:
+    with _at(url) as (store, key):
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -169,20 +130,16 @@ def put_new(url: str, content: bytes) -> bool:
             return False
         return True
 
-    return _asked(url, ask)
-
 
 def copy(url: str, to_url: str) -> None:
     """Copies an object inside its bucket, on the server. Raises CorpusError if there is no object."""
     there = place(to_url)
     assert there[:2] == place(url)[:2]
 
-    def ask(store: "ObjectStore", key: str) -> None:
+    with _at(url) as (store, key):
         import obstore
 
         obstore.copy(store, key, there.key)
-
-    _asked(url, ask)
 
 
 def delete(urls: Iterable[str]) -> None:
@@ -190,8 +147,7 @@ def delete(urls: Iterable[str]) -> None:
     rest = list(urls)
     for start in range(0, len(rest), _DELETED_AT_ONCE):
         some = rest[start : start + _DELETED_AT_ONCE]
-
-        def ask(store: "ObjectStore", _key: str, some: list[str] = some) -> None:
+        with _at(some[0]) as (store, _):
             import obstore
 
             keys = [place(url).key for url in some]
@@ -202,16 +158,16 @@ def delete(urls: Iterable[str]) -> None:
                     with suppress(FileNotFoundError):
                         obstore.delete(store, key)
 
-        _asked(some[0], ask)
 
-
-def _asked(url: str, ask: Callable[["ObjectStore", str], T]) -> T:
+@contextmanager
+def _at(url: str) -> Iterator[tuple["ObjectStore", str]]:
+    """The client and the key of a URL, and the errors of this module in place of those of obstore."""
     where = place(url)
     store = client(where.scheme, where.bucket)
     from obstore.exceptions import BaseError
 
     try:
-        return ask(store, where.key)
+        yield store, where.key
     except (BaseError, FileNotFoundError, ValueError) as error:
         raise storage_error(url, error) from None
 
