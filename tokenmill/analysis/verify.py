@@ -82,54 +82,55 @@ class Verdict:
         return "wrong" if self.findings else "not checked" if self.not_checked else "right"
 
 
-def verify(
-    dataset: Path,
-    tokenizer: Path | None,
-    source: Path | None,
-    sample_documents: int,
-    seed: int,
-    threads: int,
-    has_tables: bool = True,
-) -> Verdict:
+@dataclass(frozen=True)
+class Asked:
+    """What a dataset is checked with.
+
+    `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the dataset. `source`: the folder that the
+    manifest's names of input files are relative to; None: without the documents. `sample_documents`: how many documents are also
+    encoded by other engines, drawn with `seed` from all. `has_tables`: whether the tables must be in the folder `tables` beside the
+    dataset; otherwise they are not looked at.
+    """
+
+    tokenizer: Path | None
+    source: Path | None
+    sample_documents: int
+    seed: int
+    threads: int
+    has_tables: bool = True
+
+
+def verify(dataset: Path | str, asked: Asked) -> Verdict:
     """Checks a dataset, its tables and its quarantine against each other, against its tokenizer, and against its documents.
 
-    `dataset`: the folder with manifest.json. `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the
-    dataset. `source`: the folder that the manifest's names of input files are relative to; None: without the documents.
-    `sample_documents`: how many documents are also encoded by other engines, drawn with `seed` from all. `has_tables`: whether
-    the tables must be in the folder `tables` beside the dataset; otherwise they are not looked at. Raises ValidationError
-    if there is no dataset, and TokenizerError if there is no tokenizer: then nothing could be checked.
+    `dataset`: the folder with manifest.json, or in object storage PLACE/DIGEST. Raises ValidationError if there is no dataset, and
+    TokenizerError if there is no tokenizer: then nothing could be checked.
     """
+    if isinstance(dataset, str):
+        return _verify_remote(dataset, asked)
     check_is_dataset(dataset)
-    return _verified(dataset, tokenizer, source, sample_documents, seed, threads, has_tables, None)
+    return _verified(dataset, asked, None)
 
 
-def verify_remote(
-    url: str,
-    tokenizer: Path | None,
-    source: Path | None,
-    sample_documents: int,
-    seed: int,
-    threads: int,
-    has_tables: bool = True,
-) -> Verdict:
-    """Checks a dataset in object storage as `verify` does. `url`: PLACE/DIGEST.
+def _verify_remote(url: str, asked: Asked) -> Verdict:
+    """Checks a dataset in object storage.
 
     Each thread fetches a file into the folder for temporary files, checks it, and removes it. A dataset with file sets is
-    fetched whole, because they are compared with the documents. Raises the same errors, StorageError, and PassingError if the
-    storage does not answer for a minute.
+    fetched whole, because they are compared with the documents. Raises also StorageError, and PassingError if the storage does not
+    answer for a minute.
     """
     with tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch:
         remote = RemoteDataset(url, Path(scratch))
-        remote.fetch_beside(tokenizer is None, has_tables)
+        remote.fetch_beside(asked.tokenizer is None, asked.has_tables)
         beside = [
             Finding(f"../{name}", what)
             for name, what in remote.wrong_beside()
-            if tokenizer is None or not name.startswith(f"{TOKENIZER}/")
+            if asked.tokenizer is None or not name.startswith(f"{TOKENIZER}/")
         ]
         if any(one.file.startswith(f"../{TOKENIZER}/") for one in beside):
             verdict = Verdict(remote.tokens, findings=beside, not_checked=["all that needs the tokenizer"])
         else:
-            verdict = _verified(remote.tokens, tokenizer, source, sample_documents, seed, threads, has_tables, remote)
+            verdict = _verified(remote.tokens, asked, remote)
             known = {one.file for one in verdict.findings}
             verdict.findings += [one for one in beside if one.file not in known]
     verdict.dataset = url
@@ -138,16 +139,7 @@ def verify_remote(
     return verdict
 
 
-def _verified(
-    dataset: Path,
-    tokenizer: Path | None,
-    source: Path | None,
-    sample_documents: int,
-    seed: int,
-    threads: int,
-    has_tables: bool,
-    remote: RemoteDataset | None,
-) -> Verdict:
+def _verified(dataset: Path, asked: Asked, remote: RemoteDataset | None) -> Verdict:
     verdict = Verdict(dataset)
     try:
         manifest = read_manifest(dataset)
@@ -155,13 +147,11 @@ def _verified(
         words = str(error).removeprefix(f"{dataset / MANIFEST_FILE}: ")
         verdict.findings.append(Finding(MANIFEST_FILE, words))
         return verdict
-    loaded = tokenizer_of(dataset, tokenizer)
+    loaded = tokenizer_of(dataset, asked.tokenizer)
     if remote is not None:
         remote.keeps = bool(manifest.sets)
         verdict.findings += [Finding(f"../{name}", "not a file of an upload. Delete it.") for name in remote.strays]
-    _Verification(
-        dataset, verdict, manifest, *loaded, source, sample_documents, seed, threads, has_tables, remote
-    ).run()
+    _Verification(verdict, manifest, *loaded, dataset, asked, remote).run()
     return verdict
 
 
@@ -170,21 +160,17 @@ class _Verification:
 
     def __init__(
         self,
-        dataset: Path,
         verdict: Verdict,
         manifest: Manifest,
         directory: Path,
         tokenizer: Tokenizer,
-        source: Path | None,
-        sample_documents: int,
-        seed: int,
-        threads: int,
-        has_tables: bool,
+        dataset: Path,
+        asked: Asked,
         remote: RemoteDataset | None,
     ) -> None:
         self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
-        self._dataset, self._source, self._threads, self._remote = dataset, source, threads, remote
-        may_sample = source is not None or not tokenizer.prepares_text
+        self._dataset, self._asked, self._remote = dataset, asked, remote
+        may_sample = asked.source is not None or not tokenizer.prepares_text
         chat = None
         if manifest.chat is not None:
             chat = ChatEncoder(tokenizer, *manifest.chat.encoding, MANIFEST_FILE)
@@ -195,15 +181,14 @@ class _Verification:
                 begin_id=manifest.begin_of_document_id,
                 end_id=manifest.end_of_document_id,
                 special_in_text=special_in_text,
-                has_source=source is not None,
+                has_source=asked.source is not None,
                 engines=sample_engines(directory, tokenizer, special_in_text or chat is not None) if may_sample else {},
                 chat=chat,
             )
             for special_in_text in sorted(set(self._allows.values()) or {False})
         }
         self._source_names = manifest.source_names()
-        self._seed, self._has_tables = seed, has_tables
-        self._sample = _sample(manifest, sample_documents, seed)
+        self._sample = _sample(manifest, asked.sample_documents, asked.seed)
         self._stop = threading.Event()
 
     def run(self) -> None:
@@ -227,7 +212,7 @@ class _Verification:
         _ = self._find_dropped  # read before the threads need it
         with (
             tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch,
-            ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool,
+            ThreadPoolExecutor(self._asked.threads, thread_name_prefix="verify") as pool,
             progress("verify", n_bytes, "bytes") as now,
         ):
             try:
@@ -263,10 +248,10 @@ class _Verification:
             "tokens": sum(facts.n_tokens for facts in done if facts),
             "text_bytes": sum(facts.text_bytes for facts in done if facts),
             "files_of_sets": len(manifest.set_files()),
-            "with_documents": self._source is not None,
+            "with_documents": self._asked.source is not None,
             "sample": {
                 "documents": sum(facts.n_sampled for facts in done if facts),
-                "seed": self._seed,
+                "seed": self._asked.seed,
                 "engines": list(dict.fromkeys(name for one in self._judges.values() for name in one.engines)),
             },
         }
@@ -276,9 +261,9 @@ class _Verification:
 
     def _units(self, pool: ThreadPoolExecutor) -> Mapping[str, Unit]:
         """The documents of each file of the dataset, as far as they are there."""
-        if self._source is None:
+        if self._asked.source is None:
             return {}
-        found = check_inputs(self._manifest, self._source, pool, self._stop.is_set)
+        found = check_inputs(self._manifest, self._asked.source, pool, self._stop.is_set)
         self._find(MANIFEST_FILE, found.wrong)
         self._verdict.not_checked += found.not_checked
         return found.units
@@ -307,7 +292,7 @@ class _Verification:
         try:
             wrong += wrong_file(path, entry.n_bytes, entry.sha256)
             has_dropped = any(rows.n_dropped for rows in entry.rows)
-            if self._source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
+            if self._asked.source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
                 return None, wrong
             documents = None
             if unit is not None:
@@ -338,7 +323,7 @@ class _Verification:
         if unit is not None:
             return GroupKeys(unit, files.split_group, UNBOUNDED)
         index = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
-        if not self._has_tables or not index.exists():
+        if not self._asked.has_tables or not index.exists():
             return None
         found = read_index(index, [("file", "=", entry.name)], ["group"])
         return KnownGroups(found["group"].combine_chunks())
@@ -347,7 +332,7 @@ class _Verification:
         """Checks the file sets, once the documents' own files are found right."""
         manifest = self._manifest
         files = manifest.set_files()
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="verify") as pool:
+        with ThreadPoolExecutor(self._asked.threads, thread_name_prefix="verify") as pool:
             ended = threading.Event()
             try:
                 wrong = pool.map(lambda file: self._set_file(file, ended), files)
@@ -375,10 +360,10 @@ class _Verification:
             )
             for entry, part in zip(manifest.shards, parts, strict=True)
         ]
-        finish = partial(_in_folders, scratch / "sets", self._threads)
+        finish = partial(_in_folders, scratch / "sets", self._asked.threads)
         try:
             found_wrong = wrong_sets(
-                manifest, self._dataset, units, shape, finish, lambda _: False, lambda _: None, self._threads, ""
+                manifest, self._dataset, units, shape, finish, lambda _: False, lambda _: None, self._asked.threads, ""
             )
             self._verdict.findings += [Finding(*one) for one in found_wrong]
         except OSError:
@@ -395,7 +380,7 @@ class _Verification:
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest
         found = beside(self._dataset, TABLES_DIRECTORY)
-        if not manifest.tables or not self._has_tables:
+        if not manifest.tables or not self._asked.has_tables:
             return
         if not found.is_dir():
             self._verdict.not_checked.append(f"the tables: {found} is not there; copy it beside the dataset")
@@ -408,10 +393,10 @@ class _Verification:
         made = scratch / "tables"
         made.mkdir()
         write_tables(parts, manifest.has_ids, self._tokenizer, made, manifest.files.splits if manifest.files else {})
-        if self._source:
+        if self._asked.source:
             write_dropped(made / DROPPED_FILE, ((part.pieces, part.folder) for part in parts))
         without: set[str] = set()
-        if not self._source:
+        if not self._asked.source:
             has_digests = manifest.chat is not None or not self._tokenizer.prepares_text
             without = {"row"} | (set() if has_digests else {"sha256"}) | ({"n_messages"} if manifest.chat else set())
         for name, wrong in wrong_tables(made, found, without):
@@ -421,8 +406,8 @@ class _Verification:
     def _dropped_documents(self) -> dict[str, list[DroppedDocument]] | None:
         """The content of dropped.parquet; None if it is not there or cannot be read."""
         path = beside(self._dataset, TABLES_DIRECTORY) / DROPPED_FILE
-        if not self._has_tables or not path.exists():
-            if not self._manifest.n_dropped or not (self._source or self._has_tables):
+        if not self._asked.has_tables or not path.exists():
+            if not self._manifest.n_dropped or not (self._asked.source or self._asked.has_tables):
                 return {}
             self._verdict.not_checked.append(f"the dropped documents: {path} is not there; copy it beside the dataset")
             return None
@@ -440,11 +425,11 @@ class _Verification:
         """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index that was
         made anew, if it is there."""
         dropped = self._dropped_documents
-        if dropped is None or not self._has_tables:
+        if dropped is None or not self._asked.has_tables:
             return
         self._find(f"../{Path(TABLES_DIRECTORY).name}/{DROPPED_FILE}", wrong_dropped(self._manifest, dropped))
         found = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
-        index = made if self._source and made.exists() else found
+        index = made if self._asked.source and made.exists() else found
         lists = [(DROPPED_FILE, list_of_dropped(dropped))]
         asked, name = self._project_drop
         if asked is not None:
@@ -460,7 +445,7 @@ class _Verification:
     @cached_property
     def _project_drop(self) -> tuple[DropList | None, str]:
         """The list that source.drop of the project names, and its name; None if there is no project."""
-        path = None if self._source is None else self._source / PARAMS_FILE
+        path = None if self._asked.source is None else self._asked.source / PARAMS_FILE
         if path is None or not path.exists():
             return None, ""
         try:

@@ -115,7 +115,7 @@ def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.verify import lines_of, verify, verify_remote
+    from tokenmill.analysis.verify import Asked, lines_of, verify
 
     for name, least in (("sample", 0), ("threads", 1)):
         if (given := getattr(asked, name)) is not None and given < least:
@@ -126,15 +126,17 @@ def _verify(asked: argparse.Namespace) -> Answer:
         )
     dataset = _dataset(asked)
     here = Path.cwd() if isinstance(dataset, str) else dataset.absolute().parent
-    arguments = (
-        asked.tokenizer,
-        None if asked.no_source else asked.source or _root_of(here),
-        asked.sample,
-        asked.seed,
-        asked.threads or len(os.sched_getaffinity(0)),
-        not asked.no_tables,
+    found = verify(
+        dataset,
+        Asked(
+            asked.tokenizer,
+            None if asked.no_source else asked.source or _root_of(here),
+            asked.sample,
+            asked.seed,
+            asked.threads or len(os.sched_getaffinity(0)),
+            not asked.no_tables,
+        ),
     )
-    found = verify_remote(dataset, *arguments) if isinstance(dataset, str) else verify(dataset, *arguments)
     result = {"result": found.result, **dataclasses.asdict(found), "dataset": str(dataset)}
     return text(result, "\n".join(lines_of(found, _SHOWN_MAX)), _EXIT_CODES[found.result])
 
