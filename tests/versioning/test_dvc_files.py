@@ -15,7 +15,7 @@ from dvc_data.hashfile.build import build
 from tests.conftest import Project
 from tests.versioning.test_dvc import cached
 from tokenmill.storage.links import has_clones
-from tokenmill.versioning.dvc_patches import PATCHES, patched
+from tokenmill.versioning.dvc_patches import patched
 from tokenmill.versioning.dvc_repository import repository
 
 
@@ -115,4 +115,3 @@ def test_patches_end_with_the_block_also_with_the_inner_one_of_two() -> None:
         raise ZeroDivisionError
     assert vars(diskcache.Cache)["_transact"] is transact
     assert "postfix" not in vars(Tqdm)
-    assert {patch.owner for patch in PATCHES} == {"Cache", "Tqdm"}
