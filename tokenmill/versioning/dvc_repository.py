@@ -66,26 +66,24 @@ def initialize(root: Path, is_inside: bool) -> None:
 
 def site_cache(root: Path) -> Path:
     """The folder from which DVC would unpickle in this project. Raises VersionsError."""
-    from dvc.config import Config, ConfigError
     from dvc.dirs import site_cache_dir
 
-    try:
-        chosen = Config(str(root / ".dvc")).get("core", {}).get("site_cache_dir")
-    except ConfigError as error:
-        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
-    return Path(root, site_cache_dir(chosen))
+    return Path(root, site_cache_dir(_config(root).get("core", {}).get("site_cache_dir")))
 
 
 def cache_directory(root: Path) -> Path:
     """The folder of DVC's cache for the project. Raises VersionsError."""
+    return Path(root, _config(root).get("cache", {}).get("dir") or ".dvc/cache")
+
+
+def _config(root: Path) -> Any:
     from dvc.config import Config, ConfigError
 
     try:
         with naming(root / ".dvc"):
-            chosen = Config(str(root / ".dvc")).get("cache", {}).get("dir")
+            return Config(str(root / ".dvc"))
     except ConfigError as error:
         raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
-    return Path(root, chosen or ".dvc/cache")
 
 
 @contextmanager
