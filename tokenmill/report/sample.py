@@ -61,10 +61,10 @@ class TokenSample:
     keys: npt.NDArray[np.uint64]
 
 
-def keyed(name: str, seed: int = SEED) -> int:
-    """A hash of 64 bits of a name. Another seed draws another sample."""
+def keyed(name: str) -> int:
+    """A hash of 64 bits of a name."""
     return int.from_bytes(
-        hashlib.blake2b(name.encode(), digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little"
+        hashlib.blake2b(name.encode(), digest_size=8, key=SEED.to_bytes(8, "little")).digest(), "little"
     )
 
 
