@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.report.bigram import HELD_OUT_ONE_IN, bigram, counted
+from tokenmill.report.bigram import HELD_OUT_ONE_IN, bigram
 
 START = -1
 
@@ -61,9 +61,3 @@ def test_bits_are_those_of_the_formula(texts: list[list[int]]) -> None:
 def test_without_text_that_is_held_out_there_is_no_number() -> None:
     assert measured([[1, 2], [3]], [1, 2]) is None
     assert measured([], []) is None
-
-
-@given(st.lists(st.integers(0, 9), min_size=1))
-def test_values_are_counted(values: list[int]) -> None:
-    distinct, n = counted(np.array(values, np.uint64))
-    assert dict(zip(distinct.tolist(), n.tolist(), strict=True)) == Counter(values)

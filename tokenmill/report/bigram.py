@@ -56,7 +56,7 @@ def bigram(
 
 
 def _bits(train: npt.NDArray[np.uint64], held_out: npt.NDArray[np.uint64], n_ids: int) -> float:
-    seen, n_seen = counted(train)
+    seen, n_seen = np.unique(train, return_counts=True)
     n_once, n_twice = int((n_seen == 1).sum()), int((n_seen == 2).sum())
     discount = n_once / (n_once + 2 * n_twice) if n_once and n_twice else _DISCOUNT
     low = np.uint64(2**32 - 1)
@@ -65,7 +65,7 @@ def _bits(train: npt.NDArray[np.uint64], held_out: npt.NDArray[np.uint64], n_ids
     # `seen` is sorted, so the pairs of one context follow each other.
     contexts, first, n_after = np.unique(seen >> np.uint64(32), return_index=True, return_counts=True)
     n_context = np.add.reduceat(n_seen, first)
-    asked, n_asked = counted(held_out)
+    asked, n_asked = np.unique(held_out, return_counts=True)
     at = np.minimum(np.searchsorted(seen, asked), len(seen) - 1)
     n_pair = np.where(seen[at] == asked, n_seen[at], 0)
     context = asked >> np.uint64(32)
@@ -75,10 +75,3 @@ def _bits(train: npt.NDArray[np.uint64], held_out: npt.NDArray[np.uint64], n_ids
     kept = np.where(is_known, discount * n_after[where] / total, 1.0)
     chance = np.maximum(n_pair - discount, 0) / total + kept * unigram[(asked & low).astype(np.int64)]
     return float(-(n_asked * np.log2(chance)).sum())
-
-
-def counted(pairs: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """The distinct values, ascending, and how often each occurs."""
-    ordered = np.sort(pairs)
-    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return ordered[first], np.diff(np.append(first, len(ordered)))
