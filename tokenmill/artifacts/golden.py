@@ -1,5 +1,6 @@
 """Golden vectors: texts with the ids that a tokenizer gave when it was made, and the check that it still gives them."""
 
+import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -41,10 +42,10 @@ class Golden(_Record):
 
 def write_golden(golden: Golden, directory: Path) -> None:
     """Writes golden.json in ASCII, so that no editor or transport can alter a character of a text."""
-    lines = ",\n".join(f"  {_ascii(vector.model_dump_json())}" for vector in golden.vectors)
-    head = golden.model_dump_json(exclude={"vectors"}, indent=1).removesuffix("\n}")
+    lines = ",\n".join(f"  {json.dumps(vector.model_dump(), separators=(',', ':'))}" for vector in golden.vectors)
+    head = json.dumps(golden.model_dump(exclude={"vectors"}), indent=1).removesuffix("\n}")
     with write_atomic(directory / GOLDEN_FILE) as path:
-        path.write_text(f'{_ascii(head)},\n "vectors": [\n{lines}\n ]\n}}\n', encoding="ascii")
+        path.write_text(f'{head},\n "vectors": [\n{lines}\n ]\n}}\n', encoding="ascii")
 
 
 def checked_tokenizer(directory: Path, cache_mb_max: int) -> Tokenizer:
@@ -198,13 +199,3 @@ def _release(engine: str) -> str:
     from importlib import metadata
 
     return f"tokenmill {tokenmill.__version__}'s core" if engine == "core" else f"{engine} {metadata.version(engine)}"
-
-
-def _ascii(json_text: str) -> str:
-    """The same JSON with every character outside ASCII escaped."""
-    return "".join(character if character < "\x7f" else _escaped(character) for character in json_text)
-
-
-def _escaped(character: str) -> str:
-    code = character.encode("utf-16-be")
-    return "".join(f"\\u{code[i : i + 2].hex()}" for i in range(0, len(code), 2))
