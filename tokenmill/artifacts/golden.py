@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 import tokenmill
+from tokenmill.config.record import Record
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.storage.atomic import read, write_atomic
 from tokenmill.tokenizer.formats.files import file_of
@@ -19,11 +20,7 @@ GOLDEN_FILE = "golden.json"
 Engine = Callable[[str], list[int]]
 
 
-class _Record(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Vector(_Record):
+class Vector(Record):
     """A text and its ids."""
 
     name: str
@@ -31,7 +28,7 @@ class Vector(_Record):
     ids: list[int]
 
 
-class Golden(_Record):
+class Golden(Record):
     """The golden.json of a tokenizer. `engines`: null for an engine that gives these ids, else the reason why it does not."""
 
     format_version: int = 1

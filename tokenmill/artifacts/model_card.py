@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 import tokenmill
 from tokenmill.artifacts.golden import Golden
 from tokenmill.config.params import TrainVocab
+from tokenmill.config.record import Record
 from tokenmill.corpus.provenance import CountedShard
 from tokenmill.corpus.scripts import characters_by_script
 from tokenmill.errors import TokenizerError, first_finding
@@ -25,11 +25,7 @@ _SLICE_ROWS = 1 << 18
 _N_SHARDS_SHOWN = 20
 
 
-class _Record(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class TrainedOn(_Record):
+class TrainedOn(Record):
     """A shard of the corpus that the tokenizer was trained on."""
 
     name: str
@@ -37,7 +33,7 @@ class TrainedOn(_Record):
     sha256: str
 
 
-class Training(_Record):
+class Training(Record):
     """The training data of a tokenizer. `text_bytes`: bytes of UTF-8. `scripts`: each script's share of the characters."""
 
     pair_count_min: int
@@ -52,7 +48,7 @@ class Training(_Record):
     shards: list[TrainedOn]
 
 
-class Card(_Record):
+class Card(Record):
     """The card.json of a tokenizer. `training`: null for a tokenizer that was made elsewhere; `origin` then names its source."""
 
     format_version: int = 1

@@ -1,25 +1,24 @@
 """tokenmill.lock: pins the tokenizer and the code that a project is built with."""
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from tokenmill.config.params import TokenizerSource
+from tokenmill.config.record import Record
 from tokenmill.errors import VersionsError, first_finding
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import read, write_atomic
 
 
-class Pin(BaseModel):
+class Pin(Record):
     """The pinned tokenizer. `asked`: the section tokenizer of params.yaml for which it was pinned.
 
     `version`, `commit`: null for a file or a directory. `digest`: the digest of the tokenizer as a build uses it.
     `files_sha256`: the sha256 over the imported files. `chat_sha256`: over the chat template and the names of special tokens that
     a folder has beside tokenizer.json; null where there are none, and in the pin of an earlier tokenmill.
     """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     asked: TokenizerSource
     version: str | None
@@ -29,14 +28,12 @@ class Pin(BaseModel):
     chat_sha256: str | None = None
 
 
-class Lock(BaseModel):
+class Lock(Record):
     """The contents of tokenmill.lock. `tokenmill`: the version that has this code, for people.
 
     `code`: the digest of each stage's code, on which the project's dvc.yaml depends; null if dvc.yaml names the source folders
     themselves.
     """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     tokenizer: Pin | None = Field(default=None)
     tokenmill: str | None = Field(default=None)

@@ -4,13 +4,11 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -19,6 +17,7 @@ from pydantic import (
 
 from tokenmill.config.conversation_template import Template
 from tokenmill.config.gates import parse_gate
+from tokenmill.config.record import Record
 from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentSource
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
@@ -52,10 +51,6 @@ def _rational(weights: object) -> object:
     return weights or {}
 
 
-class _Section(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
 Globs = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
 
 
@@ -68,7 +63,7 @@ def _instead_of_messages(template: Template | None, info: ValidationInfo) -> Tem
 SourceTemplate = Annotated[Template | None, AfterValidator(_instead_of_messages)]
 
 
-class Source(_Section):
+class Source(Record):
     """Which documents are read, how they are cut into work units, and what happens to bad ones. `glob` matches the shards."""
 
     glob: Globs
@@ -118,7 +113,7 @@ def _seen_by_dvc(name: str) -> str:
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64), AfterValidator(_seen_by_dvc)]
 
 
-class NamedSource(_Section):
+class NamedSource(Record):
     """Named sources of documents, each with these keys, in place of `source.glob`. All else in `source` holds for each of them.
     Tokens and measures are counted apart by these names."""
 
@@ -141,13 +136,13 @@ class NamedSource(_Section):
         return tokens
 
 
-class Approximate(_Section):
+class Approximate(Record):
     """Approximate counting, which needs less memory. A count may be too low by `error` × the pre-tokens of its shard."""
 
     error: float = Field(gt=0, lt=1)
 
 
-class Count(_Section):
+class Count(Record):
     """How text is split into pre-tokens, how much each shard counts, and which pre-tokens are dropped.
 
     `partitions`: into how many parts the counts are divided for adding them up; it changes no byte of the result."""
@@ -159,7 +154,7 @@ class Count(_Section):
     partitions: int = Field(default=1, ge=1, le=4096)
 
 
-class Extend(_Section):
+class Extend(Record):
     """The tokenizer to add tokens to. `digest`: the expected digest of the tokenizer at `path`, which DVC does not track.
     `old_glob`: shards of the text it was made for; training reports how many of their documents get different ids."""
 
@@ -174,7 +169,7 @@ def _smallest(info: ValidationInfo) -> tuple[int, str]:
     return N_BYTES + n_special, f"{N_BYTES} bytes + {n_special} special tokens"
 
 
-class TrainVocab(_Section):
+class TrainVocab(Record):
     """What the vocabulary holds and when learning stops."""
 
     special_tokens: list[Annotated[str, Field(min_length=1)]]
@@ -235,7 +230,7 @@ class TrainVocab(_Section):
         return token
 
 
-class TokenizerSource(_Section):
+class TokenizerSource(Record):
     """A tokenizer to import instead of training one: a published version, a file or a directory."""
 
     from_: str = Field(alias="from", min_length=1)  # a git repository, a folder or a file
@@ -261,13 +256,13 @@ class TokenizerSource(_Section):
         return value
 
 
-class Publish(_Section):
+class Publish(Record):
     """Facts for the model card of a tokenizer that only its owner knows."""
 
     license: str | None = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
 
 
-class Refresh(_Section):
+class Refresh(Record):
     """The limits of drift for new documents, and what a refresh does with its result."""
 
     drift_max: float = Field(gt=0, allow_inf_nan=False)
@@ -304,14 +299,14 @@ def _special_or_null(token: str | None, info: ValidationInfo) -> str | None:
     return token
 
 
-class Shuffle(_Section):
+class Shuffle(Record):
     """The order of documents, or of packed sequences, in the files: one for each epoch."""
 
     seed: int = Field(ge=0, lt=2**63)
     epochs: int = Field(default=1, ge=1)
 
 
-class Pack(_Section):
+class Pack(Record):
     """How documents are put into sequences of a length, and what becomes of documents that are longer."""
 
     length: int = Field(ge=2, lt=2**31)
@@ -362,17 +357,17 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterV
 VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_variable)]
 
 
-class Chat(_Section):
+class Chat(Record):
     """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
     comes with, the name of one of tokenmill's, or a file."""
 
     template: str = Field(min_length=1)
     mask: Mask = "assistant"
-    variables: dict[VariableName, VariableValue] = {}
+    variables: dict[VariableName, VariableValue] = Field(default={})
     cut_max: Annotated[int | float, BeforeValidator(_share_or_number)] = 0.01
 
 
-class Encode(_Section):
+class Encode(Record):
     """The files of the token dataset: their formats, splits and order, and the special tokens in them."""
 
     formats: list[FormatName] = Field(min_length=1)
@@ -450,7 +445,7 @@ class Encode(_Section):
         return chat
 
 
-class Validate(_Section):
+class Validate(Record):
     """How many documents of each 64 MB of text are compared with other libraries, and what the report has: limits that measures
     must keep, other tokenizers beside this one, and the column that holds a document's language."""
 
@@ -472,7 +467,7 @@ class Validate(_Section):
         return gates
 
 
-class RunOptions(_Section):
+class RunOptions(Record):
     """How the build runs. Nothing here changes a byte of the result."""
 
     engine: Literal["threads", "dask", "ray", "inline"]
@@ -495,7 +490,7 @@ class RunOptions(_Section):
         return address
 
 
-class Params(_Section):
+class Params(Record):
     """All sections of params.yaml."""
 
     source: Source
@@ -729,17 +724,17 @@ def _shown(value: object) -> str:
     return by_identity[value] if value is None or isinstance(value, bool) else f"{value!r:.80}"
 
 
-def _section_of(location: tuple[str | int, ...]) -> type[BaseModel]:
+def _section_of(location: tuple[str | int, ...]) -> type[Record]:
     """The section that a key is in."""
-    section: type[BaseModel] = Params
+    section: type[Record] = Params
     parts = iter(location[:-1])
     for part in parts:
         kind = {field.alias or name: field.annotation for name, field in section.model_fields.items()}[str(part)]
-        section = next(one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel))
+        section = next(one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, Record))
         if get_origin(kind) is dict:
             next(parts, None)  # the name of the section
     return section
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
+def _keys(model: type[Record]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]

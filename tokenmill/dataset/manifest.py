@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 import tokenmill
 from tokenmill import _core
 from tokenmill.config.params import Mask, Pack, Shuffle
+from tokenmill.config.record import Record
 from tokenmill.config.sources import Conversations, DocumentSource
 from tokenmill.corpus.units import source_folder
 from tokenmill.errors import ValidationError as DatasetError
@@ -24,17 +25,13 @@ _READ = (3, 4, 5, 6, 7)  # format versions that are read; the earlier ones lack 
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
-class _Record(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
 class _Form(BaseModel):
     """The one field that a manifest of every format version has."""
 
     format_version: int
 
 
-class InputShard(_Record):
+class InputShard(Record):
     """An input file as it was when it was encoded. `name` is relative to the project's folder. `source`: the name of its source;
     the key is there in a dataset of named sources alone."""
 
@@ -44,7 +41,7 @@ class InputShard(_Record):
     source: str | None = None
 
 
-class InputRows(_Record):
+class InputRows(Record):
     """Documents of the input file `name`, from row `first_row` on, which is line `first_line` of a .jsonl file (1 for others).
     `n_documents` of them are in the dataset, `n_bad` in the quarantine, and `n_dropped` were left out by `source.drop`. `n_bad` is
     null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine."""
@@ -62,7 +59,7 @@ class InputRows(_Record):
         return None if self.n_bad is None else self.first_row + self.n_documents + self.n_bad + self.n_dropped
 
 
-class OutputShard(_Record):
+class OutputShard(Record):
     """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
     `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
     in order. `n_trained`: of conversations, the tokens that are to be learned; the key is not there in a dataset of texts."""
@@ -83,7 +80,7 @@ class OutputShard(_Record):
         return [(one.name, one.first_row) for one in self.rows]
 
 
-class Origin(_Record):
+class Origin(Record):
     """The source of a tokenizer that was not trained here. `version` and `commit` are null for a file."""
 
     source: str
@@ -92,7 +89,7 @@ class Origin(_Record):
     commit: str | None
 
 
-class ConversationsEntry(_Record):
+class ConversationsEntry(Record):
     """How rows of the input files become conversations: `source.messages_column` and `source.tools_column`, or
     `source.template`."""
 
@@ -101,7 +98,7 @@ class ConversationsEntry(_Record):
     template: dict[str, list[str]] | None
 
 
-class Reading(_Record):
+class Reading(Record):
     """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
     `conversations`: the key is there alone where documents are conversations."""
 
@@ -124,7 +121,7 @@ class SourceEntry(Reading):
     text_bytes: int
 
 
-class ChatEntry(_Record):
+class ChatEntry(Record):
     """How conversations became tokens: the text of the chat template, `template_name` as it was asked for, which tokens are to be
     learned, and the template's variables. `n_trained`: the tokens that are to be learned, in the documents' files."""
 
@@ -140,7 +137,7 @@ class ChatEntry(_Record):
         return self.template, self.mask, self.variables
 
 
-class TableFile(_Record):
+class TableFile(Record):
     """A file of data/tables or of a file set. `name` is relative to data/tables, or to the dataset's folder."""
 
     name: str
@@ -148,7 +145,7 @@ class TableFile(_Record):
     sha256: str
 
 
-class Files(_Record):
+class Files(Record):
     """How the documents are arranged in the file sets: the parameters of `encode` that decide it. `pad_id`: the id that fills
     sequences up to their length. `epochs`: how many passes over each named source the first split has, as a fraction like "3/2".
     """
@@ -159,10 +156,10 @@ class Files(_Record):
     shuffle: Shuffle | None
     pack: Pack | None
     pad_id: int | None
-    epochs: dict[str, str] = {}
+    epochs: dict[str, str] = Field(default={})
 
 
-class SetPart(_Record):
+class SetPart(Record):
     """One part of a file set: its files, by names relative to the dataset's folder. `n_items`: documents or sequences."""
 
     files: list[TableFile]
@@ -170,7 +167,7 @@ class SetPart(_Record):
     n_tokens: int
 
 
-class MixedSource(_Record):
+class MixedSource(Record):
     """What the file sets have of the named source `source` in a split (null: there are no splits): the passes over it, as a
     fraction like "3/2", its documents, each counted as often as it was taken, and the tokens of them that the sets have: with
     packing, those that are in sequences. It is of one epoch, and the same in each, if a shuffled dataset has several."""
@@ -182,7 +179,7 @@ class MixedSource(_Record):
     n_tokens: int
 
 
-class FileSet(_Record):
+class FileSet(Record):
     """The files of one format for one split, source and epoch, each null where there is only one. A shuffled set has all sources.
     `shared`: files of all parts."""
 
@@ -223,7 +220,7 @@ _CANONICAL = _Layout(json.JSONEncoder(sort_keys=True, separators=(",", ":")), is
 _INDENTED = _Layout(json.JSONEncoder(indent=1, ensure_ascii=False), is_sorted=False, colon=": ")
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """The manifest of a token dataset. All digests are sha256 in hex."""
 
     format_version: int = Field(default=FORMAT_VERSION)
@@ -295,7 +292,7 @@ class Manifest(_Record):
     def _pieces(self, layout: "_Layout", without: Sequence[str] = ()) -> Iterator[str]:
         """The JSON of all fields but those of `without`, in pieces: each input and shard is one, and each other field."""
         left_out = self._not_written() | dict.fromkeys(without, True)
-        lists: dict[str, Sequence[_Record]] = {"inputs": self.inputs, "shards": self.shards}
+        lists: dict[str, Sequence[Record]] = {"inputs": self.inputs, "shards": self.shards}
         fields = self.model_dump(mode="json", exclude=left_out | dict.fromkeys(lists, True))
         names = [name for name in type(self).model_fields if name in fields or name in lists]
         for i, name in enumerate(sorted(names) if layout.is_sorted else names):
