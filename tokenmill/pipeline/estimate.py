@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.limits import BATCH_BYTES
+from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.checks import n_sampled
 from tokenmill.layout import STAGES
 from tokenmill.pipeline.memory import Memory
@@ -86,27 +87,41 @@ def around(point: float, half: float) -> Range:
 
 
 @dataclass(frozen=True)
-class Todo:
-    """What a stage has to do. `n_units`: None for a stage without units. `file_bytes`: of the documents that it reads."""
+class StageWork:
+    """What one stage would do. `reasons`: why; empty if it is up to date. `n_units`: its units; None for a stage without units.
+    `todo`: the file bytes that it would read of each shard; finished units are not among them."""
 
+    stage: str
     would_run: bool
-    n_units: int | None
-    file_bytes: int
+    reasons: list[str]
+    n_units: int | None = None
+    n_units_todo: int | None = None
+    todo: dict[Shard, int] = field(default_factory=dict)
+
+    @property
+    def file_bytes(self) -> int:
+        """The file bytes of the documents that it would read."""
+        return sum(self.todo.values())
+
+
+class Finished(NamedTuple):
+    """The sums over the units of `encode` that are finished and stay, named like the quantities of the whole dataset."""
+
+    documents: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+    output_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known before the sample. `shard_bytes`: of all files of documents, `n_shards` of them. `documents`, `tokens`,
-    `text_bytes`, `output_bytes`: of the units that are encoded already. `n_distinct`, `distinct_bytes`: of the counts, if they
-    stay. `copies`: how often an output is on the disk beside the unit store: 0 where files are shared."""
+    """What is known before the sample. `shard_bytes`: of all files of documents, `n_shards` of them. `distinct`: of the counts, if
+    they stay. `copies`: how often an output is on the disk beside the unit store: 0 where files are shared."""
 
-    stages: Mapping[str, Todo]
+    stages: Mapping[str, StageWork]
     n_shards: int
     shard_bytes: int
-    documents: int
-    tokens: int
-    text_bytes: int
-    output_bytes: int
+    finished: Finished
     distinct: Distinct | None
     copies: int
 
@@ -117,7 +132,7 @@ def estimate(sample: Sample | None, known: Known, params: Params, memory: Memory
     `sample`: None if nothing is left to encode or to count.
     """
     found = _dataset(sample if known.stages["encode"].would_run else None, known)
-    text_todo = Range(*(max(n - known.text_bytes, 0) for n in found["text_bytes"]))
+    text_todo = Range(*(max(n - known.finished.text_bytes, 0) for n in found["text_bytes"]))
     distinct = _distinct(sample, known, found["text_bytes"])
     found |= {"distinct": distinct.n, "distinct_bytes": distinct.n_bytes}
     found |= _disk(sample, known, params, memory, found, distinct)
@@ -128,12 +143,7 @@ def estimate(sample: Sample | None, known: Known, params: Params, memory: Memory
 
 def _dataset(sample: Sample | None, known: Known) -> dict[str, Range]:
     """Documents, tokens, bytes of text and of files of the whole dataset."""
-    done = {
-        "documents": known.documents,
-        "tokens": known.tokens,
-        "text_bytes": known.text_bytes,
-        "output_bytes": known.output_bytes,
-    }
+    done = known.finished._asdict()
     if sample is None:
         return {name: exactly(n) for name, n in done.items()}
     texts = [_read_of(one) for one in sample.strata]
@@ -223,33 +233,13 @@ def _sum(parts: Sequence[Range]) -> Range:
     return around(point, math.sqrt(sum((one.point - one.low) ** 2 for one in parts)))
 
 
-class _Heaps(NamedTuple):
-    """Distinct pre-tokens by Heaps' law: n × (text / of)^exponent, and the same for their bytes."""
-
-    at: Distinct
-    exponent: float
-    bytes_exponent: float
-
-    def n(self, text_bytes: float) -> Range:
-        """Distinct pre-tokens in so much text."""
-        return _grown(self.at.n, text_bytes / max(self.at.text_bytes, 1), self.exponent)
-
-    def n_bytes(self, text_bytes: float) -> Range:
-        """Their bytes."""
-        return _grown(self.at.n_bytes, text_bytes / max(self.at.text_bytes, 1), self.bytes_exponent)
-
-
-def _grown(n: float, factor: float, exponent: float) -> Range:
+def _grown(half: Distinct, all_: Distinct, field: str, text_bytes: float) -> Range:
+    """A field of Distinct for so much text by Heaps' law: n × (text / of)^exponent."""
+    factor, exponent = text_bytes / max(all_.text_bytes, 1), _exponent(half, all_, field)
     spread = _HEAPS_SPREAD if factor > 1 else -_HEAPS_SPREAD
     low, point, high = (factor**one for one in (exponent - spread, exponent, min(exponent + spread, 1.0)))
+    n = getattr(all_, field)
     return Range(n * low * 0.95, n * point, n * high * 1.05)
-
-
-def _heaps(sample: Sample) -> _Heaps | None:
-    half, all_ = sample.half, sample.all
-    if half is None or all_ is None:
-        return None
-    return _Heaps(all_, _exponent(half, all_, "n"), _exponent(half, all_, "n_bytes"))
 
 
 def _exponent(half: Distinct, all_: Distinct, field: str) -> float:
@@ -270,17 +260,17 @@ class _DistinctAll(NamedTuple):
 
 
 def _distinct(sample: Sample | None, known: Known, text: Range) -> _DistinctAll:
-    heaps = _heaps(sample) if sample else None
-    if sample is None or heaps is None:
+    half, all_ = (sample.half, sample.all) if sample else (None, None)
+    if sample is None or half is None or all_ is None:
         at = known.distinct or Distinct(0, 0, 0)
         return _DistinctAll(exactly(at.n), exactly(at.n_bytes), exactly(0), 0.0)
     counting = known.stages["count"]
     share = counting.file_bytes / max(known.shard_bytes, 1)
     return _DistinctAll(
-        heaps.n(text.point),
-        heaps.n_bytes(text.point),
-        heaps.n(text.point * share / max(counting.n_units or 1, 1)),
-        sample.counts_bytes / max(heaps.at.n, 1),
+        _grown(half, all_, "n", text.point),
+        _grown(half, all_, "n_bytes", text.point),
+        _grown(half, all_, "n", text.point * share / max(counting.n_units_todo or 1, 1)),
+        sample.counts_bytes / max(all_.n, 1),
     )
 
 
@@ -294,13 +284,13 @@ def _disk(
 ) -> dict[str, Range]:
     """What is on the disk after the build and was not before, and what is there meanwhile."""
     asked = params.train_vocab
-    outputs = Range(*(n - known.output_bytes for n in dataset["output_bytes"]))
+    outputs = Range(*(n - known.finished.output_bytes for n in dataset["output_bytes"]))
     store = exactly(0)
     counting = known.stages["count"]
     if counting.would_run and sample and sample.all:
         outputs = outputs.plus(distinct.n.times(*[distinct.file_byte] * 3))
-        n_levels = 1 + (counting.n_units or 0) // _SUMMED_AT_ONCE_MAX
-        store = distinct.n_unit.times(*[distinct.file_byte * (counting.n_units or 0) * min(n_levels, 2)] * 3)
+        n_levels = 1 + (counting.n_units_todo or 0) // _SUMMED_AT_ONCE_MAX
+        store = distinct.n_unit.times(*[distinct.file_byte * (counting.n_units_todo or 0) * min(n_levels, 2)] * 3)
     learning = known.stages["train-vocab"]
     if learning.would_run:
         taken = (sample.vocab_size if sample else 0,)
@@ -309,15 +299,15 @@ def _disk(
         outputs = outputs.plus(around(n_bytes, n_bytes * 0.15))
     encoding = known.stages["encode"]
     if encoding.would_run and sample:
-        n_new = Range(*(max(n - known.documents, 0) for n in dataset["documents"]))
+        n_new = Range(*(max(n - known.finished.documents, 0) for n in dataset["documents"]))
         index = n_new.times(*[sample.index_bytes * factor for factor in (0.9, 1, 1.1)])
         outputs = outputs.plus(index)
         store = store.plus(index)
         id_tables = sample.id_counts_bytes * len(sample.strata) + _ID_BYTES * sample.vocab_size
         outputs = outputs.plus(around(id_tables, id_tables * 0.2))
-        n_bytes = sample.id_counts_bytes * (encoding.n_units or 0)
+        n_bytes = sample.id_counts_bytes * (encoding.n_units_todo or 0)
         store = store.plus(around(n_bytes, n_bytes * 0.3))
-    n_units = max((one.n_units or 0 for one in known.stages.values()), default=0)
+    n_units = max((one.n_units_todo or 0 for one in known.stages.values()), default=0)
     if any(one.would_run for one in known.stages.values()):
         small = (_FILES_A_UNIT * n_units + 20) * _BLOCK_BYTES + _PIECE_BYTES * known.n_shards
         store = store.plus(Range(small * 0.4, small * 0.8, small * 1.3))
@@ -357,9 +347,9 @@ def _peak(
     for stage, todo in known.stages.items():
         if not todo.would_run or stage not in STAGES:
             continue
-        workers = min(memory.workers, todo.n_units or memory.workers)
+        workers = min(memory.workers, todo.n_units_todo or memory.workers)
         unit_bytes = (
-            dataset["text_bytes"].point * todo.file_bytes / max(known.shard_bytes, 1) / max(todo.n_units or 1, 1)
+            dataset["text_bytes"].point * todo.file_bytes / max(known.shard_bytes, 1) / max(todo.n_units_todo or 1, 1)
         )
         in_hand = max(min(BATCH_BYTES, unit_bytes), sample.longest_bytes if sample else 0)
         base = exactly((_BASE_MB[stage] + prefect[stage]) * 1e6)
@@ -397,7 +387,7 @@ def _seconds(
         seconds = exactly(_START_S[stage])
         if sample is not None and stage != "train-vocab":
             rates = sample.rates
-            workers = max(min(memory.workers, todo.n_units or 1), 1)
+            workers = max(min(memory.workers, todo.n_units_todo or 1), 1)
             share = todo.file_bytes / max(known.shard_bytes, 1)
             work = text_todo if stage == "encode" else text.times(share, share, share)
             a_byte = rates.read + getattr(rates, stage)
@@ -407,7 +397,7 @@ def _seconds(
             if stage == "validate" and sample.text_bytes:
                 document = sample.text_bytes / max(sum(b.n_documents for s in sample.strata for b in s.encoded), 1)
                 n_compared = n_sampled(params.validate_.sample_documents, round(work.point))
-                compared = max(n_compared, (todo.n_units or 0) * min(n_compared, 1)) * document
+                compared = max(n_compared, (todo.n_units_todo or 0) * min(n_compared, 1)) * document
                 seconds = seconds.plus(exactly(min(compared, work.point) * _REFERENCE_S / workers))
         elif sample is not None:
             seconds = seconds.plus(distinct.n_bytes.times(*[sample.rates.train] * 3))

@@ -58,7 +58,7 @@ def with_sets(
     if not known.stages["encode"].would_run:
         return {**result, "buckets_bytes": exactly(0)}
     # parts of documents that stay are not written again
-    is_done = min(known.tokens / max(found["tokens"].point, 1), 1.0)
+    is_done = min(known.finished.tokens / max(found["tokens"].point, 1), 1.0)
     new = Range(needs.sets.low * (1 - is_done), needs.sets.point, needs.sets.high)
     copies = new.times(*[known.copies] * 3)
     result["disk_bytes"] = result["disk_bytes"].plus(new).plus(needs.beside).plus(copies)

@@ -2,7 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.config.params import Params
@@ -23,6 +23,7 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.build import refuse_unseen
 from tokenmill.pipeline.code_pins import stages_of_other_code
+from tokenmill.pipeline.estimate import Finished, StageWork
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_drops import known_drops
@@ -39,36 +40,13 @@ _HASHED_BYTES_MAX = 256_000_000  # of files without a known digest: such as a fi
 
 
 @dataclass(frozen=True)
-class StageWork:
-    """What one stage would do. `reasons`: why; empty if it is up to date. `n_units`: its units; None for a stage without units.
-    `todo`: the file bytes that it would read of each shard; finished units are not among them."""
-
-    stage: str
-    would_run: bool
-    reasons: list[str]
-    n_units: int | None = None
-    n_units_todo: int | None = None
-    todo: dict[Shard, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The sums over the units of `encode` that are finished and stay."""
-
-    n_documents: int = 0
-    n_tokens: int = 0
-    text_bytes: int = 0
-    output_bytes: int = 0
-
-
-@dataclass(frozen=True)
 class Outstanding:
     """The stages in order, and what is finished of the dataset. `tokenizer`: the one there is, if the build would encode with
     it or with one learned by the same parameters; None if there is none that says how long the dataset will be."""
 
     shards: list[Shard]
     stages: dict[str, StageWork]
-    encoded: Encoded
+    finished: Finished
     tokenizer: Tokenizer | None
 
     @property
@@ -96,17 +74,17 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     if params.tokenizer is None:  # else nothing is counted
         stages["count"] = _with_units(stages["count"], corpus, _counted(root, params, corpus, store))
     tokenizer = _tokenizer(root, reasons["train-vocab"])
-    encoded = Encoded()
+    finished = Finished()
     found: dict[str, str] = {}
     if not reasons["encode"]:
-        encoded = _of_the_dataset(root)
+        finished = _of_the_dataset(root)
     elif tokenizer is not None and not reasons["train-vocab"]:
-        found, encoded = _encoded(root, params, corpus, store, tokenizer)
+        found, finished = _encoded(root, params, corpus, store, tokenizer)
     stages["encode"] = _with_units(stages["encode"], corpus, set(found))
     checked = _keys_of_the_dataset(root) if found else set()
     again = {name for name, key in found.items() if key in checked}
     stages["validate"] = _with_units(stages["validate"], corpus, again)
-    return Outstanding(shards, stages, encoded, tokenizer)
+    return Outstanding(shards, stages, finished, tokenizer)
 
 
 def _reasons(root: Path, drop: str | None, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[str]]:
@@ -194,7 +172,7 @@ def _tokenizer(root: Path, reasons: Sequence[str]) -> Tokenizer | None:
 
 def _encoded(
     root: Path, params: Params, corpus: Corpus, store: UnitStore, tokenizer: Tokenizer
-) -> tuple[dict[str, str], Encoded]:
+) -> tuple[dict[str, str], Finished]:
     """The keys of the units that are encoded already, by their names, and their sums."""
     units = [unit for unit in corpus.units if _is_read(unit)]
     drops = known_drops(root, params, units, store)
@@ -202,7 +180,7 @@ def _encoded(
     keys = encode_keys(units, params.encode, tokenizer, framing_of(tokenizer, params.encode), entry, drops)
     done = {name: found for name, key in keys.items() if (found := store.find(key, EncodeFacts)) is not None}
     facts = [one.facts for one in done.values()]
-    return {name: keys[name] for name in done}, Encoded(
+    return {name: keys[name] for name in done}, Finished(
         sum(sum(one.piece_documents) for one in facts),
         sum(one.n_tokens for one in facts),
         sum(one.text_bytes for one in facts),
@@ -210,11 +188,11 @@ def _encoded(
     )
 
 
-def _of_the_dataset(root: Path) -> Encoded:
+def _of_the_dataset(root: Path) -> Finished:
     """The sums over data/tokens. Raises ValidationError."""
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     n_bytes = sum(shard.n_bytes for shard in manifest.shards)
-    return Encoded(manifest.n_documents, manifest.n_tokens, manifest.text_bytes, n_bytes)
+    return Finished(manifest.n_documents, manifest.n_tokens, manifest.text_bytes, n_bytes)
 
 
 def _keys_of_the_dataset(root: Path) -> set[str]:

@@ -18,13 +18,13 @@ from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CountsError, ValidationError
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY, TOKENS_DIRECTORY
-from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, Todo, estimate
+from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, StageWork, estimate
 from tokenmill.pipeline.memory import divide
 from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
 from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
 from tokenmill.pipeline.set_estimate import many_epochs, tokens_of_sources, with_sets
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
-from tokenmill.stages.outstanding import Outstanding, StageWork, outstanding
+from tokenmill.stages.outstanding import Outstanding, outstanding
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.dvc_repository import cache_of
@@ -163,16 +163,12 @@ def _chat_of(root: Path, params: Params, scratch: Path) -> Callable[[Tokenizer],
 
 
 def _known(root: Path, work: Outstanding, copies: int) -> Known:
-    stages = {one.stage: Todo(one.would_run, one.n_units_todo, sum(one.todo.values())) for one in work.stages.values()}
     return Known(
-        stages,
+        work.stages,
         len(work.shards),
         sum(shard.n_bytes for shard in work.shards),
-        work.encoded.n_documents,
-        work.encoded.n_tokens,
-        work.encoded.text_bytes,
-        work.encoded.output_bytes,
-        _distinct(root / COUNTS_FILE) if not stages["count"].would_run else None,
+        work.finished,
+        _distinct(root / COUNTS_FILE) if not work.stages["count"].would_run else None,
         copies,
     )
 
