@@ -10,30 +10,28 @@ this does not show: corpora of more than one file, of which the workers share th
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import record
 from benchmarks.chat_one import LENGTH, N_PROCESSES, Answer, answer_of
-from benchmarks.corpus import ROOT, ROOT_CORPUS
-from benchmarks.project import ENVIRONMENT, change_params, empty_project, run
+from benchmarks.corpus import ROOT, ROOT_CORPUS, SHARED
+from benchmarks.process import run_module
+from benchmarks.project import StageRun, build_up_to_encode, change_params, empty_project, encode_stage
 from tokenmill.chat.named import template_text
 from tokenmill.dataset.manifest import read_manifest
 
 _CORPUS = ROOT_CORPUS / "instruct.jsonl.zst"
-_QWEN3 = ROOT.parent / "shared/tokenizers/qwen3/tokenizer.json"
+_QWEN3 = SHARED / "tokenizers/qwen3/tokenizer.json"
 _SOURCE = {
     "id_column": None,
     "template": {"user": ["{instruction}", "{input}"], "assistant": "{output}"},
@@ -47,27 +45,14 @@ _ENCODE = {
 _OWN = "tokenmill, encode stage"
 
 
-class Run(NamedTuple):
-    """The seconds of a way, and those of the processor. `before_s`: of tokenmill, the part of both in which it loads and checks the
-    tokenizer; of TRL, the seconds before them in which it reads the rows."""
-
-    seconds: float
-    cpu_s: float
-    before_s: float
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chat", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--corpus", type=Path, default=_CORPUS, help="JSON lines of instruction, input and output")
     parser.add_argument("--tokenizer", type=Path, default=_QWEN3, help="tokenizer.json of qwen3")
     parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="the environment that has TRL")
-    parser.add_argument("--timed", type=Path, help=argparse.SUPPRESS)
     record.add_option(parser)
     asked = parser.parse_args()
-    if asked.timed:
-        timed(asked.timed)
-        return
     for path in (asked.corpus, asked.tokenizer):
         if not path.is_file():
             raise SystemExit(
@@ -90,11 +75,11 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
     ways = {f"TRL, {n} process{'es' * (n > 1)}": n for n in N_PROCESSES} if python.is_file() else {}
     if not ways:
         print(f"{asked.interop} is not there, so TRL is left out; `make test-interop` makes it")
-    runs: dict[str, list[Run]] = {name: [] for name in (_OWN, *ways)}
+    runs: dict[str, list[StageRun]] = {name: [] for name in (_OWN, *ways)}
     n_sequences: dict[str, int] = {}
     expected: Answer | None = None
     for _ in range(asked.runs):
-        runs[_OWN].append(stage(project))
+        runs[_OWN].append(encode_stage(project))
         found, n_sequences[_OWN] = own_answer(project / "data/tokens")
         assert expected in (None, found), "tokenmill's ids or masks differ from those of the run before"
         expected = found
@@ -103,7 +88,8 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
             assert Answer(*other["answer"]) == expected, (
                 f"{name}: other ids or masks: {other['answer']}, not {expected}"
             )
-            runs[name].append(Run(other["seconds"], other["cpu_s"], other["read_s"]))
+            # In place of loading the tokenizer: reading the rows, which is before its seconds and not in them.
+            runs[name].append(StageRun(other["seconds"], other["cpu_s"], other["read_s"]))
             n_sequences[name] = other["n_sequences"]
             versions |= other["versions"]
     assert expected is not None
@@ -118,7 +104,7 @@ def measure(folder: Path, versions: dict[str, str], asked: argparse.Namespace) -
             "answer": "same" if ways else "not compared",
             "runs_s": record.seconds(run.seconds for run in measured),
             "runs_cpu_s": record.seconds(run.cpu_s for run in measured),
-            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(run.before_s for run in measured),
+            "runs_load_s" if name == _OWN else "runs_read_s": record.seconds(run.load_s for run in measured),
         }
         for name, measured in runs.items()
     ]
@@ -129,40 +115,9 @@ def make_project(root: Path, corpus: Path, tokenizer: Path) -> None:
     empty_project(root, "inline", grouped=True)
     shutil.copy(corpus, root / "data/raw")
     time.sleep(2.1)  # a file as young as its digest is not remembered
-    change_params(root, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": 2})
     change_params(root, {}, "source", _SOURCE)
     change_params(root, {}, "encode", _ENCODE)
-    for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
-        run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
-
-
-def stage(project: Path) -> Run:
-    """The encode stage in a process of its own."""
-    shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
-    os.sync()  # what was written before is not this stage's
-    command = [sys.executable, "-m", "benchmarks.chat", "--timed", str(project)]
-    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
-    return Run(*json.loads(done.stdout.splitlines()[-1]))
-
-
-def timed(project: Path) -> None:
-    """What that process does: prints the fields of a Run."""
-    import tokenmill.stages.encode  # noqa: F401 — imports are not timed
-    from tokenmill import console
-    from tokenmill.artifacts.golden import checked_tokenizer
-    from tokenmill.layout import TOKENIZER_DIRECTORY
-    from tokenmill.pipeline import build
-    from tokenmill.pipeline.executor import run_in_threads
-    from tokenmill.stages import recipe
-
-    console.level = -1
-    pa.array([0])  # pyarrow imports pandas for its first list where that is installed
-    one = build.start(project / "params.yaml", "encode", force=True, rehash=False)
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.runner.cache_mb_max)  # which the stage does not do again
-    loaded_s = time.perf_counter() - start_s
-    recipe.encode(one, run_in_threads(one.workers))
-    print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s, loaded_s]))
+    build_up_to_encode(root, tokenizer)
 
 
 def own_answer(tokens: Path) -> tuple[Answer, int]:
@@ -187,16 +142,14 @@ def _trl(folder: Path, n_processes: int, python: Path) -> dict[str, Any]:
     shutil.rmtree(folder / "cache", ignore_errors=True)
     (folder / "cache").mkdir()
     os.sync()
-    command = [str(python), "-m", "benchmarks.chat_one", str(n_processes), str(folder)]
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **offline}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = run_module("benchmarks.chat_one", n_processes, folder, python=python, environment=offline)
+    if "failed" in found:
+        raise SystemExit(f"TRL: {found['failed']}")
     return found
 
 
-def _show(answer: Answer, runs: dict[str, list[Run]], n_sequences: dict[str, int]) -> None:
+def _show(answer: Answer, runs: dict[str, list[StageRun]], n_sequences: dict[str, int]) -> None:
     print(
         f"{answer.n_conversations:,} conversations, {answer.n_tokens:,} tokens, {answer.n_trained:,} of them trained, to sequences "
         f"of {LENGTH:,}"
@@ -206,20 +159,20 @@ def _show(answer: Answer, runs: dict[str, list[Run]], n_sequences: dict[str, int
         found = _medians(measured)
         more = f"{found.cpu_s:6.2f} s of processor time; {n_sequences[name]:,} sequences; "
         if name == _OWN:
-            more += f"loading and checking the tokenizer took {found.before_s:.2f} s"
+            more += f"loading and checking the tokenizer took {found.load_s:.2f} s"
         else:
             ratios = [
                 found.seconds / own.seconds,
                 found.cpu_s / own.cpu_s,
-                found.seconds / (own.seconds - own.before_s),
+                found.seconds / (own.seconds - own.load_s),
             ]
             more += f"{ratios[0]:.1f} × tokenmill, {ratios[1]:.1f} of processor time, {ratios[2]:.1f} with the tokenizer loaded; "
-            more += f"before it {found.before_s:.2f} s to read"
+            more += f"before it {found.load_s:.2f} s to read"
         print(f"{name:<28} {_range([run.seconds for run in measured])}  {more}", flush=True)
 
 
-def _medians(measured: Sequence[Run]) -> Run:
-    return Run(*map(statistics.median, zip(*measured, strict=True)))
+def _medians(measured: Sequence[StageRun]) -> StageRun:
+    return StageRun(*map(statistics.median, zip(*measured, strict=True)))
 
 
 def _range(seconds: Sequence[float]) -> str:

@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import record
-from benchmarks.project import change_params, copy_flows, empty_project, shards, stages_of
+from benchmarks.project import change_params, copy_flows, sharded_project, stages_of
 from tokenmill.dataset.manifest import read_manifest
 
 _ENGINES = ("inline", "threads", "dask", "ray")
@@ -114,12 +114,9 @@ def _many(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _make(root: Path, n_shards: int, shard_bytes: int) -> None:
-    empty_project(root, "threads", grouped=False)
+    sharded_project(root, n_shards, shard_bytes, "threads", grouped=False)
     copy_flows(root)
     change_params(root, {}, "run", {"memory_mb_max": 8192})
-    for i, shard in enumerate(shards(n_shards, shard_bytes)):
-        (root / f"data/raw/{i:06}.jsonl").write_bytes(shard)
-    time.sleep(2.1)  # a file as young as its digest is not remembered
 
 
 def _build(project: Path, engine: str, workers: int) -> tuple[dict[str, Any], float, float]:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import record
+from benchmarks.train_one import peak_mb
 
 LETTERS = np.frombuffer(b"etaoinshrdlcumwf", np.uint8)
 DIGITS_MAX = 7  # base 16: 28 bits
@@ -137,10 +138,9 @@ def count(path: Path, to: Path, memory_mb_max: int, threads: int) -> None:
     counted_s = time.perf_counter()
     n_runs = counter.n_runs
     counter.finish_to(to)
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    peak_mb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024 / 1e6
+    peak = peak_mb()
     seconds = {"counting_s": counted_s - start_s, "merging_s": time.perf_counter() - counted_s}
-    print(json.dumps({**seconds, "runs": n_runs, "peak_mb": peak_mb}))
+    print(json.dumps({**seconds, "runs": n_runs, "peak_mb": peak}))
 
 
 def main() -> None:

@@ -13,25 +13,22 @@ them, `--texts english --tokenizers trained` encodes the sample in data/raw with
 """
 
 import argparse
-import gzip
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import record
-from benchmarks.corpus import ENGLISH, ROOT, documents
+from benchmarks.corpus import ENGLISH, SHARED, first, texts_of
 from benchmarks.encode_one import TOOLS
+from benchmarks.process import run_module
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.pretokenizers import patterns
 
-SHARED = ROOT.parent / "shared"
 TEXTS = ("english", "code", "multilingual")
 TOKENIZERS = {
     "gpt2": "gpt-2",
@@ -65,7 +62,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for text in asked.texts:
-            kept = _documents(text, asked.mb * 10**6)
+            normalized = (unicodedata.normalize("NFC", one) for one in texts_of(text) if "<|" not in one)
+            kept = first(normalized, asked.mb * 10**6)
             (folder / "documents.json").write_text(json.dumps(kept), encoding="utf-8")
             n_bytes = sum(len(one.encode()) for one in kept)
             for tokenizer in asked.tokenizers:
@@ -88,30 +86,6 @@ def section_of(threads: int) -> str:
     return "encode" if threads == 1 else f"encode_{threads}"
 
 
-def _documents(text: str, n_bytes_max: int) -> list[str]:
-    kept, n_bytes = [], 0
-    for one in read(text):
-        if "<|" not in one:
-            kept.append(unicodedata.normalize("NFC", one))
-            n_bytes += len(kept[-1].encode())
-        if n_bytes >= n_bytes_max:
-            break
-    return kept
-
-
-def read(text: str) -> Iterator[str]:
-    """The documents of one of TEXTS."""
-    import pyarrow.parquet as pq
-
-    if text == "english":
-        yield from documents(10**10)
-    for path in sorted((SHARED / "corpus/code").glob("*.parquet")) if text == "code" else ():
-        yield from pq.read_table(path)["text"].to_pylist()
-    for path in sorted((SHARED / "corpus/multilingual").glob("*.gz")) if text == "multilingual" else ():
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            yield from (json.loads(line)["body"] for line in lines)
-
-
 def _write_tokenizer(name: str, texts: list[str], folder: Path) -> None:
     """tokenizer.json with this split pattern and without a normalizer, and the same for tiktoken."""
     if name == TRAINED:
@@ -128,10 +102,9 @@ def _write_tokenizer(name: str, texts: list[str], folder: Path) -> None:
 def _write_published(name: str, folder: Path) -> Tokenizer:
     document = json.loads((SHARED / "tokenizers" / TOKENIZERS[name] / "tokenizer.json").read_text(encoding="utf-8"))
     document["normalizer"] = None
-    ids = set(document["model"]["vocab"].values())
-    n = next(i for i in range(len(ids) + 1) if i not in ids)
-    document["model"]["vocab"] = {token: i for token, i in document["model"]["vocab"].items() if i < n}
-    document["added_tokens"] = [one for one in document["added_tokens"] if one["id"] < n or n == len(ids)]
+    n_ids = len(document["model"]["vocab"])
+    n = cut_at_gap(document)
+    document["added_tokens"] = [one for one in document["added_tokens"] if one["id"] < n or n == n_ids]
     if name == "llama3":
         document["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {"Regex": patterns.steps_of(name)[0]}
     path = folder / "tokenizer.json"
@@ -141,6 +114,15 @@ def _write_published(name: str, folder: Path) -> Tokenizer:
     tokenizer.save(folder)
     path.write_text(json.dumps(document), encoding="utf-8")  # as published: the tools may know it by its looks
     return tokenizer
+
+
+def cut_at_gap(document: dict[str, Any]) -> int:
+    """Leaves out the tokens behind the first gap of ids, with which some tools do not load; the number of those before it."""
+    vocabulary = document["model"]["vocab"]
+    ids = set(vocabulary.values())
+    n = next(i for i in range(len(ids) + 1) if i not in ids)
+    document["model"]["vocab"] = {token: i for token, i in vocabulary.items() if i < n}
+    return n
 
 
 def _measure_all(tools: list[str], folder: Path, threads: int, n_runs: int, n_bytes: int) -> list[dict[str, Any]]:
@@ -190,34 +172,21 @@ def _runs_of(runs: list[dict[str, Any]], n_bytes: int) -> dict[str, list[float]]
 
 
 def _measure_turns(folder: Path, threads: int, n_turns: int) -> dict[str, Any]:
-    measured = run("benchmarks.encode_turns", str(folder), str(threads), str(n_turns), str(LATER_PASSES))
-    if "failed" in measured:
-        print(f"\n{threads} threads against one: {measured['failed']}")
-        return measured
+    found = run_module("benchmarks.encode_turns", folder, threads, n_turns, LATER_PASSES)
+    if "failed" in found:
+        print(f"\n{threads} threads against one: {found['failed']}")
+        return found
     print(f"\n{threads} threads against one, medians of {n_turns} turns in one process, and the fastest of each:")
     for kind in ("first", "later"):
         for name, of in (("", statistics.median), (" fastest", min)):
-            one, several, apart = (of(measured[kind][way]) for way in ("one", "several", "apart"))
+            one, several, apart = (of(found[kind][way]) for way in ("one", "several", "apart"))
             times = f"{one * 1e3:.1f}, {several * 1e3:.1f} and {apart * 1e3:.1f} ms"
             print(f"  {kind:<5}{name:<8} {one / several:.2f} ×, with nothing in common {one / apart:.2f} × ({times})")
-    return {
-        f"runs_{kind}_{way}_s": record.seconds(seconds) for kind in measured for way, seconds in measured[kind].items()
-    }
+    return {f"runs_{kind}_{way}_s": record.seconds(seconds) for kind in found for way, seconds in found[kind].items()}
 
 
 def _measure(tool: str, folder: Path, threads: int, n_passes: int) -> dict[str, Any]:
-    return run("benchmarks.encode_one", tool, str(folder), str(threads), str(n_passes))
-
-
-def run(module: str, *arguments: str) -> dict[str, Any]:
-    """The JSON that a benchmark's own process prints, or why it failed."""
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return {"failed": f"exit {done.returncode}: {last[:150]}"}
-    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return measured
+    return run_module("benchmarks.encode_one", tool, folder, threads, n_passes)
 
 
 def _speeds(runs: list[dict[str, Any]], n_bytes: int) -> tuple[float, float]:

@@ -19,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import ROOT
-from benchmarks.encode import SHARED
+from benchmarks.corpus import ROOT, SHARED
 from benchmarks.project import change_params, empty_project, shards, stages_of
 
 _STAGES = ("encode", "validate")

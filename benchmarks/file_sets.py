@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,9 +27,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import ROOT
+from benchmarks.corpus import ROOT, SHARED
 from benchmarks.file_sets_one import WAYS, digest, flat_arrays, litdata_chunks
-from benchmarks.project import ENVIRONMENT, change_params, run, sharded_project
+from benchmarks.process import run_module
+from benchmarks.project import build_up_to_encode, change_params, encode_stage, sharded_project
 from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.order import Order
@@ -48,7 +48,7 @@ _N_WRITERS = 2
 _BATCH_DOCUMENTS = 2048
 _N_PACKED = 1_000_000
 _END = "<|endoftext|>"
-_GPT2 = ROOT.parent / "shared/tokenizers/gpt-2/tokenizer.json"
+_GPT2 = SHARED / "tokenizers/gpt-2/tokenizer.json"
 
 
 def main() -> None:
@@ -63,12 +63,8 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where there is room for four times the text")
     parser.add_argument("--interop", type=Path, default=ROOT / ".interop-venv", help="the environment of other tools")
     parser.add_argument("--bench", type=Path, default=ROOT / ".bench-venv", help="the environment of other encoders")
-    parser.add_argument("--timed", type=Path, help=argparse.SUPPRESS)
     record.add_option(parser)
     asked = parser.parse_args()
-    if asked.timed:
-        timed(asked.timed)
-        return
     measures = {"encode": encode, "write": write, "arrange": arrange}
     with tempfile.TemporaryDirectory(prefix="bench-sets-", dir=asked.directory) as name:
         folder = Path(name)
@@ -109,36 +105,15 @@ def encode(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
 def make_project(root: Path, text_bytes: int, tokenizer: Path) -> int:
     """A project with a fixed tokenizer, built up to its encode stage; the bytes of its shards."""
     n_bytes = sharded_project(root, -(-text_bytes // _SHARD_BYTES), _SHARD_BYTES, "inline", grouped=True)
-    change_params(root, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": _N_WRITERS})
-    for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
-        run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
+    build_up_to_encode(root, tokenizer)
     return n_bytes
 
 
 def stage(project: Path, formats: Sequence[str], splits: dict[str, float]) -> tuple[float, float]:
     """The seconds of the encode stage, and those of the processor."""
     change_params(project, {}, "encode", {"formats": list(formats), "splits": splits})
-    shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
-    os.sync()  # what was written before is not this stage's
-    command = [sys.executable, "-m", "benchmarks.file_sets", "--timed", str(project)]
-    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
-    seconds, cpu_s = json.loads(done.stdout.splitlines()[-1])
-    return seconds, cpu_s
-
-
-def timed(project: Path) -> None:
-    """What the process of its own does: prints the seconds, and those of the processor."""
-    import tokenmill.stages.encode  # noqa: F401 — imports are not timed
-    from tokenmill import console
-    from tokenmill.pipeline import build
-    from tokenmill.pipeline.executor import run_in_threads
-    from tokenmill.stages import recipe
-
-    console.level = -1
-    one = build.start(project / "params.yaml", "encode", force=True, rehash=False)
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    recipe.encode(one, run_in_threads(one.workers))
-    print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s]))
+    done = encode_stage(project)
+    return done.seconds, done.cpu_s
 
 
 def write(folder: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -284,8 +259,8 @@ def others(folder: Path, versions: dict[str, str], asked: argparse.Namespace) ->
             if name in failed:
                 continue
             result = _other(name, folder, python, asked.bench)
-            if isinstance(result, str) or result["answer"] != expected:
-                failed[name] = result if isinstance(result, str) else f"other ids: {result['answer']}, not {expected}"
+            if "failed" in result or result["answer"] != expected:
+                failed[name] = result.get("failed") or f"other ids: {result['answer']}, not {expected}"
                 runs.pop(name, None)
             else:
                 runs.setdefault(name, []).append((result["seconds"], result["cpu_s"]))
@@ -310,7 +285,7 @@ _FLAT = {
 }
 
 
-def _other(name: str, folder: Path, python: Path, bench: Path) -> dict[str, Any] | str:
+def _other(name: str, folder: Path, python: Path, bench: Path) -> dict[str, Any]:
     """What another tool's process says, or why it failed."""
     shutil.rmtree(folder / "out", ignore_errors=True)
     shutil.rmtree(folder / "logs", ignore_errors=True)  # where datatrove keeps what is done
@@ -318,12 +293,7 @@ def _other(name: str, folder: Path, python: Path, bench: Path) -> dict[str, Any]
     os.sync()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = [str(bench / "lib" / version / "site-packages"), str(Path(pa.__file__).parent.parent)]
-    command = [str(python), "-m", "benchmarks.file_sets_one", name, str(folder), *packages]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return (done.stderr.strip() or "failed").splitlines()[-1][:200]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return run_module("benchmarks.file_sets_one", name, folder, *packages, python=python)
 
 
 def _timed(do: Callable[[], object]) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import record
-from benchmarks.corpus import ROOT
+from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.project import change_params, copy_flows, empty_project, run
 from tokenmill.config.params import load_params
 from tokenmill.corpus.sample import make_sample
@@ -32,13 +32,11 @@ CORPORA = {
 }
 """The corpora, and what params.yaml says of their columns."""
 
-_SHARED = ROOT.parent / "shared/corpus"
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=CORPORA, default=list(CORPORA))
-    parser.add_argument("--shared", type=Path, default=_SHARED, help="the folder of the corpora")
+    parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--engine", choices=["inline", "threads"], default="inline")
     parser.add_argument("--read-mb", type=float, default=READ_BYTES / 1e6, help="text that a plan reads, in MB")

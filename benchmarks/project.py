@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from ruamel.yaml import YAML
@@ -86,6 +86,52 @@ def stages_of(project: Path, *arguments: str, before: Sequence[str] = ()) -> dic
     return {one["stage"]: one for one in json.JSONDecoder().raw_decode(said)[0]["result"]["stages"]}
 
 
+def build_up_to_encode(root: Path, tokenizer: Path) -> None:
+    """Gives a project a tokenizer, which nobody has to learn, and two workers, and builds it up to its encode stage."""
+    change_params(root, {"tokenizer": {"from": str(tokenizer.absolute())}}, "run", {"workers": 2})
+    for arguments in (["pin"], ["build", "--only", "count"], ["build", "--only", "train-vocab"]):
+        run(root, sys.executable, "-m", "tokenmill", *arguments, "-q")
+
+
+class StageRun(NamedTuple):
+    """The seconds of a stage, and those of the processor. `load_s`: the part in which it loads and checks the tokenizer."""
+
+    seconds: float
+    cpu_s: float
+    load_s: float
+
+
+def encode_stage(project: Path) -> StageRun:
+    """The encode stage in a process of its own, with an empty unit store."""
+    shutil.rmtree(project / ".tokenmill/units", ignore_errors=True)
+    os.sync()  # what was written before is not this stage's
+    command = [sys.executable, "-m", "benchmarks.project", str(project)]
+    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
+    return StageRun(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def _timed(project: Path) -> None:
+    """What that process does: prints the fields of a StageRun."""
+    import pyarrow as pa
+
+    import tokenmill.stages.encode  # noqa: F401 — imports are not timed
+    from tokenmill import console
+    from tokenmill.artifacts.golden import checked_tokenizer
+    from tokenmill.layout import TOKENIZER_DIRECTORY
+    from tokenmill.pipeline import build
+    from tokenmill.pipeline.executor import run_in_threads
+    from tokenmill.stages import recipe
+
+    console.level = -1
+    pa.array([0])  # pyarrow imports pandas for its first list where that is installed, and imports are not timed
+    one = build.start(project / "params.yaml", "encode", force=True, rehash=False)
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
+    checked_tokenizer(one.root / TOKENIZER_DIRECTORY, one.runner.cache_mb_max)  # which the stage does not do again
+    load_s = time.perf_counter() - start_s
+    recipe.encode(one, run_in_threads(one.workers))
+    print(json.dumps([time.perf_counter() - start_s, time.process_time() - start_cpu_s, load_s]))
+
+
 def copy_flows(root: Path) -> None:
     """Copies this repository's flows and tasks, which Prefect's engine runs, into a project."""
     for folder in ("flows", "tasks"):
@@ -108,3 +154,7 @@ def shards(n_shards: int, shard_bytes: int) -> Iterator[bytes]:
         n = len(_LETTERS)
         moved = bytes(_LETTERS[(i + at // len(lines) // n**i) % n] for i in range(4))
         yield b"".join(taken).translate(bytes.maketrans(_LETTERS[:4], moved))
+
+
+if __name__ == "__main__":
+    _timed(Path(sys.argv[1]))

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import record
-from benchmarks.corpus import ENGLISH
-from benchmarks.encode import SHARED, TEXTS, read, run
+from benchmarks.corpus import ENGLISH, SHARED, first, texts_of
+from benchmarks.encode import TEXTS, cut_at_gap
 from benchmarks.encode_one import quarter
+from benchmarks.process import run_module
 from tokenmill.pretokenizers import patterns
 
 TOOLS = ("tokenmill", "tokenmill, Arrow", "gigatoken", "snaptokens", "fastokens")
@@ -48,7 +49,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for text in asked.texts:
-            texts = _documents(text, asked.mb * 10**6)
+            unmarked = (one for one in texts_of(text) if not any(mark in one for mark in _MARKS))
+            texts = first(unmarked, asked.mb * 10**6)
             (folder / "documents.json").write_text(json.dumps(texts), encoding="utf-8")
             n_bytes = sum(len(one.encode()) for one in texts[quarter(texts) :])
             for tokenizer in asked.tokenizers:
@@ -62,17 +64,6 @@ def main() -> None:
     record.keep(section, asked.record)
 
 
-def _documents(text: str, n_bytes_max: int) -> list[str]:
-    kept, n_bytes = [], 0
-    for one in read(text):
-        if not any(mark in one for mark in _MARKS):
-            kept.append(one)
-            n_bytes += len(one.encode())
-        if n_bytes >= n_bytes_max:
-            break
-    return kept
-
-
 def _document(name: str) -> dict[str, Any]:
     source = {"llama3": "cl100k_base", "qwen3 normalized": "qwen3"}.get(name, name)
     document: dict[str, Any] = json.loads(
@@ -84,9 +75,7 @@ def _document(name: str) -> dict[str, Any]:
     if name == "llama3":
         document["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {"Regex": patterns.steps_of(name)[0]}
         flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-        ids = set(document["model"]["vocab"].values())
-        n = next(i for i in range(len(ids) + 1) if i not in ids)  # up to the first gap, with which a tool does not load
-        document["model"]["vocab"] = {token: i for token, i in document["model"]["vocab"].items() if i < n}
+        n = cut_at_gap(document)
         document["added_tokens"] = [
             {"id": n + i, "content": f"<|reserved_special_token_{i}|>"} | flags for i in range(_N_ADDED)
         ]
@@ -95,7 +84,7 @@ def _document(name: str) -> dict[str, Any]:
 
 def _measure_all(folder: Path, tools: tuple[str, ...], n_runs: int, n_bytes: int) -> list[dict[str, Any]]:
     def measure(tool: str) -> dict[str, Any]:
-        return run("benchmarks.encode_one", tool, str(folder), "1", "1", "QUARTER")
+        return run_module("benchmarks.encode_one", tool, folder, 1, 1, "QUARTER")
 
     expected = measure("tokenizers")
     if "failed" in expected:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from benchmarks import record
 from benchmarks.corpus import documents
+from benchmarks.train_one import peak_mb
 from tokenmill import Counter, train_vocab
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.shards import Shard, ShardRange
@@ -127,12 +128,6 @@ def main() -> None:
         section["cells"].append(cell | runs)
         print(json.dumps({name: found}), flush=True)
         record.keep(section, asked.record)
-
-
-def peak_mb() -> float:
-    """The most that this process held, in MB. ru_maxrss would begin with the peak of the process that started this one."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return next(int(line.split()[1]) * 1024 / 1e6 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 def planned(name: str, found: dict[str, Any]) -> None:

@@ -29,13 +29,14 @@ from pyarrow.json import read_json
 from ruamel.yaml import YAML
 
 from benchmarks import record
+from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.plan import make_project
+from benchmarks.verify import run
 from tokenmill.corpus.shard_files import open_arrow, parquet_source
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.storage.objects import put_file
 
-_SHARED = Path(__file__).resolve().parents[2] / "shared/corpus"
 _SERVER = record.ROOT / ".s3-server/bin/s3s-fs"
 _KEY, _SECRET = "bench", "bench-secret"
 _BLOCK_BYTES = 1 << 19  # as tokenmill.corpus.formats reads
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=256, help="of text in each file")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--stage-runs", type=int, default=3)
-    parser.add_argument("--shared", type=Path, default=_SHARED, help="the folder of the corpora")
+    parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
     record.add_option(parser)
     asked = parser.parse_args()
     section = record.begin("storage", ("obstore", "s3fs", "fsspec", "pyarrow"), asked)
@@ -182,13 +183,13 @@ def _stages(folder: Path, files: Path, shared: Path, n_runs: int) -> list[dict[s
         project = folder / way
         make_project(project, "english", shared, "inline")
         _read_from(project, glob, str(files) if way == "files" else "data/objects.json")
-        _build(project)
+        run(project, "build", "-q")
     digests = {way: hashlib.sha256(_shards(folder / way)).hexdigest() for way in projects}
     assert len(set(digests.values())) == 1, "the builds do not agree"
     for _ in range(n_runs):
         for way in projects:
             for stage in _STAGES:
-                seconds[stage, way].append(_build(folder / way, "--only", stage, "--force"))
+                seconds[stage, way].append(run(folder / way, "build", "-q", "--only", stage, "--force"))
     for (stage, way), runs in seconds.items():
         share = median(seconds[stage, "files"]) / median(runs)
         print(f"stage {stage} {way}: {median(runs):.1f} s, {share:.2f} of files", flush=True)
@@ -214,13 +215,6 @@ def _read_from(project: Path, glob: str, dependency: str) -> None:
             content["stages"][stage]["deps"] = [dependency, *(one for one in deps if one != "data/raw")]
         with (project / name).open("w", encoding="utf-8") as file:
             yaml.dump(content, file)
-
-
-def _build(project: Path, *arguments: str) -> float:
-    """The seconds of the stages of a build, which must end well."""
-    start_s = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "tokenmill", "build", "-q", *arguments], cwd=project, check=True)
-    return time.perf_counter() - start_s
 
 
 if __name__ == "__main__":

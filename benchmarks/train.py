@@ -9,10 +9,7 @@ not show: whether rustbpe (another order among equally frequent pairs), bpeasy (
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import record
-from benchmarks.corpus import ROOT, ROOT_CORPUS, lines_of
+from benchmarks.corpus import ROOT_CORPUS, lines_of
+from benchmarks.process import run_module
 from benchmarks.train_one import COUNTING
 from tokenmill.counts.spill import SCHEMA
 from tokenmill.counts.table import write_counts
@@ -155,13 +153,7 @@ def _side_by_side(
 
 
 def _measure(tool: str, folder: Path, vocab_size: int, cores: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.train_one", tool, str(folder), str(vocab_size), str(cores)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return {"failed": f"exit {done.returncode}: {last}"}
-    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return measured
+    return run_module("benchmarks.train_one", tool, folder, vocab_size, cores)
 
 
 def _shown(

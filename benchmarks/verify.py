@@ -13,17 +13,16 @@ import time
 from pathlib import Path
 
 from benchmarks import record
+from benchmarks.corpus import ROOT_CORPUS
 from benchmarks.plan import make_project
 from tokenmill.dataset.manifest import read_manifest
-
-_SHARED = Path(__file__).resolve().parents[2] / "shared/corpus"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verify", description=__doc__)
     parser.add_argument("--copies", type=int, default=8, help="of 64 MB each")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--shared", type=Path, default=_SHARED, help="the folder of the corpora")
+    parser.add_argument("--shared", type=Path, default=ROOT_CORPUS, help="the folder of the corpora")
     record.add_option(parser)
     asked = parser.parse_args()
     section = record.begin("verify", ("pyarrow", "tokenizers", "tiktoken"), asked)
