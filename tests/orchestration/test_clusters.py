@@ -30,13 +30,14 @@ _WORKER = ("--nthreads", "1", "--no-nanny", "--no-dashboard")
 
 
 def filled(project: Project) -> Project:
-    """With shards of several units, conversations of none, file sets that are packed and shuffled, and a list of what to drop."""
+    """With shards of several units, file sets that are packed by an index and shuffled, and a list of what to drop."""
     for name in "cdef":
         project.write(f"{name}.jsonl", [f"{name} {i} " + "low lower lowest " * i for i in range(1, 30)])
     (project.root / "drop.csv").write_text("id,reason\nno such id,asked\n", encoding="utf-8")
     project.set(
         encode__formats=["parquet", "megatron"],
         encode__shuffle={"seed": 1},
+        encode__pack={"length": 64, "mode": "best_fit", "long": "cut", "output": "index"},
         encode__splits={"train": 0.8, "validation": 0.2},
         train_vocab__vocab_sizes=[264],
     )

@@ -185,7 +185,7 @@ class Arrangement:
         sets = []
         for one, parts in zip(planned, arranged, strict=True):
             for format in [*self._formats, *[INDEX_FORMAT] * has_index]:
-                once = has_index and format is not INDEX_FORMAT  # documents in the order of the dataset, for all epochs
+                once = has_index and not _is_index(format)  # documents in the order of the dataset, for all epochs
                 if once and one.epoch:
                     continue
                 epoch = None if once else one.epoch
@@ -258,7 +258,7 @@ class Arrangement:
         """The files of a set in the order of the dataset: one for each part, or one for all."""
         numbered = list(enumerate(parts))
         for i, group in enumerate([numbered] if format.one_file and parts else [[part] for part in numbered]):
-            number = i if format is INDEX_FORMAT else None
+            number = i if _is_index(format) else None
             places = [_places(part) for _, part in group] if format.has_places else None
             keys = [part.key for _, part in group]
             key = unit_key(stage="write", format=format.name, number=number, parts=keys, places=places)
@@ -267,7 +267,7 @@ class Arrangement:
     def _items(self, format: Format, parts: Sequence[tuple[int, _Arranged]]) -> Iterator[pa.RecordBatch]:
         for number, one in parts:
             segments = one.segments()
-            if format is INDEX_FORMAT:
+            if _is_index(format):
                 assert segments is not None
                 yield from index_of_part(number, segments)
             else:
@@ -284,7 +284,7 @@ class Arrangement:
         if self.shape.length is not None and self._files.pad_id is not None:
             n_tokens = n_items * self.shape.length
         n_bytes = n_tokens * self._id_bytes
-        kind = "index" if format is INDEX_FORMAT else "file" if format.one_file else "files"
+        kind = "index" if _is_index(format) else "file" if format.one_file else "files"
         buckets = buckets_of(n_items, n_bytes, n_bytes + 1 if format.one_file else self._files.file_bytes)
         order = one.order(n_items, self._files.shuffle.seed, tokens_digest)
         first, before = 0, []
@@ -296,7 +296,7 @@ class Arrangement:
                 "order": order.key.hex(),
                 "buckets": buckets,
             }
-            key = unit_key(stage="shuffle", number=i if format is INDEX_FORMAT else None, **decides)
+            key = unit_key(stage="shuffle", number=i if _is_index(format) else None, **decides)
             do = partial(self._scatter, partial(self._items, format, [(i, part)]), first, order, buckets)
             before.append(Work(f"shuffle {kind} {_folder(one)}{i}", key, do))
             first += part.n_items
@@ -314,6 +314,11 @@ class Arrangement:
 
     def _scatter(self, items: Items, first: int, order: Order, buckets: Buckets, folder: Path) -> SetFacts:
         return SetFacts(scatter(items(), first, order, buckets, folder / _BUCKETS_FILE))
+
+
+def _is_index(format: Format) -> bool:
+    """By its name, since a format that another process sent is a copy."""
+    return format.name == INDEX_FORMAT.name
 
 
 def _places(one: _Arranged) -> list[Starts]:

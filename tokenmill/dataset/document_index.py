@@ -136,7 +136,7 @@ def trained(loss_mask: pa.ListArray) -> tuple[pa.Int64Array, pa.Int64Array]:
 
 def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """The document index of a unit, or those of these columns that it has."""
-    with pa.memory_map(str(path)) as file:
+    with naming(path), pa.memory_map(str(path)) as file:
         names = pa.ipc.open_stream(file).schema.names
         file.seek(0)
         fields = None if columns is None else [i for i, name in enumerate(names) if name in columns]
@@ -175,7 +175,7 @@ def write_index(
 
         def add(unit: Path, pieces: Starts, file: str) -> None:
             nonlocal first_token, n_held
-            with pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
+            with naming(unit), pa.ipc.open_stream(pa.memory_map(str(unit))) as batches:
                 for batch in batches:
                     table = _in_dataset(batch, pieces, file, first_token, splits, shape)
                     first_token += pc.sum(batch["n_tokens"]).as_py() or 0

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tokenmill.corpus.bad_documents import ColumnError
 from tokenmill.corpus.drop import DroppedDocument
 from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_name
-from tokenmill.errors import CorpusError, DamagedError, ParamsError
+from tokenmill.errors import DamagedError, ParamsError
 from tokenmill.report.bigram import Ids
 
 SEED = 1
@@ -79,7 +80,7 @@ def draw_documents(
 
     Files are drawn by a keyed hash of their name, so that a new file changes the sample little. Bad documents, damaged files, and
     documents without a language where a column holds it, are left out, and so are those `dropped`, by shard.
-    Raises ParamsError if no file has `language_column`.
+    Raises ParamsError if no file has `language_column`, and CorpusError for a file that cannot be read now.
     """
     drawn = _pieces(units)
     texts: list[pa.LargeStringArray] = []
@@ -96,7 +97,7 @@ def draw_documents(
                 found = _beginning(piece, column, piece_bytes, limits, refused, rows)
             except DamagedError:
                 continue
-            except CorpusError as error:
+            except ColumnError as error:
                 refused.append(str(error))
                 continue
             for text, language in found:

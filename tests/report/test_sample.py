@@ -1,0 +1,36 @@
+"""The sample of documents that the report measures."""
+
+import pytest
+
+from tests.conftest import Project
+from tokenmill.config.params import load_params
+from tokenmill.corpus.limits import UNBOUNDED
+from tokenmill.corpus.reader import find_shards
+from tokenmill.corpus.units import Unit, cut
+from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.report.sample import draw_documents
+from tokenmill.storage.file_facts import Digests
+
+
+def units_of(project: Project) -> list[Unit]:
+    [source] = load_params(project.root / "params.yaml").document_sources()
+    shards = find_shards(project.root, "data/raw/**/*", source=source)
+    return list(cut(shards, Digests(project.root, trust=False), 0, 10_000, 1).units)
+
+
+def test_a_file_that_cannot_be_read_now_is_an_error_and_not_left_out(project: Project) -> None:
+    units = units_of(project)
+    assert draw_documents(units, None, UNBOUNDED, {}).n_files == len(units)
+    (project.root / "data/raw/b.jsonl").rename(project.root / "away")
+    with pytest.raises(CorpusError, match=r"b\.jsonl: .*cannot be read: No such file or directory"):
+        draw_documents(units, None, UNBOUNDED, {})
+
+
+def test_a_file_without_the_column_of_languages_is_left_out(project: Project) -> None:
+    project.write("c.txt", ["a text"])
+    line = '{"id": "x", "text": "ein Satz", "lang": "de"}\n'
+    (project.root / "data/raw/d.jsonl").write_text(line, encoding="utf-8")
+    found = draw_documents(units_of(project), "lang", UNBOUNDED, {})
+    assert "ein Satz" in found.texts.to_pylist()
+    with pytest.raises(ParamsError, match="'nothing' was found in no file"):
+        draw_documents(units_of(project), "nothing", UNBOUNDED, {})
