@@ -98,6 +98,12 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "`tokenmill init` overwrites nothing. The folder holds a file that the project would have, or is itself a file.",
             "Name another folder, or move the files that the message lists away.",
         ),
+        "TM112": ErrorCode(
+            "code of the project failed",
+            "A flow or a task in the folders flows/ and tasks/ of the project raised an error of Python, which the message "
+            "has with its file and line. These files belong to the project, so the mistake is there or in what they read.",
+            "Correct the line that the message names, or what it reads. `--debug` prints the whole traceback.",
+        ),
         "TM200": ErrorCode(
             "an input file cannot be used",
             "A file of documents, a document in it, or a text that was given to a Python call cannot be used as it is.",

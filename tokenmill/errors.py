@@ -17,6 +17,7 @@
     ├── StorageError             object storage: a name, the credentials, or a permission
     ├── ValidationError          a dataset that is not what it says
     ├── ClusterError             the cluster of run.engine, or a worker of it
+    ├── ProjectCodeError         a flow or task of the project itself
     ├── UnitTimeoutError         a unit took longer than run.unit_timeout_s allows
     └── UnitsError               several units of a stage failed, each with an error of the kinds above
     InternalError                a panic of the core: a defect of tokenmill, with a request to report it
@@ -232,6 +233,12 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
     }
 )
 """What each exit code of every command means."""
+
+
+class ProjectCodeError(TokenmillError):
+    """A project's own flow or task raised an error."""
+
+    code = "TM112"
 
 
 class InternalError(Exception):

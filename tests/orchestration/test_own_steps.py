@@ -94,6 +94,45 @@ def test_an_inline_build_asks_for_a_step_that_it_does_not_run(own: Project) -> N
 
 
 @pytest.mark.slow
+def test_a_step_does_not_delete_what_it_has_not_made(own: Project, tmp_path: Path, prefect_database: Path) -> None:
+    home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))}
+    (own.root / "data/raw").mkdir(exist_ok=True)
+    mine = own.root / "data/raw/mine.jsonl"
+    mine.write_text('{"id": "m", "text": "the only copy"}\n', encoding="utf-8")
+    done = own.run("tokenmill", "build", **home)
+    assert done.returncode == 2
+    assert f"stage clean makes {own.root / 'data/raw'}, where there are files that it has not made" in done.stderr
+    assert mine.exists()
+    mine.unlink()
+    own.build(**home)
+
+
+@pytest.mark.slow
+def test_an_error_of_a_step_is_of_the_project_and_names_its_line(
+    own: Project, tmp_path: Path, prefect_database: Path
+) -> None:
+    home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))}
+    (own.root / "data/all/b.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
+    path = own.root / "tasks/clean.py"
+    line = next(i for i, one in enumerate(path.read_text().splitlines(), 1) if '["text"]' in one)
+    for _ in range(2):  # what it has written before it failed is not taken for somebody else's
+        done = own.run("tokenmill", "build", **home)
+        assert done.returncode == 2, done.stderr
+        assert f"error[TM112]: {path}, line {line}: KeyError: 'text'. This is code of your project." in done.stderr
+        assert "Traceback" not in done.stderr
+    (own.root / "data/all/b.jsonl").write_text(
+        json.dumps({"id": "x", "text": f"{LONG}\u2028and more"}, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    own.build(**home)
+    assert n_documents(own) == 2
+    flow = own.root / "flows/build.py"
+    flow.write_text(flow.read_text(encoding="utf-8") + "\n(\n", encoding="utf-8")
+    done = own.run("tokenmill", "build", "--force", **home)
+    assert done.returncode == 2
+    assert f"error[TM112]: {flow}, line " in done.stderr and "SyntaxError" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -159,6 +159,10 @@ def test_little_memory_and_another_directory_change_no_byte(
         project.write("c.jsonl", words)
     small.set(run__memory_mb_max=416, run__spill_directory=str(tmp_path / "spill"))
     large.build("--only", "count")
+    done = small.cli("build", "--only", "count")
+    assert done.returncode == 2
+    assert f"run.spill_directory: {tmp_path / 'spill'}: expected a folder; none is there." in done.stderr
+    (tmp_path / "spill").mkdir()
     small.build("--only", "count")
     assert small.outputs() == large.outputs()
     assert not list((tmp_path / "spill").iterdir())

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from threading import Timer
 from types import FrameType
 
@@ -24,11 +25,13 @@ from tokenmill.errors import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
     EXIT_UNREAD,
+    ProjectCodeError,
     Terminated,
     TokenmillError,
     UsageError,
     code_of,
 )
+from tokenmill.layout import PARAMS_FILE
 
 _AGAIN_S = 0.05
 
@@ -55,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _set_up(asked)
         return _answer(asked, command, is_json)
     except Exception as error:  # noqa: BLE001 — an unexpected error is a defect, printed with its traceback
+        error = _of_project(error)
         if not _signals:
             if isinstance(error, BrokenPipeError) and _is_stdout_closed():
                 return EXIT_UNREAD
@@ -99,6 +103,28 @@ def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> in
     elif answer.is_asked_for or console.level >= 0:
         answer.show()
     return answer.code
+
+
+def _of_project(error: Exception) -> Exception:
+    """A ProjectCodeError for an error that a flow or task of the project raised; any other error as it is."""
+    if isinstance(error, TokenmillError):
+        return error
+    frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        frames.append((error.filename or "", error.lineno))
+    package = Path(tokenmill.__file__).parent
+    for name, line in reversed(frames):
+        path = Path(name)
+        if path.is_relative_to(package):
+            break
+        if path.parent.name in ("flows", "tasks") and (path.parents[1] / PARAMS_FILE).is_file():
+            words = f"{path}, line {line}: {type(error).__name__}: {error}".rstrip(": ")
+            own = ProjectCodeError(
+                f"{words}. This is code of your project. Correct it, or what it reads.", where=str(path)
+            )
+            own.__cause__ = error
+            return own
+    return error
 
 
 def _print_error(error: Exception, command: str | None, given: Sequence[str]) -> int:

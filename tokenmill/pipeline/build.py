@@ -168,13 +168,32 @@ class Build:
             settled = None if self.force else self._settle(stage, name)
             if settled is None:
                 say_more(f"{name}: to do: {'--force' if self.force else ', '.join(why)}")
-                if name not in STAGES:
-                    stage.remove_outputs()
-                with stage.recording(), self._checked(name) as start_s:
+                with self._own_outputs(stage, name), stage.recording(), self._checked(name) as start_s:
                     settled = _summary(name, run(self), start_s)
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))
+
+    @contextmanager
+    def _own_outputs(self, stage: dvc_stage.Stage, name: str) -> Iterator[None]:
+        """Removes the outputs of a project's own stage, which runs in the block, as DVC does it; again if it fails. Raises
+        ParamsError if they hold what no build made."""
+        if name in STAGES:
+            yield
+            return
+        for path in stage.foreign_outputs():
+            raise ParamsError(
+                f"dvc.yaml: stage {name} makes {path}, where there are files that it has not made: running it would delete them. "
+                "Move them to another folder, such as the one that the stage reads; if an interrupted build left them, delete "
+                "them. Then build again.",
+                code="TM107",
+            )
+        stage.remove_outputs()
+        try:
+            yield
+        except BaseException:
+            stage.remove_outputs()
+            raise
 
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)
@@ -188,10 +207,12 @@ class Build:
             with dvc_stage.opened(self.root, name, self.known) as stage:
                 settled = self._settle(stage, name)
             if settled is None:
+                is_last = names is self.stages
+                when = "" if is_last else " before the stages that follow"
                 raise ParamsError(
-                    f"dvc.yaml: stage {name} has to run, but nothing ran it before the stages that follow. flows/build.py must "
-                    f"call a stage after those whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: "
-                    f"do `dvc repro {name}` first.",
+                    f"dvc.yaml: stage {name} has to run, but nothing ran it{when}. flows/build.py must call it after the stages "
+                    f"whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do `dvc repro {name}` "
+                    f"{'now; the others are done' if is_last else 'first'}.",
                     code="TM107",
                 )
             self.summaries.append(settled)

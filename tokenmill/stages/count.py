@@ -86,6 +86,11 @@ def count(
     samples = Samples(runner.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     keys = count_keys(units, params, by_weight, drops)
+    if spill_directory is not None and not (root / spill_directory).is_dir():
+        raise ParamsError(
+            f"run.spill_directory: {root / spill_directory}: expected a folder; none is there. Make it, mount its disk, or set "
+            "null."
+        )
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(
