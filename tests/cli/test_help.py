@@ -124,7 +124,10 @@ COMP_WORDS=(tokenmill build --only tr); COMP_CWORD=3; $complete tokenmill tr --o
 COMP_WORDS=(tokenmill explain TM11); COMP_CWORD=2; $complete tokenmill TM11 explain; echo "${COMPREPLY[@]}"
 """
     done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.stdout.splitlines()) == ("", ["build", "--rehash", "zsh", "train-vocab", "TM110 TM111"])
+    assert (done.stderr, done.stdout.splitlines()) == (
+        "",
+        ["build", "--rehash", "zsh", "train-vocab", "TM110 TM111 TM112"],
+    )
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")

@@ -63,6 +63,8 @@ def test_a_compressed_file_cut_anywhere_or_followed_by_junk_is_refused(tmp_path:
         assert "damaged or truncated" in error_of(tmp_path / name)
     (tmp_path / name).write_bytes(whole + b"junk junk junk junk junk")
     assert "damaged" in error_of(tmp_path / name)
+    (tmp_path / name).write_bytes(lines)
+    assert "not compressed as its name says" in error_of(tmp_path / name)
     flipped = bytearray(whole)
     flipped[0] ^= 1
     (tmp_path / name).write_bytes(flipped)

@@ -232,6 +232,7 @@ def test_a_wrong_text_column_is_a_line_a_file_with_one_code_and_one_remedy(
         "  data/raw/t.parquet: the column 'body' is missing; found the columns id, text.",
         "  data/raw/u.parquet: column 'body': expected strings; found int64.",
     ]
+    assert last.endswith("can be a source of their own: see `sources`.")
     assert last.startswith("Set source.text_column in params.yaml, which holds for all files, to a column")
 
 

@@ -684,6 +684,9 @@ def _explain(detail: Any) -> str:
         case "missing" if parts[0] == "sources" and len(parts) > 1:
             return f"{place}: missing. Add the glob of the source's files, like data/raw/{parts[1]}/**/*."
         case "missing":
+            allowed = _choices(detail["loc"])
+            if allowed:
+                return f"{place}: missing; allowed: {', '.join(allowed)}. Add it."
             return f"{place}: missing. Copy its line from the params.yaml of a new project, which explains it."
         case "value_error":
             message = str(limits["error"])
@@ -734,6 +737,13 @@ def _section_of(location: tuple[str | int, ...]) -> type[Record]:
         if get_origin(kind) is dict:
             next(parts, None)  # the name of the section
     return section
+
+
+def _choices(location: tuple[str | int, ...]) -> list[str]:
+    """The values that a key may have, where they are a few words."""
+    kinds = {field.alias or name: field.annotation for name, field in _section_of(location).model_fields.items()}
+    kind = kinds.get(str(location[-1]))
+    return [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
 
 
 def _keys(model: type[Record]) -> list[str]:

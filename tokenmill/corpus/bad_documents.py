@@ -104,7 +104,14 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
         lines.append(f"  and {'' if is_all else 'at least '}{n_more:,} more")
     settings = " and ".join(dict.fromkeys(one.setting for one in named if one.setting))
     if settings:
-        lines.append(f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or mend the files.")
+        others = (
+            ""
+            if settings.startswith("sources.")
+            else " Files with other columns can be a source of their own: see `sources`."
+        )
+        lines.append(
+            f"Set {settings} in params.yaml, {whom(settings)}, to a column that they have, or mend the files.{others}"
+        )
     return lines, settings
 
 

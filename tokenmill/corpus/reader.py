@@ -22,7 +22,7 @@ __all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shar
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 _BATCH_ROWS_MAX = 1 << 18  # because empty documents have no bytes, but each needs an offset and an id
-
+_NOT_COMPRESSED = ("incorrect header check", "Unknown frame descriptor")  # of zlib and zstd
 
 OnBad = Callable[[BadDocument], None]
 Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.LargeStringArray]
@@ -117,6 +117,8 @@ def read_batches(
         if error.errno is not None:
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
         reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
+        if any(word in str(error) for word in _NOT_COMPRESSED):
+            reason = f"the file is damaged, or not compressed as its name says: {_first_line(error)}. Copy, make or rename it."
         raise DamagedError(f"{shard.name}: {reason}") from None
     except (pa.ArrowException, NotImplementedError) as error:
         suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))

@@ -54,8 +54,9 @@ def pre_tokenizer_of(steps: Sequence[str], add_prefix_space: bool = False) -> di
     """
     if different := first_difference(steps):
         raise PatternError(
-            f"pattern: {different!r:.60} does not mean the same in the tokenizers library, which reads tokenizer.json. "
-            r"Use what means the same in both: for example \z for $, \A for ^, and no + after {1,3}."
+            f"pattern: {different:.60} does not mean the same in the tokenizers library, which reads tokenizer.json. "
+            r"Use what means the same in both: for example [\p{L}\p{N}_] for \w, \z for $, \A for ^, and no \b, no [[:alpha:]], "
+            "and no + after {1,3}."
         )
     byte_level = {
         "type": "ByteLevel",
