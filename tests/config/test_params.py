@@ -45,6 +45,7 @@ def test_the_delivered_params_are_valid() -> None:
         ),
         ('["<|endoftext|>"]', '["<|endoftext|>", "<|endoftext|>"]', "train_vocab.special_tokens", "every token once"),
         ("  pattern: gpt2", "  what: gpt2", "count.pattern: missing", "Copy its line"),
+        ("  pack: null", "  pack: {length: 8}", "encode.pack.mode: missing", "allowed: none, concat, best_fit"),
         ("glob: data/raw/**/*", "glob: null", "source.glob: found null", "a glob, or a list of globs"),
         ("approximate: null", "approximate: {err: 0.1}", "count.approximate.err: unknown key", "allowed: error."),
         ("store_gb_max: 50", "store_gb_max: .inf", "run.store_gb_max: found inf", "a finite number"),
