@@ -16,7 +16,7 @@ from tokenmill.versioning.stored import (
     TOKENS,
     UPLOAD_FILE,
     not_a_dataset,
-    recorded,
+    recorded_beside,
 )
 
 
@@ -54,8 +54,7 @@ class RemoteDataset:
         """The names of files of the tokenizer and the quarantine that are not those that were uploaded, and what is wrong. Call
         `fetch_beside` first."""
         found = []
-        _, beside = recorded(self.folder)
-        for file in beside:
+        for file in recorded_beside(self.folder):
             if file.name not in self._listed:
                 found.append((file.name, "missing. Upload the dataset again."))
             elif wrong := wrong_file(self._path(file.name), file.n_bytes, file.sha256):

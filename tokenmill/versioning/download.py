@@ -19,7 +19,7 @@ from tokenmill.versioning.stored import (
     DatasetFile,
     manifest_of,
     named_files,
-    recorded,
+    recorded_beside,
 )
 
 _QUARANTINE_FILE = f"{QUARANTINE}/quarantine.parquet"
@@ -66,8 +66,7 @@ def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) ->
     wanted |= {
         name: None for name in listed if name.startswith(f"{TOKENIZER}/") and ".." not in PurePosixPath(name).parts
     }
-    _, beside = recorded(folder)
-    wanted |= {file.name: file for file in beside if ".." not in PurePosixPath(file.name).parts}
+    wanted |= {file.name: file for file in recorded_beside(folder) if ".." not in PurePosixPath(file.name).parts}
     if (stored := listed.get(_QUARANTINE_FILE)) is not None:
         wanted[_QUARANTINE_FILE] = DatasetFile(_QUARANTINE_FILE, stored.n_bytes, manifest.quarantine_sha256)
     if missing := [name for name in [*wanted, f"{TOKENIZER}/tokenizer.json"] if name not in listed]:

@@ -94,19 +94,15 @@ def named_files(manifest: Manifest) -> list[DatasetFile]:
     return tokens + [DatasetFile(f"{TABLES}/{one.name}", one.n_bytes, one.sha256) for one in manifest.tables]
 
 
-def recorded(folder: str) -> tuple[str | None, list[DatasetFile]]:
-    """What upload.json of a dataset says, or nothing if it cannot be read: what dvc.lock has for data/tokens at the dataset's
-    revisions, and the files of its tokenizer and its quarantine."""
+def recorded_beside(folder: str) -> list[DatasetFile]:
+    """What upload.json of a dataset says of the files of its tokenizer and its quarantine; nothing if it cannot be read."""
     try:
-        found = json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))
-        beside = [
-            DatasetFile(str(name), int(n_bytes), str(sha256)) for name, n_bytes, sha256 in found.get("beside", ())
-        ]
-        return str(found["tokens_md5"]), beside
+        found = json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["beside"]
+        return [DatasetFile(str(name), int(n_bytes), str(sha256)) for name, n_bytes, sha256 in found]
     except PassingError:
         raise
-    except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return None, []
+    except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError):
+        return []
 
 
 def files_beside(data: Path) -> list[DatasetFile]:

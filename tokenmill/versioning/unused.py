@@ -1,18 +1,19 @@
 """Finds and removes what no git revision names in a place of uploaded datasets."""
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tokenmill.errors import VersionsError
+from tokenmill.errors import CorpusError, PassingError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
 from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5
-from tokenmill.versioning.stored import MANIFEST, UPLOAD_FILE, dataset_folders, recorded
+from tokenmill.versioning.stored import MANIFEST, UPLOAD_FILE, dataset_folders
 
 _UPLOAD_S_MAX = 86_400  # an upload that has written nothing for so long has ended
 
@@ -67,7 +68,7 @@ def remove(place: str, found: Iterable[Found]) -> None:
 
 def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[str]]) -> Found:
     newest_s = max((one.modified_ns for one in files.values()), default=0) // 1_000_000_000
-    md5, _ = recorded(folder) if UPLOAD_FILE in files else (None, [])
+    md5 = _md5_of(folder) if UPLOAD_FILE in files else None
     state: State
     if MANIFEST not in files:
         state = "uploading" if time.time() - newest_s < _UPLOAD_S_MAX else "leftover"
@@ -77,6 +78,16 @@ def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[st
         state = "kept" if md5 in named else "unnamed"
     n_bytes = sum(one.n_bytes for one in files.values())
     return Found(folder.rpartition("/")[2], state, newest_s, len(files), n_bytes, named.get(md5 or "", []))
+
+
+def _md5_of(folder: str) -> str | None:
+    """What dvc.lock has for data/tokens at the revisions of this dataset; None if its record cannot be read."""
+    try:
+        return str(json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["tokens_md5"])
+    except PassingError:
+        raise
+    except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
