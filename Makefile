@@ -71,7 +71,7 @@ lock: ## resolve the dependencies anew (needs uv)
 server: setup ## Prefect's server and its web page, on this machine alone
 	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false $(BIN)/prefect server start --host 127.0.0.1 --port 4200
 
-bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, on one core; the figures' records stay as they are
+bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, on one core; records go to .bench-venv/record
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
 	@.bench-venv/bin/python -m benchmarks.train --only counting english --runs 3 --record .bench-venv/record
 	@.bench-venv/bin/python -m benchmarks.encode --texts english --tokenizers trained --threads 1 --runs 3 --record .bench-venv/record

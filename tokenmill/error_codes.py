@@ -100,8 +100,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM112": ErrorCode(
             "code of the project failed",
-            "A flow or a task in the folders flows/ and tasks/ of the project raised an error of Python, which the message "
-            "has with its file and line. These files belong to the project, so the mistake is there or in what they read.",
+            "A flow or a task in the folders flows/ and tasks/ of the project raised a Python exception; the message "
+            "gives its file and line. These files belong to the project, so the mistake is there or in what they read.",
             "Correct the line that the message names, or what it reads. `--debug` prints the whole traceback.",
         ),
         "TM200": ErrorCode(

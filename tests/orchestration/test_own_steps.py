@@ -101,9 +101,20 @@ def test_a_step_does_not_delete_what_it_has_not_made(own: Project, tmp_path: Pat
     mine.write_text('{"id": "m", "text": "the only copy"}\n', encoding="utf-8")
     done = own.run("tokenmill", "build", **home)
     assert done.returncode == 2
-    assert f"stage clean makes {own.root / 'data/raw'}, where there are files that it has not made" in done.stderr
+    assert f"stage clean has not made {mine}, which is in its output" in done.stderr
     assert mine.exists()
     mine.unlink()
+    own.build(**home)
+    (own.root / "data/raw/a.jsonl").chmod(0o644)
+    for change in (lambda: None, lambda: write(own, "b.jsonl", [LONG])):
+        change()
+        mine.write_text('{"id": "m", "text": "the only copy"}\n', encoding="utf-8")
+        for arguments in ((), ("--force",)):
+            done = own.run("tokenmill", "build", *arguments, **home)
+            assert done.returncode == 2, done.stderr
+            assert f"stage clean has not made {mine}, which is in its output" in done.stderr
+            assert mine.exists()
+        mine.unlink()
     own.build(**home)
 
 

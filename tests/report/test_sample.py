@@ -32,5 +32,6 @@ def test_a_file_without_the_column_of_languages_is_left_out(project: Project) ->
     (project.root / "data/raw/d.jsonl").write_text(line, encoding="utf-8")
     found = draw_documents(units_of(project), "lang", UNBOUNDED, {})
     assert "ein Satz" in found.texts.to_pylist()
-    with pytest.raises(ParamsError, match="'nothing' was found in no file"):
-        draw_documents(units_of(project), "nothing", UNBOUNDED, {})
+    for name, why in (("nothing", ""), ("text", "'text' is the column of the documents")):
+        with pytest.raises(ParamsError, match=rf"validate.language_column: '{name}' was found in no file .*{why}"):
+            draw_documents(units_of(project), name, UNBOUNDED, {})

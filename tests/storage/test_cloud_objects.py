@@ -106,7 +106,7 @@ def test_a_file_of_google_credentials_that_cannot_be_used(
         with monkeypatch.context() as patch:
             patch.setenv(name, f"{path}")
             found = message("gs://bucket/p")
-        assert "the file of credentials that GOOGLE_APPLICATION_CREDENTIALS names" in found
+        assert "the file of Google's credentials on" in found and name in found
         assert "service_account and authorized_user" in found
 
 

@@ -34,6 +34,7 @@ from tokenmill.errors import (
 from tokenmill.layout import PARAMS_FILE
 
 _AGAIN_S = 0.05
+_ORCHESTRATORS = {"prefect", "distributed", "ray"}  # folders of their packages
 
 _signals: list[int] = []
 """The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
@@ -106,8 +107,9 @@ def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> in
 
 
 def _of_project(error: Exception) -> Exception:
-    """A ProjectCodeError for an error that a flow or task of the project raised; any other error as it is."""
-    if isinstance(error, TokenmillError):
+    """A ProjectCodeError for an error that a flow or task of the project raised; any other error as it is, such as a full disk,
+    or one of Prefect."""
+    if isinstance(error, TokenmillError | BrokenPipeError) or code_of(error) == "TM601":
         return error
     frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
@@ -115,7 +117,7 @@ def _of_project(error: Exception) -> Exception:
     package = Path(tokenmill.__file__).parent
     for name, line in reversed(frames):
         path = Path(name)
-        if path.is_relative_to(package):
+        if path.is_relative_to(package) or not _ORCHESTRATORS.isdisjoint(path.parts):
             break
         if path.parent.name in ("flows", "tasks") and (path.parents[1] / PARAMS_FILE).is_file():
             words = f"{path}, line {line}: {type(error).__name__}: {error}".rstrip(": ")

@@ -182,7 +182,8 @@ def write_index(
                     held.append(table)
                     n_held += len(table)
                     if n_held >= _GROUP_ROWS:
-                        writer.write_table(pa.concat_tables(held))
+                        with naming(path):
+                            writer.write_table(pa.concat_tables(held))
                         held.clear()
                         n_held = 0
 

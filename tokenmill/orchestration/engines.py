@@ -219,7 +219,7 @@ def _ray_answers(ray: Any) -> dict[str, Any]:
         if node["Alive"] and node["Resources"].get("CPU"):
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(worker_code)
-            asked[node["NodeManagerAddress"]] = remote.remote()
+            asked[f"{node['NodeManagerAddress']} (node {node['NodeID'][:8]})"] = remote.remote()
     answers: dict[str, Any] = {}
     for name, answer in asked.items():
         try:
@@ -237,12 +237,14 @@ def worker_code() -> str:
 
 def _check_workers(engine: str, address: str, answers: Mapping[str, Any]) -> None:
     """Raises ClusterError if a worker has another tokenmill than the build, or none: the cluster itself would wait without a word
-    for workers that die of their first task."""
+    for workers that crashed on their first task."""
     wrong = {name: answer for name, answer in answers.items() if answer != worker_code()}
     if wrong:
         name, answer = next(iter(wrong.items()))
         why = "another tokenmill, which would make other bytes"
-        if isinstance(answer, Exception):
+        if isinstance(answer, OSError):
+            why = f"not answered: {' '.join(str(answer).split()):.200}"
+        elif isinstance(answer, Exception):
             why = f"none, or not all that it needs: {' '.join(str(answer).split()):.200}"
         raise ClusterError(
             f"run.address: {len(wrong):,} of {len(answers):,} workers at {address} cannot do this build. The first, {name}, has "

@@ -181,13 +181,7 @@ class Build:
         if name in STAGES:
             yield
             return
-        for path in stage.foreign_outputs():
-            raise ParamsError(
-                f"dvc.yaml: stage {name} makes {path}, where there are files that it has not made: running it would delete them. "
-                "Move them to another folder, such as the one that the stage reads; if an interrupted build left them, delete "
-                "them. Then build again.",
-                code="TM107",
-            )
+        _refuse_foreign_files(stage, name)
         stage.remove_outputs()
         try:
             yield
@@ -212,7 +206,7 @@ class Build:
                 raise ParamsError(
                     f"dvc.yaml: stage {name} has to run, but nothing ran it{when}. flows/build.py must call it after the stages "
                     f"whose outputs it reads. Under run.engine: inline only tokenmill's own stages run: do `dvc repro {name}` "
-                    f"{'now; the others are done' if is_last else 'first'}.",
+                    f"{'now' if is_last else 'first'}.",
                     code="TM107",
                 )
             self.summaries.append(settled)
@@ -247,6 +241,8 @@ class Build:
             case "stale":
                 if name in STAGES:
                     self.store.remove_damaged(stage.altered())
+                else:
+                    _refuse_foreign_files(stage, name)
                 return StageSummary(name, "restored") if stage.restore() else None
 
     def _list_objects(self, name: str) -> None:
@@ -439,6 +435,19 @@ def refuse_untracked(root: Path, stage: dvc_stage.Stage) -> None:
         raise ParamsError(
             f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
             f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
+            code="TM107",
+        )
+
+
+def _refuse_foreign_files(stage: dvc_stage.Stage, name: str) -> None:
+    """Raises ParamsError if the outputs of a project's own stage hold files that it has not made."""
+    files = stage.foreign_files()
+    if files:
+        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        raise ParamsError(
+            f"dvc.yaml: stage {name} has not made {files[0]}{more}, which is in its output: running it would delete that. "
+            "Move it to another folder, such as the one that the stage reads; if an interrupted build left it, delete it. Then "
+            "build again.",
             code="TM107",
         )
 

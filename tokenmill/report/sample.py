@@ -18,7 +18,7 @@ from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_name
-from tokenmill.errors import DamagedError, ParamsError
+from tokenmill.errors import CorpusError, DamagedError, ParamsError
 from tokenmill.report.bigram import Ids
 
 SEED = 1
@@ -92,12 +92,19 @@ def draw_documents(
         for piece in pieces:
             has_columns = not piece.shard.name.endswith(".txt")
             column = language_column if has_columns else None
+            if column in _read_columns(piece):
+                refused.append(f"{piece.shard.name}: {column!r} is the column of the documents")
+                continue
             try:
                 rows = [one.row for one in dropped.get(piece.shard.name, ())]
                 found = _beginning(piece, column, piece_bytes, limits, refused, rows)
             except DamagedError:
                 continue
-            except ColumnError as error:
+            except CorpusError as error:
+                if (
+                    not isinstance(error, ColumnError) and error.code != "TM206"
+                ):  # TM206: its values are too large to be read
+                    raise
                 refused.append(str(error))
                 continue
             for text, language in found:
@@ -130,6 +137,15 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
     return {
         name: [piece for _, piece in sorted(by_source[name], key=lambda one: one[0])[:PIECES_MAX]] for name in names
     }
+
+
+def _read_columns(piece: Piece) -> set[str | None]:
+    """The columns of a piece's file that hold its documents."""
+    source = piece.shard.source
+    assert source is not None
+    if source.conversations is None:
+        return {source.text_column}
+    return {source.conversations.column, source.conversations.tools_column} - {None}
 
 
 def _beginning(

@@ -80,17 +80,17 @@ def count(
     except PatternError as error:
         raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = runner.root
+    if spill_directory is not None and not (root / spill_directory).is_dir():
+        raise ParamsError(
+            f"run.spill_directory: {root / spill_directory}: expected a folder; none is there. Make it, mount its disk, or set "
+            "null."
+        )
     units = runner.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     drops = unit_drops(source, runner, run_units)
     samples = Samples(runner.corpus.sha256)
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     keys = count_keys(units, params, by_weight, drops)
-    if spill_directory is not None and not (root / spill_directory).is_dir():
-        raise ParamsError(
-            f"run.spill_directory: {root / spill_directory}: expected a folder; none is there. Make it, mount its disk, or set "
-            "null."
-        )
     with scratch_directory(root / (spill_directory or SCRATCH_DIRECTORY), "count-") as scratch:
         with progress("count", runner.corpus.n_bytes, "bytes") as now:
             do = partial(

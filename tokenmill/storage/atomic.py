@@ -90,11 +90,16 @@ def is_left_over(partial: Path) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory or file. A missing one is fine."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
+    """Removes a directory or file. A missing one is fine. An error names the file, or else the directory that it is in."""
+    if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        if not Path(str(error.filename)).is_absolute():  # rmtree knows the name in its directory alone
+            error.filename = str(path)
+        raise
 
 
 def read(path: Path) -> bytes:

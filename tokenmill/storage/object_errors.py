@@ -54,8 +54,9 @@ def storage_error(url: str, error: Exception) -> TokenmillError:
         return no_credentials(url)
     if any(word in text for word in _OF_GOOGLE_FILE):
         return StorageError(
-            f"{url}: the file of credentials that GOOGLE_APPLICATION_CREDENTIALS names on {gethostname()} is missing, or is none "
-            "of the kinds service_account and authorized_user, with a whole key. Name a file that Google's console or "
+            f"{url}: the file of Google's credentials on {gethostname()} (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT, "
+            "or gcloud's own) is missing, or is none of the kinds service_account and authorized_user, with a whole key. Name a "
+            "file that Google's console or "
             "`gcloud auth application-default login` wrote."
         )
     if any(word in text for word in _OF_AZURE_KEY):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tokenmill.storage.atomic import naming
+from tokenmill.storage.atomic import naming, remove_tree
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory)
+        remove_tree(directory)
         os.close(lock)
 
 

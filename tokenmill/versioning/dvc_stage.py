@@ -94,10 +94,15 @@ class Stage:
         """The files and folders that the stage makes."""
         return [Path(out.fs_path) for out in self._stage.outs]
 
-    def foreign_outputs(self) -> list[Path]:
-        """The outputs that are there though the stage has never made them: running it would delete what somebody else put there."""
-        unknown = [Path(out.fs_path) for out in self._stage.outs if not (out.hash_info or out.persist)]
-        return [path for path in unknown if path.is_file() or any(one.is_file() for one in path.rglob("[!.]*"))]
+    def foreign_files(self) -> list[Path]:
+        """The files in outputs that running the stage would delete for good: DVC's cache does not have them, so somebody else put
+        them there."""
+        kept = {Path(out.fs_path) for out in self._stage.outs if out.persist}
+        return [
+            path
+            for path in self.altered()
+            if path.name not in (".gitignore", ".gitkeep") and kept.isdisjoint((path, *path.parents))
+        ]
 
     def remove_outputs(self) -> None:
         """Removes the outputs, as `dvc repro` does before it runs a stage. Outputs that persist stay."""
