@@ -199,6 +199,12 @@ class UnitTimeoutError(TokenmillError):
     code = "TM701"
 
 
+class ProjectCodeError(TokenmillError):
+    """A project's own flow or task raised an error."""
+
+    code = "TM112"
+
+
 class UnitsError(TokenmillError):
     """Several units of a stage failed; the message has the first twenty errors, and the number of the others."""
 
@@ -233,12 +239,6 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
     }
 )
 """What each exit code of every command means."""
-
-
-class ProjectCodeError(TokenmillError):
-    """A project's own flow or task raised an error."""
-
-    code = "TM112"
 
 
 class InternalError(Exception):

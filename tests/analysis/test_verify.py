@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import Project, make_project
 from tests.registry import cli
 from tokenmill import console
-from tokenmill.analysis.verify import Asked, Verdict, verify
+from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.dataset.manifest import Manifest, read_manifest, write_manifest
 from tokenmill.storage.atomic import sha256_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -71,7 +71,9 @@ def data(built: Project, tmp_path: Path) -> Path:
 
 def check(data: Path, with_source: bool = True, **named: Any) -> Verdict:
     source = data.parent if with_source else None
-    return verify(data / "tokens", Asked(None, source, **{"sample_documents": 6, "seed": 0, "threads": 1} | named))
+    return verify(
+        data / "tokens", VerifyOptions(None, source, **{"sample_documents": 6, "seed": 0, "threads": 1} | named)
+    )
 
 
 def test_a_dataset_is_right_with_its_documents_and_without(data: Path) -> None:
@@ -243,7 +245,9 @@ def test_a_disk_that_is_full_says_nothing_of_the_dataset(data: Path) -> None:
 def test_a_tokenizer_may_be_a_file_of_any_name(data: Path) -> None:
     (data / "tokenizer/tokenizer.json").rename(data / "mine.json")
     shutil.rmtree(data / "tokenizer")
-    found = verify(data / "tokens", Asked(data / "mine.json", data.parent, sample_documents=6, seed=0, threads=1))
+    found = verify(
+        data / "tokens", VerifyOptions(data / "mine.json", data.parent, sample_documents=6, seed=0, threads=1)
+    )
     assert (found.result, found.checked["sample"]) == (
         "right",
         {"documents": 6, "seed": 0, "engines": ["tokenizers"]},

@@ -13,7 +13,7 @@ from tests.conftest import Project, make_project
 from tests.dataset.formats.test_formats import OF_TEXTS
 from tests.registry import build
 from tokenmill import console
-from tokenmill.analysis.verify import Asked, Verdict, verify
+from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.manifest import FileSet, Manifest, SetPart, TableFile, read_manifest, write_manifest
 from tokenmill.storage.atomic import sha256_file
@@ -52,7 +52,7 @@ def data(built: Project, tmp_path: Path) -> Path:
 
 
 def check(data: Path) -> Verdict:
-    return verify(data / "tokens", Asked(None, None, sample_documents=0, seed=0, threads=1))
+    return verify(data / "tokens", VerifyOptions(None, None, sample_documents=0, seed=0, threads=1))
 
 
 def swap(rows: list[dict[str, Any]], draw: random.Random) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from tests.conftest import Project, make_project
 from tests.registry import build, cli
 from tokenmill import console
-from tokenmill.analysis.verify import Asked, Verdict, verify
+from tokenmill.analysis.verify import Verdict, VerifyOptions, verify
 from tokenmill.config.params import load_params
 from tokenmill.corpus.shards import find_shards
 from tokenmill.corpus.sources import find_documents
@@ -85,7 +85,7 @@ def rows_of(project: Project, source: str) -> list[dict[str, Any]]:
 
 def check(project: Project, with_source: bool = True) -> Verdict:
     source = project.root if with_source else None
-    return verify(project.root / "data/tokens", Asked(None, source, sample_documents=9, seed=0, threads=1))
+    return verify(project.root / "data/tokens", VerifyOptions(None, source, sample_documents=9, seed=0, threads=1))
 
 
 def rewritten(project: Project, **changes: Any) -> None:

@@ -83,7 +83,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Asked:
+class VerifyOptions:
     """What a dataset is checked with.
 
     `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the dataset. `source`: the folder that the
@@ -100,19 +100,19 @@ class Asked:
     has_tables: bool = True
 
 
-def verify(dataset: Path | str, asked: Asked) -> Verdict:
+def verify(dataset: Path | str, options: VerifyOptions) -> Verdict:
     """Checks a dataset, its tables and its quarantine against each other, against its tokenizer, and against its documents.
 
     `dataset`: the folder with manifest.json, or in object storage PLACE/DIGEST. Raises ValidationError if there is no dataset, and
     TokenizerError if there is no tokenizer: then nothing could be checked.
     """
     if isinstance(dataset, str):
-        return _verify_remote(dataset, asked)
+        return _verify_remote(dataset, options)
     check_is_dataset(dataset)
-    return _verified(dataset, asked, None)
+    return _verified(dataset, options, None)
 
 
-def _verify_remote(url: str, asked: Asked) -> Verdict:
+def _verify_remote(url: str, options: VerifyOptions) -> Verdict:
     """Checks a dataset in object storage.
 
     Each thread fetches a file into the folder for temporary files, checks it, and removes it. A dataset with file sets is
@@ -121,16 +121,16 @@ def _verify_remote(url: str, asked: Asked) -> Verdict:
     """
     with tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch:
         remote = RemoteDataset(url, Path(scratch))
-        remote.fetch_beside(asked.tokenizer is None, asked.has_tables)
+        remote.fetch_beside(options.tokenizer is None, options.has_tables)
         beside = [
             Finding(f"../{name}", what)
             for name, what in remote.wrong_beside()
-            if asked.tokenizer is None or not name.startswith(f"{TOKENIZER}/")
+            if options.tokenizer is None or not name.startswith(f"{TOKENIZER}/")
         ]
         if any(one.file.startswith(f"../{TOKENIZER}/") for one in beside):
             verdict = Verdict(remote.tokens, findings=beside, not_checked=["all that needs the tokenizer"])
         else:
-            verdict = _verified(remote.tokens, asked, remote)
+            verdict = _verified(remote.tokens, options, remote)
             known = {one.file for one in verdict.findings}
             verdict.findings += [one for one in beside if one.file not in known]
     verdict.dataset = url
@@ -139,7 +139,7 @@ def _verify_remote(url: str, asked: Asked) -> Verdict:
     return verdict
 
 
-def _verified(dataset: Path, asked: Asked, remote: RemoteDataset | None) -> Verdict:
+def _verified(dataset: Path, options: VerifyOptions, remote: RemoteDataset | None) -> Verdict:
     verdict = Verdict(dataset)
     try:
         manifest = read_manifest(dataset)
@@ -147,11 +147,11 @@ def _verified(dataset: Path, asked: Asked, remote: RemoteDataset | None) -> Verd
         words = str(error).removeprefix(f"{dataset / MANIFEST_FILE}: ")
         verdict.findings.append(Finding(MANIFEST_FILE, words))
         return verdict
-    loaded = tokenizer_of(dataset, asked.tokenizer)
+    loaded = tokenizer_of(dataset, options.tokenizer)
     if remote is not None:
         remote.keeps = bool(manifest.sets)
         verdict.findings += [Finding(f"../{name}", "not a file of an upload. Delete it.") for name in remote.strays]
-    _Verification(verdict, manifest, *loaded, dataset, asked, remote).run()
+    _Verification(verdict, manifest, *loaded, dataset, options, remote).run()
     return verdict
 
 
@@ -165,12 +165,12 @@ class _Verification:
         directory: Path,
         tokenizer: Tokenizer,
         dataset: Path,
-        asked: Asked,
+        options: VerifyOptions,
         remote: RemoteDataset | None,
     ) -> None:
         self._verdict, self._manifest, self._tokenizer = verdict, manifest, tokenizer
-        self._dataset, self._asked, self._remote = dataset, asked, remote
-        may_sample = asked.source is not None or not tokenizer.prepares_text
+        self._dataset, self._options, self._remote = dataset, options, remote
+        may_sample = options.source is not None or not tokenizer.prepares_text
         chat = None
         if manifest.chat is not None:
             chat = ChatEncoder(tokenizer, *manifest.chat.encoding, MANIFEST_FILE)
@@ -181,14 +181,14 @@ class _Verification:
                 begin_id=manifest.begin_of_document_id,
                 end_id=manifest.end_of_document_id,
                 special_in_text=special_in_text,
-                has_source=asked.source is not None,
+                has_source=options.source is not None,
                 engines=sample_engines(directory, tokenizer, special_in_text or chat is not None) if may_sample else {},
                 chat=chat,
             )
             for special_in_text in sorted(set(self._allows.values()) or {False})
         }
         self._source_names = manifest.source_names()
-        self._sample = _sample(manifest, asked.sample_documents, asked.seed)
+        self._sample = _sample(manifest, options.sample_documents, options.seed)
         self._stop = threading.Event()
 
     def run(self) -> None:
@@ -212,7 +212,7 @@ class _Verification:
         _ = self._find_dropped  # read before the threads need it
         with (
             tempfile.TemporaryDirectory(prefix="tokenmill-verify-") as scratch,
-            ThreadPoolExecutor(self._asked.threads, thread_name_prefix="verify") as pool,
+            ThreadPoolExecutor(self._options.threads, thread_name_prefix="verify") as pool,
             progress("verify", n_bytes, "bytes") as now,
         ):
             try:
@@ -248,10 +248,10 @@ class _Verification:
             "tokens": sum(facts.n_tokens for facts in done if facts),
             "text_bytes": sum(facts.text_bytes for facts in done if facts),
             "files_of_sets": len(manifest.set_files()),
-            "with_documents": self._asked.source is not None,
+            "with_documents": self._options.source is not None,
             "sample": {
                 "documents": sum(facts.n_sampled for facts in done if facts),
-                "seed": self._asked.seed,
+                "seed": self._options.seed,
                 "engines": list(dict.fromkeys(name for one in self._judges.values() for name in one.engines)),
             },
         }
@@ -261,9 +261,9 @@ class _Verification:
 
     def _units(self, pool: ThreadPoolExecutor) -> Mapping[str, Unit]:
         """The documents of each file of the dataset, as far as they are there."""
-        if self._asked.source is None:
+        if self._options.source is None:
             return {}
-        found = check_inputs(self._manifest, self._asked.source, pool, self._stop.is_set)
+        found = check_inputs(self._manifest, self._options.source, pool, self._stop.is_set)
         self._find(MANIFEST_FILE, found.wrong)
         self._verdict.not_checked += found.not_checked
         return found.units
@@ -292,7 +292,7 @@ class _Verification:
         try:
             wrong += wrong_file(path, entry.n_bytes, entry.sha256)
             has_dropped = any(rows.n_dropped for rows in entry.rows)
-            if self._asked.source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
+            if self._options.source is not None and (unit is None or (has_dropped and self._dropped_documents is None)):
                 return None, wrong
             documents = None
             if unit is not None:
@@ -323,7 +323,7 @@ class _Verification:
         if unit is not None:
             return GroupKeys(unit, files.split_group, UNBOUNDED)
         index = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
-        if not self._asked.has_tables or not index.exists():
+        if not self._options.has_tables or not index.exists():
             return None
         found = read_index(index, [("file", "=", entry.name)], ["group"])
         return KnownGroups(found["group"].combine_chunks())
@@ -332,7 +332,7 @@ class _Verification:
         """Checks the file sets, once the documents' own files are found right."""
         manifest = self._manifest
         files = manifest.set_files()
-        with ThreadPoolExecutor(self._asked.threads, thread_name_prefix="verify") as pool:
+        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="verify") as pool:
             ended = threading.Event()
             try:
                 wrong = pool.map(lambda file: self._set_file(file, ended), files)
@@ -360,10 +360,18 @@ class _Verification:
             )
             for entry, part in zip(manifest.shards, parts, strict=True)
         ]
-        finish = partial(_in_folders, scratch / "sets", self._asked.threads)
+        finish = partial(_in_folders, scratch / "sets", self._options.threads)
         try:
             found_wrong = wrong_sets(
-                manifest, self._dataset, units, shape, finish, lambda _: False, lambda _: None, self._asked.threads, ""
+                manifest,
+                self._dataset,
+                units,
+                shape,
+                finish,
+                lambda _: False,
+                lambda _: None,
+                self._options.threads,
+                "",
             )
             self._verdict.findings += [Finding(*one) for one in found_wrong]
         except OSError:
@@ -380,7 +388,7 @@ class _Verification:
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest
         found = beside(self._dataset, TABLES_DIRECTORY)
-        if not manifest.tables or not self._asked.has_tables:
+        if not manifest.tables or not self._options.has_tables:
             return
         if not found.is_dir():
             self._verdict.not_checked.append(f"the tables: {found} is not there; copy it beside the dataset")
@@ -393,10 +401,10 @@ class _Verification:
         made = scratch / "tables"
         made.mkdir()
         write_tables(parts, manifest.has_ids, self._tokenizer, made, manifest.files.splits if manifest.files else {})
-        if self._asked.source:
+        if self._options.source:
             write_dropped(made / DROPPED_FILE, ((part.pieces, part.folder) for part in parts))
         without: set[str] = set()
-        if not self._asked.source:
+        if not self._options.source:
             has_digests = manifest.chat is not None or not self._tokenizer.prepares_text
             without = {"row"} | (set() if has_digests else {"sha256"}) | ({"n_messages"} if manifest.chat else set())
         for name, wrong in wrong_tables(made, found, without):
@@ -406,8 +414,8 @@ class _Verification:
     def _dropped_documents(self) -> dict[str, list[DroppedDocument]] | None:
         """The content of dropped.parquet; None if it is not there or cannot be read."""
         path = beside(self._dataset, TABLES_DIRECTORY) / DROPPED_FILE
-        if not self._asked.has_tables or not path.exists():
-            if not self._manifest.n_dropped or not (self._asked.source or self._asked.has_tables):
+        if not self._options.has_tables or not path.exists():
+            if not self._manifest.n_dropped or not (self._options.source or self._options.has_tables):
                 return {}
             self._verdict.not_checked.append(f"the dropped documents: {path} is not there; copy it beside the dataset")
             return None
@@ -425,11 +433,11 @@ class _Verification:
         """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index that was
         made anew, if it is there."""
         dropped = self._dropped_documents
-        if dropped is None or not self._asked.has_tables:
+        if dropped is None or not self._options.has_tables:
             return
         self._find(f"../{Path(TABLES_DIRECTORY).name}/{DROPPED_FILE}", wrong_dropped(self._manifest, dropped))
         found = beside(self._dataset, TABLES_DIRECTORY) / DOCUMENTS_FILE
-        index = made if self._asked.source and made.exists() else found
+        index = made if self._options.source and made.exists() else found
         lists = [(DROPPED_FILE, list_of_dropped(dropped))]
         asked, name = self._project_drop
         if asked is not None:
@@ -445,7 +453,7 @@ class _Verification:
     @cached_property
     def _project_drop(self) -> tuple[DropList | None, str]:
         """The list that source.drop of the project names, and its name; None if there is no project."""
-        path = None if self._asked.source is None else self._asked.source / PARAMS_FILE
+        path = None if self._options.source is None else self._options.source / PARAMS_FILE
         if path is None or not path.exists():
             return None, ""
         try:

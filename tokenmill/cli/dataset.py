@@ -115,7 +115,7 @@ def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.verify import Asked, lines_of, verify
+    from tokenmill.analysis.verify import VerifyOptions, lines_of, verify
 
     for name, least in (("sample", 0), ("threads", 1)):
         if (given := getattr(asked, name)) is not None and given < least:
@@ -128,7 +128,7 @@ def _verify(asked: argparse.Namespace) -> Answer:
     here = Path.cwd() if isinstance(dataset, str) else dataset.absolute().parent
     found = verify(
         dataset,
-        Asked(
+        VerifyOptions(
             asked.tokenizer,
             None if asked.no_source else asked.source or _root_of(here),
             asked.sample,

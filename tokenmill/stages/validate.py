@@ -188,10 +188,10 @@ def _check_sizes(runner: UnitRunner, sample_documents: int) -> None:
     """Verifies the datasets of `encode.vocab_sizes`. Raises ValidationError."""
     folder = runner.root / VOCAB_SIZES_DIRECTORY
     for below in sorted(folder.iterdir()) if folder.is_dir() else ():
-        from tokenmill.analysis.verify import Asked, verify
+        from tokenmill.analysis.verify import VerifyOptions, verify
 
         dataset = below / Path(TOKENS_DIRECTORY).name
-        found = verify(dataset, Asked(None, runner.root, sample_documents, _SEED, runner.memory.own_threads))
+        found = verify(dataset, VerifyOptions(None, runner.root, sample_documents, _SEED, runner.memory.own_threads))
         for reason in found.not_checked:
             raise ValidationError(f"{dataset.relative_to(runner.root)}: cannot be checked: {reason}")
         for finding in found.findings:
