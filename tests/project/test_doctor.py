@@ -92,6 +92,11 @@ def test_a_project_without_documents_is_warned_of(project: Project) -> None:
     assert findings(project, 0)["documents"]["state"] == "warning"
 
 
+def test_documents_that_a_build_could_not_use_are_wrong(project: Project) -> None:
+    (project.root / "data/raw/z.jsonl").symlink_to("nothing")
+    assert findings(project, 1)["documents"]["state"] == "wrong"
+
+
 def test_too_little_room_for_what_becomes_of_the_documents_is_a_warning(project: Project) -> None:
     with (project.root / "data/raw/large.txt").open("wb") as file:
         file.truncate(3 * shutil.disk_usage(project.root).free)  # takes no room itself

@@ -50,7 +50,8 @@ def corpus(root: Path, params: Params) -> Finding:
     try:
         shards = find_documents(root, params)
     except TokenmillError as error:
-        return Finding("documents", "warning", str(error))
+        is_empty = error.code == "TM203"  # as in a new project, or one whose first step makes the documents
+        return Finding("documents", "warning" if is_empty else "wrong", str(error))
     n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.name.endswith(_PACKED) else 1) for shard in shards)
     free_bytes = shutil.disk_usage(root).free
     said = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
