@@ -16,7 +16,7 @@ from tokenmill.quantities import size
 from tokenmill.summary import StageSummary, table_lines
 
 SUMMARIES = [
-    StageSummary("count", "run", 10, 123_456, 5612.3, 4200.1, None, 12.3, 181.0),
+    StageSummary("count", "run", 10, 123_456, 5612.3, 4200.1, None, 12.3, 181.0, 5612.3),
     StageSummary("train-vocab", "run", n_tokens=16_384, text_mb=4200.1, seconds=12.3, peak_mb=181.0),
     StageSummary("validate", "not needed"),
 ]
@@ -155,3 +155,11 @@ def test_the_table_is_one_output_in_a_notebook(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)  # as a kernel's own stream says
     summary.table(SUMMARIES)
     assert capsys.readouterr().out == "\n".join(table_lines(SUMMARIES, None)) + "\n"
+
+
+def test_a_rate_is_of_the_files_that_were_read_now() -> None:
+    half = StageSummary("count", "run", 4, 10, file_mb=80.0, seconds=2.0, done_mb=10.0)
+    nothing = StageSummary("encode", "run", 4, 10, file_mb=80.0, seconds=2.0, done_mb=0.0)
+    _, first, second = table_lines([half, nothing], None)
+    assert "80.0 MB" in first and "5.0 MB" in first
+    assert "40.0 MB" not in first + second

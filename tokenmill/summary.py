@@ -20,8 +20,9 @@ _DROPPED = ("peak memory", "units", "text", "documents", "seconds", "read/s")
 class StageSummary:
     """What one stage did. Sizes are in millions of bytes.
 
-    `file_mb`: the size of its input files. `text_mb`: the size of their text in UTF-8. `peak_mb`: the process's peak memory
-    during the stage. None: the stage has no such number, or did not run.
+    `file_mb`: the size of its input files; `done_mb`: of those in units that were not finished before, which the rate is of.
+    `text_mb`: the size of their text in UTF-8. `peak_mb`: the process's peak memory during the stage. None: the stage has no such
+    number, or did not run.
     """
 
     stage: str
@@ -33,6 +34,7 @@ class StageSummary:
     n_tokens: int | None = None
     seconds: float | None = None
     peak_mb: float | None = None
+    done_mb: float | None = None
 
 
 def rows(summaries: Sequence[StageSummary]) -> list[dict[str, str]]:
@@ -75,7 +77,7 @@ def table_lines(summaries: Sequence[StageSummary], width: int | None) -> list[st
 
 
 def _cells(summary: StageSummary) -> dict[str, str]:
-    rate = summary.file_mb / summary.seconds if summary.file_mb is not None and summary.seconds else None
+    rate = summary.done_mb / summary.seconds if summary.done_mb and summary.seconds else None
     return {
         "stage": summary.stage,
         "units": _number(summary.n_units),

@@ -1,7 +1,8 @@
 """Gets the units of a stage done: finished units come from the unit store, and the others are run."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class UnitRunner:
     unit_timeout_s: float | None
     anew: bool
     reason_of: Callable[[Corpus], Callable[[Unit], str] | None]
+    done_bytes: Counter[str] = field(default_factory=Counter, init=False)
+    """The file bytes of the units that each stage did, and did not find finished."""
 
     def sources(self) -> dict[str | None, DocumentSource]:
         """The sources of the documents by name; the one without a name has None."""
@@ -115,6 +118,7 @@ class UnitRunner:
             self.anew,
             advance_nothing if shown is None else shown.add,
         )
+        self.done_bytes[stage] += sum(unit.n_bytes for unit in todo.values())
         try:
             done |= zip(todo, run_units(stage, work, list(todo.values())), strict=True)
         finally:

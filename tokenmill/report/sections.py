@@ -206,9 +206,9 @@ def build(report: Report, summaries: Sequence[StageSummary], planned: Sequence[t
                 one.stage,
                 one.action,
                 "–" if one.seconds is None else f"{one.seconds:,.1f} s",
-                "–" if not one.file_mb or not one.seconds else f"{one.file_mb / one.seconds:,.1f} MB/s",
+                "–" if not one.done_mb or not one.seconds else f"{one.done_mb / one.seconds:,.1f} MB/s",
                 "–"
-                if not one.n_tokens or not one.seconds or one.stage == "train-vocab"
+                if not one.n_tokens or not one.seconds or not one.done_mb or one.done_mb < (one.file_mb or 0)
                 else f"{one.n_tokens / one.seconds:,.0f}",
                 "–" if one.peak_mb is None else f"{one.peak_mb:,.0f} MB",
             )

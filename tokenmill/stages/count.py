@@ -154,6 +154,7 @@ def count(
         n_units=len(units),
         n_documents=n_documents,
         file_mb=runner.corpus.n_bytes / 1e6,
+        done_mb=runner.done_bytes["count"] / 1e6,
         text_mb=report["text_bytes"] / 1e6,
         seconds=time.monotonic() - start_s,
     )

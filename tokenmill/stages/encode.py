@@ -113,6 +113,7 @@ def encode(
         n_units=len(units),
         n_documents=manifest.n_documents,
         file_mb=runner.corpus.n_bytes / 1e6,
+        done_mb=runner.done_bytes["encode"] / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,

@@ -156,6 +156,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
         n_units=len(corpus.units),
         n_documents=manifest.n_documents,
         file_mb=corpus.n_bytes / 1e6,
+        done_mb=runner.done_bytes["validate"] / 1e6,
         text_mb=manifest.text_bytes / 1e6,
         n_tokens=manifest.n_tokens,
         seconds=time.monotonic() - start_s,
