@@ -74,7 +74,7 @@ class Server:
     def _ask(self, method: str, path: str, body: Any) -> httpx.Response:
         """Asked again while the server's database is locked, as Prefect's own client does."""
         deadline = time.monotonic() + 60
-        while (answer := httpx.request(method, f"{self.url}/{path}", json=body, timeout=30)).status_code == 503:
+        while (answer := httpx.request(method, f"{self.url}/{path}", json=body, timeout=60)).status_code == 503:
             assert time.monotonic() < deadline, answer.text
             time.sleep(1)
         return answer.raise_for_status()
