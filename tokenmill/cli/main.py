@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import select
 import signal
 import stat
@@ -34,7 +35,7 @@ from tokenmill.errors import (
 from tokenmill.layout import PARAMS_FILE
 
 _AGAIN_S = 0.05
-_ORCHESTRATORS = {"prefect", "distributed", "ray"}  # folders of their packages
+_ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
 _signals: list[int] = []
 """The signals that arrived. A library may turn the exception of a signal into an error of its own: fsspec, into "file not
@@ -117,7 +118,7 @@ def _of_project(error: Exception) -> Exception:
     package = Path(tokenmill.__file__).parent
     for name, line in reversed(frames):
         path = Path(name)
-        if path.is_relative_to(package) or not _ORCHESTRATORS.isdisjoint(path.parts):
+        if path.is_relative_to(package) or _ORCHESTRATORS.search(name):
             break
         if path.parent.name in ("flows", "tasks") and (path.parents[1] / PARAMS_FILE).is_file():
             words = f"{path}, line {line}: {type(error).__name__}: {error}".rstrip(": ")
