@@ -26,6 +26,7 @@ __all__ = [
     "not_nfc",
     "patterns",
     "patterns_like",
+    "read_bpe",
     "sha256_each",
     "split",
     "splitter",
@@ -55,6 +56,13 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
 
     Each line is one object; blank lines are skipped. Returns None if a line is bad or unusual (deeply nested, or with an id that
     is an integer beyond 64 bits), so that another reader must judge it."""
+
+def read_bpe(file: bytes) -> tuple[bytes, dict[str, int], bytes] | None:
+    """Of a tokenizer.json with a BPE model: the file with an empty vocabulary and no merges, the vocabulary, and the merges as 16
+    bytes each, little-endian: `left, right, rank, token: uint32`. Of several merges of one pair the last counts, in the place of
+    the first, as in tokenizers.
+
+    Returns None if there is no such model, or if any of it is bad or unusual, so that another reader must judge it."""
 
 def count_ids(ids: ArrowArray, id_max: int) -> Any | None:
     """How often each id up to `id_max` occurs in an array of uint16 or uint32: an int64 array, by id. None if one is larger."""
@@ -181,6 +189,9 @@ class Encoder:
         ignore_merges: bool,
         fallback: Sequence[int] | None = None,
     ) -> Self: ...
+    def finding(self, in_text: Sequence[int]) -> Self:
+        """An encoder of the same vocabulary, held in memory once, that finds the tokens with these ids in text, and no others. Its
+        cache is its own. Raises TokenizerError for an unknown id."""
     def limit_cache(self, bytes_max: int) -> None:
         """Limits the size of the pre-token cache from now on, and empties it."""
     def forget(self) -> None:

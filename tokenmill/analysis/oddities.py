@@ -122,7 +122,7 @@ def _whole(model: Model, token_of: Mapping[int, bytes]) -> set[int]:
     texts = {
         id: text for id, token in token_of.items() if known.issuperset(token) and (text := _text(token)) is not None
     }
-    found = encoder_of(model, ()).encode_batch(pa.array(texts.values(), pa.large_string()), 1).to_pylist()
+    found = encoder_of(model).encode_batch(pa.array(texts.values(), pa.large_string()), 1).to_pylist()
     return {id for id, given in zip(texts, found, strict=True) if given == [id]}
 
 

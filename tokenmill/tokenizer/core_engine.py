@@ -11,39 +11,42 @@ from tokenmill import _core
 from tokenmill.arrow_texts import ArrowArray, one_array
 from tokenmill.errors import PatternError, TokenizerError
 from tokenmill.tokenizer.added_tokens import Finder, is_plain, normalized
-from tokenmill.tokenizer.model import Model, encoder_of
+from tokenmill.tokenizer.model import AddedToken, Model
 
 
-def engine_of(model: Model, allow_special: bool, cache_bytes_max: int) -> "_core.Encoder | PreparedCore":
-    """The core's encoder itself if it alone gives the model's ids, else a `PreparedCore` around it.
+def engine_of(
+    model: Model, encoder: _core.Encoder, allow_special: bool, cache_bytes_max: int
+) -> "_core.Encoder | PreparedCore":
+    """The core's encoder itself if it alone gives the model's ids, else a `PreparedCore` around it. `encoder`: one of the model,
+    with which the engine shares the vocabulary.
 
     Like `tokenizers`, the engine searches for added tokens twice: before normalizing for tokens that are not `normalized`,
-    then in the remaining text for tokens that are. `allow_special` makes it find special tokens too. Raises TokenizerError,
-    PatternError.
+    then in the remaining text for tokens that are. `allow_special` makes it find special tokens too.
     """
     early, late = (_Phase(model, normal, allow_special) for normal in (False, True))
     in_core = late if late.shown or (not early.shown) else early
     native = not model.add_prefix_space and is_plain(in_core.shown, in_core.hidden)
     native &= not (in_core is late and model.nfc and any(normalized(one.text) != one.text for one in late.all))
-    core = _limited(encoder_of(model, {one.id for one in in_core.shown} if native else ()), cache_bytes_max)
+
+    def finding(shown: Iterable[AddedToken]) -> _core.Encoder:
+        found = encoder.finding([one.id for one in shown])
+        found.limit_cache(cache_bytes_max)
+        return found
+
+    whole = finding(in_core.shown if native else ())
     needed = [phase for phase in (early, late) if phase.shown and not (native and phase is in_core)]
     if not needed and not model.nfc and not model.add_prefix_space:
-        return core
+        return whole
     again = native and in_core is early and bool(early.shown)  # search here only in a text that normalizing changes
     return PreparedCore(
-        core,
-        make_bare=lambda: _limited(encoder_of(model, ()), cache_bytes_max),
+        whole,
+        make_bare=lambda: finding(()),
         early=early.finder() if early in needed or again else None,
         early_in_core=again,
         late=late.finder(model.nfc) if late in needed else None,
         nfc=model.nfc,
         add_prefix_space=model.add_prefix_space,
     )
-
-
-def _limited(encoder: _core.Encoder, cache_bytes_max: int) -> _core.Encoder:
-    encoder.limit_cache(cache_bytes_max)
-    return encoder
 
 
 class _Phase:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard, overload
 
@@ -60,6 +60,14 @@ class Merges(Sequence[Merge]):
 
         return len(np.unique(np.frombuffer(self.rows, "<u4")[2 :: len(Merge._fields)]))
 
+    def first_that_makes(self, tokens: Collection[int]) -> Merge | None:
+        """The first merge in order that becomes one of these ids; None if none does."""
+        import numpy as np
+
+        made = np.frombuffer(self.rows, "<u4")[Merge._fields.index("token") :: len(Merge._fields)]
+        places = np.flatnonzero(np.isin(made, list(tokens)))
+        return self[int(places[0])] if len(places) else None
+
     @classmethod
     def of(cls, merges: Sequence[Merge]) -> Merges:
         """The same merges packed."""
@@ -112,8 +120,8 @@ class Model:
         return self.tokens | {one.id: one.text.encode() for one in self.added}
 
 
-def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
-    """The core's encoder. It finds the added tokens with the ids `in_text` wherever their texts occur.
+def encoder_of(model: Model) -> _core.Encoder:
+    """The core's encoder, which finds no added tokens in text.
 
     Raises TokenizerError for a vocabulary that contradicts itself, and PatternError for split steps it cannot run.
     """
@@ -128,7 +136,7 @@ def encoder_of(model: Model, in_text: Container[int]) -> _core.Encoder:
         {
             "id": pa.array([one.id for one in model.added], pa.uint32()),
             "token": pa.array([one.text.encode() for one in model.added], pa.binary()),
-            "in_text": pa.array([one.id in in_text for one in model.added], pa.bool_()),
+            "in_text": pa.repeat(False, len(model.added)),
         }
     )
     return _core.Encoder(
@@ -141,9 +149,10 @@ def digest_of(model: Model) -> str:
     import msgspec
     import numpy as np
 
-    rows = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields))
-    order = np.unique(rows[:, 2], return_inverse=True)[1]
-    merges = np.column_stack([order, rows[:, 0], rows[:, 1], rows[:, 3]]).astype(np.int64)
+    rows = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields)).astype(np.int64)
+    left, right, rank, token = rows[np.lexsort(rows.T[[3, 1, 0, 2]])].T
+    order = np.cumsum(np.diff(rank, prepend=rank[:1]) > 0)
+    ids = sorted(model.tokens)
     added = [
         [one.id, one.text, one.special, one.single_word, one.lstrip, one.rstrip, one.normalized]
         for one in sorted(model.added, key=lambda one: one.id)
@@ -157,8 +166,8 @@ def digest_of(model: Model) -> str:
         "steps": model.steps,
     }
     large = {  # msgspec writes numbers and ASCII as json does, ten times as fast, and tuples spare the garbage collector work
-        "merges": list(zip(*merges[np.lexsort(merges.T[::-1])].T.tolist(), strict=True)),
-        "tokens": [(id, token.hex()) for id, token in sorted(model.tokens.items())],
+        "merges": list(zip(*(column.tolist() for column in (order, left, right, token)), strict=True)),
+        "tokens": list(zip(ids, (model.tokens[id].hex() for id in ids), strict=True)),
     }
     texts = {name: _canonical(value) for name, value in small.items()}
     texts |= {name: msgspec.json.encode(value).decode() for name, value in large.items()}

@@ -23,7 +23,7 @@ from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.ids import Ids, plain_ids, plain_lists, refusal
-from tokenmill.tokenizer.model import AddedToken, Model, digest_of
+from tokenmill.tokenizer.model import AddedToken, Model, digest_of, encoder_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,10 @@ class Tokenizer:
         `place` is None for a vocabulary that was just learned: it needs no check, and its engine is made on first use.
         """
         self._cache_mb_max = cache_mb_max
-        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, allow, cache_mb_max)
+        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(
+            model, self._encoder, allow, cache_mb_max
+        )
+        self._model: Model | None = model
         if place is not None:
             try:
                 _ = self._engine
@@ -81,7 +84,6 @@ class Tokenizer:
                 raise TokenizerError(f"{place}: {error}") from None
         self._with_model: Callable[[Model], Tokenizer] = lambda other: Tokenizer(other, place, cache_mb_max)
         self._hides_special = model.nfc and any(one.special and one.normalized for one in model.added)
-        self._model: Model | None = model
         self._content = b""
         self.warmed, self.shared_at = set(), None
         self._tokens = model.token_bytes()
@@ -142,7 +144,7 @@ class Tokenizer:
 
     @classmethod
     def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> Tokenizer:
-        document = read_document(content, place)
+        document = read_document(content, place, merges_as_ids=True)
         if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
             from tokenmill.tokenizer.tokenizers_engine import check_distinct
 
@@ -150,6 +152,7 @@ class Tokenizer:
         try:
             return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:
+            document = read_document(content, place)
             return cls._from_tokenizers(document, content, place, str(beyond), cache_mb_max)
 
     @classmethod
@@ -348,6 +351,12 @@ class Tokenizer:
                 for token, id in self.special_tokens.items():
                     if id in made:
                         raise SpecialTokenError(i, None, token)
+
+    @cached_property
+    def _encoder(self) -> _core.Encoder:
+        """The core's encoder that the engines share the vocabulary of."""
+        assert self._model is not None
+        return encoder_of(self._model)
 
     @cached_property
     def _engine(self) -> _Engine:
@@ -564,10 +573,10 @@ def shared(path: str, digest: str, cache_mb_max: int) -> Tokenizer:
     return tokenizer
 
 
-def _core_engine(model: Model, allow_special: bool, cache_mb_max: int) -> _Engine:
+def _core_engine(model: Model, encoder: _core.Encoder, allow_special: bool, cache_mb_max: int) -> _Engine:
     from tokenmill.tokenizer.core_engine import engine_of
 
-    return engine_of(model, allow_special, min(cache_mb_max * 2**20, sys.maxsize))
+    return engine_of(model, encoder, allow_special, min(cache_mb_max * 2**20, sys.maxsize))
 
 
 def _for(engine: _Engine, texts: Texts) -> Any:

@@ -170,7 +170,7 @@ def extend(
         )
     place_of = np.zeros(max(model.tokens) + 1, np.uint32)
     place_of[sorted(model.tokens)] = np.arange(len(model.tokens))
-    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges), ())
+    whole = encoder_of(Model(model.tokens, model.merges, (), (), model.ignore_merges))
     chunks = []
     for chunk in counts["pretoken"].chunks:
         lists = whole.encode_batch(chunk, threads_or_all(threads))

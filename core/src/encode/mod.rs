@@ -35,7 +35,7 @@ use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The text that a thread encodes at a time. Its ids stay in the core's own cache.
 const PIECE_BYTES: usize = 1 << 17;
@@ -74,10 +74,10 @@ pub struct Added<'a> {
 /// A vocabulary, ready to encode and decode.
 pub struct Encoder {
     pattern: Pattern,
-    new: NewPretokens,
+    new: Arc<NewPretokens>,
     added: Option<(AhoCorasick, Vec<u32>)>,
     /// Decodes ids to bytes.
-    pub decoder: Decoder,
+    pub decoder: Arc<Decoder>,
     cache: Shared,
     /// The tools of threads that have finished, for the next threads.
     tools: Mutex<Vec<Tools>>,
@@ -203,28 +203,47 @@ impl Encoder {
             let made = rules.iter().filter_map(|rule| std::str::from_utf8(decoder.token(rule.token)?).ok());
             pattern = Pattern::of_joins(Joins::new(made, MARK));
         }
-        let mut encoder = Self {
-            pattern,
-            new: NewPretokens { merges, byte_ids, whole: Whole::default() },
-            added: added_tokens(added)?,
-            decoder,
-            cache: Shared::new(ids.len(), CACHE_BYTES_MAX),
-            tools: Mutex::default(),
-            spare: Spare::default(),
-        };
+        let n_tokens = ids.len();
+        let mut new = NewPretokens { merges, byte_ids, whole: Whole::default() };
         let (mut whole, mut scratch, mut out) = (Whole::default(), Scratch::default(), Tail::default());
         for (bytes, id) in ids {
             out.clear(IDS_KEPT_MAX);
             let mut is_led_to = || {
-                encoder.new.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(()))
-                    && out.as_slice() == [id]
+                new.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [id]
             };
             if ignore_merges || is_led_to() {
                 whole.insert(bytes, id);
             }
         }
-        encoder.new.whole = whole;
-        Ok(encoder)
+        new.whole = whole;
+        let in_text = added.iter().filter(|one| one.in_text).map(|one| (one.id, one.bytes));
+        Ok(Self {
+            pattern,
+            new: Arc::new(new),
+            added: finder(in_text.collect())?,
+            decoder: Arc::new(decoder),
+            cache: Shared::new(n_tokens, CACHE_BYTES_MAX),
+            tools: Mutex::default(),
+            spare: Spare::default(),
+        })
+    }
+
+    /// An encoder of the same vocabulary, which both hold once, that finds the tokens with these ids in text, and no others. Its
+    /// cache is its own.
+    pub fn finding(&self, in_text: &[u32]) -> Result<Self> {
+        let token = |&id: &u32| {
+            let unknown = || CoreError::Tokenizer(format!("id {id} is not in the vocabulary."));
+            Ok((id, self.decoder.token(id).ok_or_else(unknown)?))
+        };
+        Ok(Self {
+            pattern: self.pattern.clone(),
+            new: Arc::clone(&self.new),
+            added: finder(in_text.iter().map(token).collect::<Result<_>>()?)?,
+            decoder: Arc::clone(&self.decoder),
+            cache: Shared::new(self.new.whole.len(), CACHE_BYTES_MAX),
+            tools: Mutex::default(),
+            spare: Spare::default(),
+        })
     }
 
     /// Limits the size of the cache from now on, and empties it.
@@ -454,16 +473,16 @@ fn merge_table(decoder: &Decoder, byte_ids: &[Option<u32>; 256], rules: &[Rule])
     })
 }
 
-fn added_tokens(added: &[Added]) -> Result<Option<(AhoCorasick, Vec<u32>)>> {
-    let in_text: Vec<_> = added.iter().filter(|one| one.in_text).collect();
+/// What finds these tokens in text, the longest first, with their ids.
+fn finder(in_text: Vec<(u32, &[u8])>) -> Result<Option<(AhoCorasick, Vec<u32>)>> {
     if in_text.is_empty() {
         return Ok(None);
     }
     let finder = AhoCorasick::builder()
         .match_kind(MatchKind::LeftmostLongest)
-        .build(in_text.iter().map(|one| one.bytes))
+        .build(in_text.iter().map(|one| one.1))
         .map_err(|error| CoreError::Tokenizer(format!("the added tokens cannot be searched for: {error}.")))?;
-    Ok(Some((finder, in_text.iter().map(|one| one.id).collect())))
+    Ok(Some((finder, in_text.into_iter().map(|one| one.0).collect())))
 }
 
 #[cfg(test)]
@@ -541,7 +560,12 @@ mod tests {
             Added { id: 8, bytes: b"<x><x>", in_text: true },
             Added { id: 9, bytes: b"abc", in_text: false },
         ];
-        assert_eq!(encode(&encoder(&added, false), "a<x><x><x>abc"), Ok(vec![0, 8, 7, 3, 2]));
+        let encoder = encoder(&added, false);
+        assert_eq!(encode(&encoder, "a<x><x><x>abc"), Ok(vec![0, 8, 7, 3, 2]));
+        assert_eq!(encode(&encoder.finding(&[9, 7]).unwrap(), "a<x>abc<x>b"), Ok(vec![0, 7, 9, 7, 1]));
+        let bare = encoder.finding(&[]).unwrap();
+        assert_eq!((encode(&bare, "abc"), bare.decoder.token(8)), (Ok(vec![3, 2]), Some(&b"<x><x>"[..])));
+        assert!(matches!(encoder.finding(&[99]), Err(CoreError::Tokenizer(text)) if text.contains("id 99")));
     }
 
     #[test]

@@ -88,6 +88,10 @@ impl PyEncoder {
         Ok(Self(run(py, work)?))
     }
 
+    fn finding(&self, py: Python<'_>, in_text: Vec<u32>) -> PyResult<Self> {
+        Ok(Self(run(py, |_| self.0.finding(&in_text))?))
+    }
+
     fn limit_cache(&mut self, bytes_max: usize) {
         self.0.limit_cache(bytes_max);
     }

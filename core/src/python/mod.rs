@@ -73,6 +73,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
     module.add_function(wrap_pyfunction!(normalizing::not_nfc, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(reading::read_bpe, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(splitter, module)?)?;
     module.add_function(wrap_pyfunction!(training::merge_rows, module)?)?;

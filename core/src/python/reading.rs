@@ -1,11 +1,13 @@
-//! The Python function `json_lines`.
+//! The Python functions `json_lines` and `read_bpe`.
 
 use super::arrays::{column_to_pyarrow, offsets};
 use super::calls::run;
 use crate::documents::json_lines::{Documents, Strings, read};
 use crate::parallel::interrupt::CoreError;
+use crate::tokenizer_json;
 use arrow_array::LargeStringArray;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
 use std::sync::Arc;
 
 type Columns<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, usize);
@@ -23,6 +25,20 @@ pub(super) fn json_lines<'py>(
     let Some(Documents { texts, ids, n_line_ends }) = found else { return Ok(None) };
     let ids = id_key.map(|_| strings(py, ids)).transpose()?;
     Ok(Some((strings(py, texts)?, ids, n_line_ends)))
+}
+
+type BpeParts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyDict>, Bound<'py, PyBytes>);
+
+#[pyfunction]
+pub(super) fn read_bpe<'py>(py: Python<'py>, file: &[u8]) -> PyResult<Option<BpeParts<'py>>> {
+    let found = run(py, |_| Ok(simdutf8::basic::from_utf8(file).ok().and_then(tokenizer_json::read)))?;
+    let Some(found) = found else { return Ok(None) };
+    let vocabulary = PyDict::new(py);
+    for (token, id) in &found.vocabulary {
+        vocabulary.set_item(token.as_ref(), id)?;
+    }
+    let merges: Vec<u8> = found.merges.into_iter().flatten().flat_map(u32::to_le_bytes).collect();
+    Ok(Some((PyBytes::new(py, found.rest.as_bytes()), vocabulary, PyBytes::new(py, &merges))))
 }
 
 fn strings(py: Python<'_>, strings: Strings) -> PyResult<Bound<'_, PyAny>> {

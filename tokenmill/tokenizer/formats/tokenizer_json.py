@@ -1,7 +1,6 @@
 """Converts Hugging Face's tokenizer.json to the core's model and back."""
 
 from itertools import accumulate, pairwise
-from operator import itemgetter
 from typing import Any
 
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, pre_tokenizer_of, steps_from
@@ -49,7 +48,7 @@ def model_of(document: dict[str, Any]) -> Model:
             raise BeyondCore(f"model.{which} is {model[which]!r:.40}, and {_N_BYTES - n_bytes} bytes have no token")
     return Model(
         tokens=tokens,
-        merges=merges_of(model["merges"], vocab),
+        merges=model["merges"] if isinstance(model["merges"], Merges) else merges_of(model["merges"], vocab),
         steps=steps,
         added=added,
         ignore_merges=ignore_merges,
@@ -124,13 +123,15 @@ def _added_tokens(added: list[dict[str, Any]], vocab: dict[str, int], ignore_mer
 
 
 def _tokens(vocab: dict[str, int], added: set[int]) -> dict[int, bytes]:
-    plain = [(text, id) for text, id in sorted(vocab.items(), key=itemgetter(1)) if id not in added]
-    joined = bytes_of("".join(text for text, _ in plain))  # a byte for each character
+    text_of = {id: text for text, id in vocab.items()}
+    ids = sorted(text_of.keys() - added)
+    texts = [text_of[id] for id in ids]
+    joined = bytes_of("".join(texts))  # a byte for each character
     if joined is None:
-        text = next(text for text, _ in plain if bytes_of(text) is None)
+        text = next(text for text in texts if bytes_of(text) is None)
         raise BeyondCore(f"model.vocab: token {text!r:.60} has characters outside the byte-level alphabet")
-    ends = accumulate((len(text) for text, _ in plain), initial=0)
-    return {id: joined[start:end] for (_, id), (start, end) in zip(plain, pairwise(ends), strict=True)}
+    ends = accumulate(map(len, texts), initial=0)
+    return {id: joined[start:end] for id, (start, end) in zip(ids, pairwise(ends), strict=True)}
 
 
 def merges_of(merges: list[list[str]], vocab: dict[str, int]) -> Merges:
