@@ -17,6 +17,7 @@ __all__ = [
     "Encoder",
     "Merger",
     "ParquetRows",
+    "bpe_json",
     "byte_order",
     "count_ids",
     "deadline",
@@ -63,6 +64,11 @@ def read_bpe(file: bytes) -> tuple[bytes, dict[str, int], bytes] | None:
     the first, as in tokenizers.
 
     Returns None if there is no such model, or if any of it is bad or unusual, so that another reader must judge it."""
+
+def bpe_json(merges: bytes, vocabulary: Any) -> tuple[str, str]:
+    """The JSON of a BPE model's merges, `[[order, left, right, token], ...]` sorted, and of its tokens, `[[id, "bytes in hex"],
+    ...]` sorted by id. `merges`: 16 bytes each, as from `read_bpe`; the order is the number of lower ranks. `vocabulary`: as for
+    `Encoder`."""
 
 def count_ids(ids: ArrowArray, id_max: int) -> Any | None:
     """How often each id up to `id_max` occurs in an array of uint16 or uint32: an int64 array, by id. None if one is larger."""

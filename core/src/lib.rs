@@ -14,7 +14,7 @@
 //! | [`decode`] | ids → bytes | encode, python |
 //! | [`encode`] | text → ids: the cache of known pre-tokens, the merges of new ones | python |
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
-//! | [`tokenizer_json`] | a tokenizer.json with BPE → tokens and merges by id | python |
+//! | [`tokenizer_json`] | a tokenizer.json with BPE → tokens and merges by id, and these → JSON for a digest | python |
 //! | [`list_pages`] | lists of integers → pages of a Parquet file | python |
 //! | `python` | all of this as the module `tokenmill._core` | Python |
 

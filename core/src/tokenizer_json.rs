@@ -1,15 +1,18 @@
-//! The vocabulary and the merges of a tokenizer.json with a BPE model, as ids: the part that is too long to read in Python.
+//! The vocabulary and the merges of a BPE model as JSON: read from a tokenizer.json, and written for a tokenizer's digest. They are
+//! what is too long for Python.
 //!
-//! Invariant: what is accepted here is well formed, and Python's reader would find the same in it. All else is left to that
-//! reader, which says what is wrong. Cost: O(bytes).
+//! Invariant: what `read` accepts is well formed, and Python's reader would find the same in it. All else is left to that reader,
+//! which says what is wrong. Cost: O(bytes), and O(n log n) to sort n merges and tokens.
 
 use rustc_hash::FxHashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::ops::Range;
+
+const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
 
 /// The BPE of a tokenizer.json.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,6 +84,41 @@ fn without(file: &str, parts: [&str; 2]) -> String {
     emptied.sort_by_key(|(place, _)| place.start);
     let [(first, in_first), (second, in_second)] = emptied;
     [&file[..first.start], in_first, &file[first.end..second.start], in_second, &file[second.end..]].concat()
+}
+
+/// `[[order, left, right, token], ...]` of merges that are `left, right, rank, token`: sorted by rank, then by ids. The order is the
+/// number of lower ranks.
+pub fn merges_json(mut merges: Vec<[u32; 4]>) -> String {
+    merges.sort_unstable_by_key(|&[left, right, rank, token]| (rank, left, right, token));
+    let (mut json, mut order, mut last) = (String::from("["), 0, merges.first().map(|merge| merge[2]));
+    for [left, right, rank, token] in merges {
+        if last.replace(rank) != Some(rank) {
+            order += 1;
+        }
+        let _ = write!(json, "[{order},{left},{right},{token}],");
+    }
+    closed(json)
+}
+
+/// `[[id, "bytes in hex"], ...]` of tokens, sorted by id.
+pub fn tokens_json(mut tokens: Vec<(u32, &[u8])>) -> String {
+    tokens.sort_unstable();
+    let mut json = String::from("[");
+    for (id, bytes) in tokens {
+        let _ = write!(json, "[{id},\"");
+        json.extend(bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| HEX[usize::from(digit)]));
+        json.push_str("\"],");
+    }
+    closed(json)
+}
+
+/// A list whose elements each end with a comma.
+fn closed(mut list: String) -> String {
+    if list.ends_with(',') {
+        list.pop();
+    }
+    list.push(']');
+    list
 }
 
 struct Vocabulary<'a>(Vec<(Cow<'a, str>, u32)>);
@@ -175,6 +213,14 @@ mod tests {
     fn the_vocabulary_may_be_behind_the_merges() {
         let found = r#"{"model": {"merges": [], "type": "BPE", "vocab": {"a": 0}}}"#;
         assert_eq!(read(found).unwrap().rest, r#"{"model": {"merges": [], "type": "BPE", "vocab": {}}}"#);
+    }
+
+    #[test]
+    fn json_is_sorted_whatever_the_order_was() {
+        let merges = vec![[7, 8, 5, 9], [1, 2, 3, 4], [0, 9, 3, 4]];
+        assert_eq!(merges_json(merges), "[[0,0,9,4],[0,1,2,4],[1,7,8,9]]");
+        assert_eq!(tokens_json(vec![(10, b"\n\xff"), (2, b"ab")]), r#"[[2,"6162"],[10,"0aff"]]"#);
+        assert_eq!((merges_json(vec![]), tokens_json(vec![])), ("[]".to_owned(), "[]".to_owned()));
     }
 
     #[test]

@@ -166,11 +166,12 @@ def _check_written(messages: Sequence[Mapping[str, Any]], i: int, text: str, ind
     """Raises ChatError if the rendered text has no word of an answer that is to be learned: the template does not write it. What
     stands before the end of thinking may be left out."""
     content = messages[i].get("content")
-    words = content.rpartition("</think>")[2].split() if isinstance(content, str) else []
-    if not words or words[0] in text:
+    written = content.rpartition("</think>")[2] if isinstance(content, str) else ""
+    first = written.split(None, 1)[:1]
+    if not first or first[0] in text:
         return
     folded = text.casefold()
-    if not any(word.casefold() in folded for word in words):
+    if not any(word.casefold() in folded for word in written.split()):
         raise ChatError(
             index,
             f"{named(messages, i)}: the chat template writes no word of its content, {content!r:.60}. See that it writes "

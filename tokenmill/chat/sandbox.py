@@ -4,7 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Collection, ItemsView, KeysView, ValuesView
-from types import BuiltinMethodType
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 import jinja2
@@ -23,6 +23,7 @@ _WIDTH_MAX = 100_000
 _WIDE_PERCENT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(?:\*|\d{6}|\d*\.(?:\*|\d{6}))")
 _WIDE_FORMAT = re.compile(r":[^}]*(?:\d{6}|\{)")
 _WITH_WIDTH = ("center", "ljust", "rjust", "zfill", "expandtabs")
+_METHODS = (BuiltinMethodType, MethodType)
 _PLAIN = (str, int, float, bool, type(None), jinja2.Undefined)
 
 
@@ -59,6 +60,8 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """The method `format` of a string in the sandbox; None for anything else."""
+        if not isinstance(value, _METHODS):
+            return None  # as jinja2 says of most values, after a call more
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
             _check_format(_WIDE_FORMAT, value.__self__)

@@ -6,10 +6,13 @@ import json
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, overload
 
 from tokenmill import _core
 from tokenmill.errors import TokenizerError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ID_MAX = 2**32 - 2
 
@@ -128,8 +131,6 @@ def encoder_of(model: Model) -> _core.Encoder:
     import numpy as np
     import pyarrow as pa
 
-    ids = pa.array(model.tokens.keys(), pa.uint32())
-    vocabulary = pa.record_batch({"id": ids, "token": pa.array(model.tokens.values(), pa.binary())})
     columns = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields)).T
     merges = [pa.array(column) for column in columns]
     added = pa.record_batch(
@@ -140,19 +141,19 @@ def encoder_of(model: Model) -> _core.Encoder:
         }
     )
     return _core.Encoder(
-        model.steps, vocabulary, pa.record_batch(merges, names=list(Merge._fields)), added, model.ignore_merges
+        model.steps, _vocabulary(model), pa.record_batch(merges, names=list(Merge._fields)), added, model.ignore_merges
     )
+
+
+def _vocabulary(model: Model) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    ids = pa.array(model.tokens.keys(), pa.uint32())
+    return pa.record_batch({"id": ids, "token": pa.array(model.tokens.values(), pa.binary())})
 
 
 def digest_of(model: Model) -> str:
     """The sha256, in hex, of everything that decides ids or bytes here or in another library. Formatting does not change it."""
-    import msgspec
-    import numpy as np
-
-    rows = np.frombuffer(Merges.of(model.merges).rows, "<u4").reshape(-1, len(Merge._fields)).astype(np.int64)
-    left, right, rank, token = rows[np.lexsort(rows.T[[3, 1, 0, 2]])].T
-    order = np.cumsum(np.diff(rank, prepend=rank[:1]) > 0)
-    ids = sorted(model.tokens)
     added = [
         [one.id, one.text, one.special, one.single_word, one.lstrip, one.rstrip, one.normalized]
         for one in sorted(model.added, key=lambda one: one.id)
@@ -165,12 +166,8 @@ def digest_of(model: Model) -> str:
         "not_applied": model.not_applied,
         "steps": model.steps,
     }
-    large = {  # msgspec writes numbers and ASCII as json does, ten times as fast, and tuples spare the garbage collector work
-        "merges": list(zip(*(column.tolist() for column in (order, left, right, token)), strict=True)),
-        "tokens": list(zip(ids, (model.tokens[id].hex() for id in ids), strict=True)),
-    }
     texts = {name: _canonical(value) for name, value in small.items()}
-    texts |= {name: msgspec.json.encode(value).decode() for name, value in large.items()}
+    texts["merges"], texts["tokens"] = _core.bpe_json(Merges.of(model.merges).rows, _vocabulary(model))
     return _sha256("{" + ",".join(f'"{name}":{texts[name]}' for name in sorted(texts)) + "}")
 
 

@@ -208,9 +208,8 @@ impl Encoder {
         let (mut whole, mut scratch, mut out) = (Whole::default(), Scratch::default(), Tail::default());
         for (bytes, id) in ids {
             out.clear(IDS_KEPT_MAX);
-            let mut is_led_to = || {
-                new.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [id]
-            };
+            let mut is_led_to =
+                || new.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [id];
             if ignore_merges || is_led_to() {
                 whole.insert(bytes, id);
             }

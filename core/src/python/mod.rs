@@ -72,6 +72,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checking::count_ids, module)?)?;
     module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
     module.add_function(wrap_pyfunction!(normalizing::not_nfc, module)?)?;
+    module.add_function(wrap_pyfunction!(reading::bpe_json, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;
     module.add_function(wrap_pyfunction!(reading::read_bpe, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;

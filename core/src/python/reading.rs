@@ -1,7 +1,8 @@
-//! The Python functions `json_lines` and `read_bpe`.
+//! The Python functions `json_lines`, `read_bpe` and `bpe_json`.
 
-use super::arrays::{column_to_pyarrow, offsets};
+use super::arrays::{bytes_column, column_to_pyarrow, ids_column, offsets, record_batch_of};
 use super::calls::run;
+use super::texts::slices;
 use crate::documents::json_lines::{Documents, Strings, read};
 use crate::parallel::interrupt::CoreError;
 use crate::tokenizer_json;
@@ -39,6 +40,19 @@ pub(super) fn read_bpe<'py>(py: Python<'py>, file: &[u8]) -> PyResult<Option<Bpe
     }
     let merges: Vec<u8> = found.merges.into_iter().flatten().flat_map(u32::to_le_bytes).collect();
     Ok(Some((PyBytes::new(py, found.rest.as_bytes()), vocabulary, PyBytes::new(py, &merges))))
+}
+
+#[pyfunction]
+pub(super) fn bpe_json(py: Python<'_>, merges: &[u8], vocabulary: &Bound<'_, PyAny>) -> PyResult<(String, String)> {
+    let vocabulary = record_batch_of(vocabulary)?;
+    let (ids, tokens) = (ids_column(&vocabulary, "id")?, bytes_column(&vocabulary, "token")?);
+    run(py, |_| {
+        let (fields, _) = merges.as_chunks::<4>();
+        let (rows, _) = fields.as_chunks::<4>();
+        let rows = rows.iter().map(|row| row.map(u32::from_le_bytes)).collect();
+        let tokens = ids.values().iter().copied().zip(slices(&tokens)).collect();
+        Ok((tokenizer_json::merges_json(rows), tokenizer_json::tokens_json(tokens)))
+    })
 }
 
 fn strings(py: Python<'_>, strings: Strings) -> PyResult<Bound<'_, PyAny>> {

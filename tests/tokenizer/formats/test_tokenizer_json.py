@@ -16,12 +16,12 @@ import tokenizers
 
 from tests.conftest import SHARED
 from tests.tokenizer.test_tokenizer import TOKENIZER, TRICKY
-from tokenmill import Tokenizer
+from tokenmill import Tokenizer, _core
 from tokenmill.errors import CorpusError, PatternError, TokenizerError
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore
 from tokenmill.tokenizer.formats.schema import read_document
-from tokenmill.tokenizer.formats.tokenizer_json import document_of, model_of
-from tokenmill.tokenizer.model import digest_of, sha256_of
+from tokenmill.tokenizer.formats.tokenizer_json import document_of, merges_of, model_of
+from tokenmill.tokenizer.model import AddedToken, Merge, Model, digest_of, sha256_of
 
 assert TOKENIZER._model is not None
 DOCUMENT = document_of(TOKENIZER._model)
@@ -540,6 +540,63 @@ def digest(document: dict[str, Any], place: str = "x") -> str:
         return digest_of(model_of(read))
     except BeyondCore:
         return sha256_of(read)
+
+
+def read(content: bytes, merges_as_ids: bool) -> dict[str, Any] | str:
+    """The document with its merges as ids, or what is wrong with it."""
+    try:
+        document = read_document(content, "x", merges_as_ids)
+    except TokenizerError as error:
+        return str(error)
+    model = document["model"]
+    if model["type"] == "BPE" and not model.get("continuing_subword_prefix"):
+        model["merges"] = list(merges_of(model["merges"], model["vocab"]))
+    return document
+
+
+def as_bytes(document: object) -> bytes:
+    return (document if isinstance(document, str) else json.dumps(document)).encode()
+
+
+ALL = {**IN_CORE, **IN_TOKENIZERS, **WRONG}
+
+
+@pytest.mark.parametrize("document", ALL.values(), ids=ALL.keys())
+def test_the_core_reads_a_file_as_python_does(document: object) -> None:
+    assert read(as_bytes(document), True) == read(as_bytes(document), False)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_core_reads_a_damaged_file_as_python_does(seed: int) -> None:
+    chance = random.Random(seed)
+    small = {**DOCUMENT, "model": {**DOCUMENT["model"], "merges": MERGES[:20]}}
+    content = bytearray(as_bytes(small))
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(content))
+        content[at : at + chance.randrange(3)] = chance.choice([b"", b'"', b" ", b"\\", b"a", b"1", b",", b"\xff", b"#"])
+    assert read(bytes(content), True) == read(bytes(content), False)
+
+
+def test_merges_that_the_core_read_are_ids() -> None:
+    for document, is_read in ((DOCUMENT, True), (WRONG["merges of both kinds"], False)):
+        assert (_core.read_bpe(as_bytes(document)) is not None) is is_read
+
+
+def test_a_digest_is_of_canonical_json() -> None:
+    added = AddedToken(9, "<é>", True, False)
+    merges = [Merge(1, 0, 7, 3), Merge(0, 1, 7, 2), Merge(2, 0, 3, 4)]
+    model = Model({3: b"ba", 0: b"a", 1: b"b", 2: b"ab", 4: b"aba", 5: b"\n\xff"}, merges, ("x",), (added,), False)
+    expected = {
+        "add_prefix_space": False,
+        "added": [[9, "<é>", True, False, False, False, False]],
+        "ignore_merges": False,
+        "merges": [[0, 2, 0, 4], [1, 0, 1, 2], [1, 1, 0, 3]],
+        "nfc": False,
+        "not_applied": {},
+        "steps": ["x"],
+        "tokens": [[0, "61"], [1, "62"], [2, "6162"], [3, "6261"], [4, "616261"], [5, "0aff"]],
+    }
+    assert digest_of(model) == sha256_of(expected)
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -48,7 +48,7 @@ def model_of(document: dict[str, Any]) -> Model:
             raise BeyondCore(f"model.{which} is {model[which]!r:.40}, and {_N_BYTES - n_bytes} bytes have no token")
     return Model(
         tokens=tokens,
-        merges=model["merges"] if isinstance(model["merges"], Merges) else merges_of(model["merges"], vocab),
+        merges=merges_of(model["merges"], vocab),
         steps=steps,
         added=added,
         ignore_merges=ignore_merges,
@@ -134,8 +134,10 @@ def _tokens(vocab: dict[str, int], added: set[int]) -> dict[int, bytes]:
     return {id: joined[start:end] for id, (start, end) in zip(ids, pairwise(ends), strict=True)}
 
 
-def merges_of(merges: list[list[str]], vocab: dict[str, int]) -> Merges:
+def merges_of(merges: list[list[str]] | Merges, vocab: dict[str, int]) -> Merges:
     """The merges as ids, in the order of their ranks."""
+    if isinstance(merges, Merges):
+        return merges
     import numpy as np
 
     left, right = ([vocab[merge[i]] for merge in merges] for i in (0, 1))
