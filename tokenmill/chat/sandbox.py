@@ -32,14 +32,17 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("*", "**", "%"))
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._known_safe: dict[tuple[type, str], bool] = {}
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a template may read the attribute. jinja2's answer depends on the type and the name alone."""
-        known = self.__dict__.setdefault("_known_safe", {})
         key = type(obj), attr
-        safe = known.get(key)
+        safe = self._known_safe.get(key)
         if safe is None:
-            safe = known[key] = super().is_safe_attribute(obj, attr, value)
-        return bool(safe)
+            safe = self._known_safe[key] = super().is_safe_attribute(obj, attr, value)
+        return safe
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """The result of the operator. Raises SecurityError for one that would be too large."""
@@ -64,7 +67,7 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
             return None  # as jinja2 says of most values, after a call more
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
-            _check_format(_WIDE_FORMAT, value.__self__)
+            _check_format(_WIDE_FORMAT, str(value.__self__))
         return wrapped
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:

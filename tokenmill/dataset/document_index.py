@@ -115,7 +115,7 @@ def _of_conversations(batch: Batch, rows: pa.RecordBatch) -> list[pa.Array]:
     """The columns that the index has for conversations alone."""
     n_messages = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     if batch.messages is not None:
-        found = [len(_CONVERSATION.decode(one.as_py()).messages) for one in batch.messages]
+        found = [len(_CONVERSATION.decode(one).messages) for one in batch.messages.to_pylist()]
         n_messages = pa.array(found, pa.int32())
     return [*trained(rows["loss_mask"]), n_messages]
 

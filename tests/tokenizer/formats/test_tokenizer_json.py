@@ -573,7 +573,9 @@ def test_the_core_reads_a_damaged_file_as_python_does(seed: int) -> None:
     content = bytearray(as_bytes(small))
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(len(content))
-        content[at : at + chance.randrange(3)] = chance.choice([b"", b'"', b" ", b"\\", b"a", b"1", b",", b"\xff", b"#"])
+        content[at : at + chance.randrange(3)] = chance.choice(
+            [b"", b'"', b" ", b"\\", b"a", b"1", b",", b"\xff", b"#"]
+        )
     assert read(bytes(content), True) == read(bytes(content), False)
 
 
