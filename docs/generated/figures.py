@@ -210,6 +210,25 @@ def encode_stage(section: dict[str, Any]) -> str:
     )
 
 
+def verify(section: dict[str, Any]) -> str:
+    """Checks of whole datasets."""
+    rows = []
+    for cell in section["cells"]:
+        speeds = [cell["text_bytes"] / 1e6 / one for one in cell["runs_s"]]
+        rows.append([f"{cell['text_bytes'] / 1e6:,.0f} MB, {cell['name']}", _range(cell["runs_s"]), _range(speeds)])
+    return table(["dataset", "seconds", "MB/s"], rows, n_right=2)
+
+
+def chat(section: dict[str, Any]) -> str:
+    """Instruction samples to packed sequences, by tool."""
+    own = median(section["cells"][0]["runs_s"])
+    rows = [
+        [cell["way"], _range(cell["runs_s"]), _range(cell["runs_cpu_s"]), f"{median(cell['runs_s']) / own:.1f} ×"]
+        for cell in section["cells"]
+    ]
+    return table(["", "seconds", "processor time, s", "by tokenmill's"], rows, n_right=3)
+
+
 def task(section: dict[str, Any]) -> str:
     """The steps of an encode task, and readers of JSON lines."""
     rows = [[cell["step"], _range(cell["runs_mb_per_s"])] for cell in section["cells"]]
@@ -286,6 +305,8 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "encode_2": encoding,
     "encode_published": published,
     "encode_stage": encode_stage,
+    "verify": verify,
+    "chat": chat,
     "threads": threads,
     "train": training,
     "build": building,
