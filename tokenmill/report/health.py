@@ -1,9 +1,9 @@
 """The health of a vocabulary: tokens that do not occur, that no text reaches, that are parts of characters, and the longest."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from tokenmill.report.measures import RARE
@@ -12,8 +12,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 N_LISTED = 40
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A token with its bytes and how often it occurs in the dataset (None: not known)."""
 
     id: int
@@ -42,8 +41,8 @@ def health_of(tokenizer: Tokenizer, counts: Mapping[int, int] | None) -> dict[st
     """
     special = set(tokenizer.special_tokens.values())
     tokens = [
-        Token(id, tokenizer.token_bytes(id), None if counts is None else counts.get(id, 0))
-        for id in tokenizer.ids
+        Token(id, content, None if counts is None else counts.get(id, 0))
+        for id, content in sorted(tokenizer.tokens.items())
         if id not in special
     ]
     learned = [token for token in tokens if len(token.content) > 1]
