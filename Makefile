@@ -90,7 +90,7 @@ bench-clusters: setup ## builds by Dask and Ray with one worker and with two, an
 bench-plan: setup ## how often builds of four corpora lie within the ranges of `tokenmill plan`
 	@$(BIN)/python -m benchmarks.plan
 
-bench-verify: setup ## how fast `tokenmill verify` checks a dataset of 512 MB of text
+bench-verify: setup ## how fast `tokenmill verify` checks datasets of 512 MB and 2 GB of text
 	@$(BIN)/python -m benchmarks.verify
 
 bench-reader: setup ## how fast `tokenmill.open` gives documents and sequences, from each of its formats

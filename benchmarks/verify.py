@@ -1,9 +1,8 @@
 """make bench-verify: how fast `tokenmill verify` checks a dataset of 512 MB of text and one of 2 GB, with documents and without.
 
 The corpus is that of ../shared/corpus/english, in several copies under other names. Each check is a process of its own, start and
-imports included, and all files are in the page cache. One more check before them is not timed. Python may keep the modules that
-it compiles, as it has those of a package that is installed. What this does not show: a slow disk, and a dataset in one file, which
-one thread checks.
+imports included, and all files are in the page cache. A warm-up run comes first and is not timed. Bytecode is cached, as for an
+installed package. What this does not show: a slow disk, and a dataset in one file, which one thread checks.
 """
 
 import argparse

@@ -59,16 +59,16 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
     is an integer beyond 64 bits), so that another reader must judge it."""
 
 def read_bpe(file: bytes) -> tuple[bytes, dict[str, int], bytes] | None:
-    """Of a tokenizer.json with a BPE model: the file with an empty vocabulary and no merges, the vocabulary, and the merges as 16
-    bytes each, little-endian: `left, right, rank, token: uint32`. Of several merges of one pair the last counts, in the place of
-    the first, as in tokenizers.
+    """Of a byte-level tokenizer.json with a BPE model: the file with an empty vocabulary and no merges, the vocabulary, and the merges
+    as 16 bytes each, little-endian: `left, right, rank, token: uint32`. Of several merges of one pair the last counts, in the
+    place of the first, as in tokenizers.
 
     Returns None if there is no such model, or if any of it is bad or unusual, so that another reader must judge it."""
 
 def bpe_json(merges: bytes, vocabulary: Any) -> tuple[str, str]:
     """The JSON of a BPE model's merges, `[[order, left, right, token], ...]` sorted, and of its tokens, `[[id, "bytes in hex"],
     ...]` sorted by id. `merges`: 16 bytes each, as from `read_bpe`; the order is the number of lower ranks. `vocabulary`: as for
-    `Encoder`."""
+    `Encoder`. Raises ValueError for another length of `merges`."""
 
 def count_ids(ids: ArrowArray, id_max: int) -> Any | None:
     """How often each id up to `id_max` occurs in an array of uint16 or uint32: an int64 array, by id. None if one is larger."""

@@ -99,6 +99,78 @@ def test_every_document_begins_and_ends_with_its_ids(data: Path) -> None:
     assert (config["bos_token"], config["eos_token"]) == ("<|begin|>", "<|end|>")
 
 
+def test_documents_that_only_begin_with_an_id_are_checked_without_their_sources(project: Project) -> None:
+    project.write("even.jsonl", [f"hello {n}" for n in range(16)])
+    project.set(
+        train_vocab__special_tokens=["<|begin|>"], encode__begin_of_document="<|begin|>", encode__end_of_document=None
+    )
+    project.build()
+    found = check(project.root / "data", with_source=False)
+    assert (found.result, found.findings) == ("right", [])
+
+
+def test_tables_that_the_manifest_does_not_name_are_missed(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    for tables in ([], manifest.tables[1:]):
+        write_manifest(manifest.model_copy(update={"tables": tables}), data / "tokens")
+        for with_source in (True, False):
+            said = [one.what for one in check(data, with_source).findings if one.file == "manifest.json"]
+            assert f"tables: {manifest.tables[0].name} is not among them" in said[0]
+
+
+def test_the_first_rows_of_a_file_begin_in_its_first_line(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    rows = [manifest.shards[0].rows[0].model_copy(update={"first_line": 5})]
+    shards = [manifest.shards[0].model_copy(update={"rows": rows}), *manifest.shards[1:]]
+    write_manifest(manifest.model_copy(update={"shards": shards}), data / "tokens")
+    for with_source in (True, False):
+        assert any("first_line" in one.what for one in check(data, with_source).findings)
+
+
+def test_a_policy_that_would_have_ended_the_build_is_wrong(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    write_manifest(manifest.model_copy(update={"special_tokens_in_text": "reject"}), data / "tokens")
+    for with_source in (True, False):
+        [found] = (one for one in check(data, with_source).findings if one.file.endswith("b.jsonl.parquet"))
+        assert "the document has the text of the special token '<|begin|>'" in found.what
+        assert ("row 1: " in found.what) is with_source  # the first one was dropped, which only the documents tell
+
+
+def test_rows_of_the_index_are_checked_without_the_documents_if_none_was_left_out(project: Project) -> None:
+    project.build()
+    data = project.root / "data"
+    path = data / "tables/documents.parquet"
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("row")
+    rows = pa.array([7, *table["row"].to_pylist()[1:]], table.schema.field(at).type)
+    path.unlink()
+    pq.write_table(table.set_column(at, table.schema.field(at), rows), path)
+    said = [one.what for one in check(data, with_source=False).findings]
+    assert "row 0: row: found 7, expected 0" in said
+
+
+def test_ids_that_do_not_decode_are_named_by_their_row(data: Path) -> None:
+    manifest = read_manifest(data / "tokens")
+    i = next(i for i, shard in enumerate(manifest.shards) if "c.jsonl" in shard.name)
+    path = data / "tokens" / manifest.shards[i].name
+    table = pq.read_table(path, partitioning=None)
+    for id in (60_000, Tokenizer.load(data / "tokenizer").encode("é")[-1]):
+        rows = table.to_pylist()
+        rows[4]["input_ids"][2] = id
+        path.unlink()
+        pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+        _agree(data, manifest, i, rows)
+        said = [one.what for one in check(data, with_source=False).findings]
+        assert any("c.jsonl: row 4: " in one for one in said), said
+
+
+def test_the_place_of_a_difference_is_that_in_the_document(data: Path) -> None:
+    raw = data / "raw/a.jsonl"
+    raw.write_text(raw.read_text().replace("the 1 cat", "the 1 cut"))
+    said = [one.what for one in check(data).findings if one.file == "a.jsonl.parquet"]
+    assert "row 1: decoded bytes from 7 on: found b'at sat" in said[0]
+
+
 def test_what_is_not_there_could_not_be_checked(data: Path) -> None:
     (data / "raw/b.jsonl").unlink()
     shutil.rmtree(data / "tables")

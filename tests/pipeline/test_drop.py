@@ -63,6 +63,9 @@ def test_a_line_makes_only_the_units_anew_that_have_the_document(dropping: Proje
     for stage in ("count", "encode", "validate"):  # lines that match nothing redo nothing
         assert f"{stage}: 0 of 2 units to do" in said, said
     assert "encode: 2 of the 3 lines of source.drop name no document; the first: drop.csv, line 3" in said
+    write_drop(dropping, ("a.jsonl-1", "", "takedown"), ("a.jsonl-0", digest(DOCUMENTS["a.jsonl"][1]), "of two"))
+    said = dropping.build().stderr
+    assert "encode: 1 of the 2 lines of source.drop name no document; the first: drop.csv, line 3" in said
     write_drop(dropping, ("a.jsonl-1", "", "takedown"), ("", digest(DOCUMENTS["b.jsonl"][1]), "leak"))
     said = dropping.build().stderr
     for stage in ("count", "encode", "validate"):

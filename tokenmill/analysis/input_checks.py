@@ -36,7 +36,7 @@ def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callab
     shards, missing = inputs_of(manifest, root)
     if missing:
         not_checked.append(
-            f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root}: {', '.join(missing[:3])}"
+            f"{len(missing):,} of {len(manifest.inputs):,} input files are not in {root.absolute()}: {', '.join(missing[:3])}"
             f"{', …' if len(missing) > 3 else ''}; name their folder with --source, or pass --no-source"
         )
     rows_of = _rows_of(manifest)

@@ -36,6 +36,7 @@ from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, TableFile, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
+    unnamed_tables,
     wrong_digest,
     wrong_file,
     wrong_files,
@@ -72,7 +73,7 @@ class Verdict:
     """What verifying found. `dataset`: its folder or URL. `not_checked`: what was asked for and could not be checked, and why."""
 
     dataset: Path | str
-    checked: dict[str, object] = field(default_factory=dict)
+    checked: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
 
@@ -174,18 +175,21 @@ class _Verification:
         chat = None
         if manifest.chat is not None:
             chat = ChatEncoder(tokenizer, *manifest.chat.encoding, MANIFEST_FILE)
-        self._allows = {name: policy == "allow" for name, policy in manifest.policies().items()}
+        self._policies = manifest.policies()
         self._judges = {
-            special_in_text: Judge(
+            policy: Judge(
                 tokenizer=tokenizer,
                 begin_id=manifest.begin_of_document_id,
                 end_id=manifest.end_of_document_id,
-                special_in_text=special_in_text,
+                special_in_text=policy == "allow",
                 has_source=options.source is not None,
-                engines=sample_engines(directory, tokenizer, special_in_text or chat is not None) if may_sample else {},
+                engines=sample_engines(directory, tokenizer, policy == "allow" or chat is not None)
+                if may_sample
+                else {},
                 chat=chat,
+                rejects_special=policy == "reject" and chat is None,
             )
-            for special_in_text in sorted(set(self._allows.values()) or {False})
+            for policy in sorted(set(self._policies.values()) or {"as_text"})
         }
         self._source_names = manifest.source_names()
         self._sample = _sample(manifest, options.sample_documents, options.seed)
@@ -312,8 +316,10 @@ class _Verification:
             now.add(entry.n_bytes)
 
     def _judge_of(self, entry: OutputShard) -> Judge:
-        allows = self._allows.get(entry.rows[0].name)  # None: the manifest contradicts itself, which is found elsewhere
-        return next(iter(self._judges.values())) if allows is None else self._judges[allows]
+        policy = self._policies.get(
+            entry.rows[0].name
+        )  # None: the manifest contradicts itself, which is found elsewhere
+        return next(iter(self._judges.values())) if policy is None else self._judges[policy]
 
     def _groups(self, entry: OutputShard, unit: Unit | None) -> Groups | None:
         """The groups of a file's documents, if they decide the splits: from the documents, else from the document index."""
@@ -388,7 +394,7 @@ class _Verification:
     def _tables(self, parts: list[Part], scratch: Path) -> None:
         manifest = self._manifest
         found = beside(self._dataset, TABLES_DIRECTORY)
-        if not manifest.tables or not self._options.has_tables:
+        if (manifest.format_version < 4 and not manifest.tables) or not self._options.has_tables:
             return
         if not found.is_dir():
             self._verdict.not_checked.append(f"the tables: {found} is not there; copy it beside the dataset")
@@ -406,7 +412,10 @@ class _Verification:
         without: set[str] = set()
         if not self._options.source:
             has_digests = manifest.chat is not None or not self._tokenizer.prepares_text
-            without = {"row"} | (set() if has_digests else {"sha256"}) | ({"n_messages"} if manifest.chat else set())
+            has_left_out = any(rows.n_dropped or rows.n_bad != 0 for entry in manifest.shards for rows in entry.rows)
+            without = {"row"} if has_left_out else set()  # only documents tell which rows were left out
+            without |= (set() if has_digests else {"sha256"}) | ({"n_messages"} if manifest.chat else set())
+        self._find(MANIFEST_FILE, unnamed_tables(manifest, files_below(made)))
         for name, wrong in wrong_tables(made, found, without):
             self._find(f"{place}/{name}", [wrong])
 
@@ -513,6 +522,8 @@ def lines_of(verdict: Verdict, shown_max: int) -> Iterator[str]:
             f"{verdict.dataset}: {checked['documents']:,} documents, {checked['tokens']:,} tokens and {checked['files']:,} of "
             f"{checked['files_in_all']:,} files checked {against} their documents"
         )
+        if n_sampled := checked["sample"]["documents"]:
+            yield f"  {n_sampled:,} documents, drawn at random, were also encoded by {' and '.join(checked['sample']['engines'])}"
     for finding in verdict.findings[:shown_max]:
         yield f"  wrong: {finding.file}: {finding.what}"
     if (n := len(verdict.findings) - shown_max) > 0:

@@ -64,7 +64,7 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """The method `format` of a string in the sandbox; None for anything else."""
         if not isinstance(value, _METHODS):
-            return None  # as jinja2 says of most values, after a call more
+            return None  # jinja2 would say so itself; this spares the call, since most values are no methods
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
             _check_format(_WIDE_FORMAT, str(value.__self__))

@@ -128,11 +128,6 @@ def regions(marked: str, marks: tuple[str, str]) -> Regions:
     Regions(text='abcde', generated=[(1, 3), (4, 5)])
     """
     begin, end = marks
-    before, _, behind = marked.partition(begin)
-    inside, found, rest = behind.partition(end)
-    if found and begin not in behind and end not in before and end not in rest:  # one region, as mostly
-        start = len(before)
-        return Regions(f"{before}{inside}{rest}", [(start, start + len(inside))])
     parts: list[str] = []
     generated = []
     opened: list[int] = []

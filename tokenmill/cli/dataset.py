@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 MANIFEST_FILE = "manifest.json"  # as in tokenmill.dataset.manifest, whose import takes half a second
 _SHOWN_MAX = 20
 _SAMPLE_DOCUMENTS = 64
+_M_TOP_PAD = -2  # of malloc.h
+_TOP_PAD_BYTES = (
+    1 << 26
+)  # with 1 << 25, there were still 90,000 to 640,000 page faults in 2 GB of text; with this, 55,000
 _EXIT_CODES = {"right": EXIT_DONE, "wrong": EXIT_NO, "not checked": EXIT_ERROR}
 
 
@@ -114,7 +118,19 @@ def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _keep_freed_memory() -> None:
+    """Makes glibc keep the memory that is freed after each batch of documents for the next batch, in place of returning it to the
+    system: verify is 1.25 times as fast with it, and takes 20 MB more with two threads. A build does not do this, because it
+    would take more than run.memory_mb_max."""
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries lack it
+    if mallopt is not None and not os.environ.keys() & {"MALLOC_TOP_PAD_", "GLIBC_TUNABLES"}:
+        mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
+
+
 def _verify(asked: argparse.Namespace) -> Answer:
+    _keep_freed_memory()
     from tokenmill.analysis.verify import VerifyOptions, lines_of, verify
 
     for name, least in (("sample", 0), ("threads", 1)):

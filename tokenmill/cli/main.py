@@ -35,8 +35,6 @@ from tokenmill.errors import (
 from tokenmill.layout import PARAMS_FILE
 
 _AGAIN_S = 0.05
-_M_TOP_PAD = -2  # of malloc.h
-_TOP_PAD_BYTES = 1 << 26  # with half of it, verify is as fast on some datasets only
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
 _signals: list[int] = []
@@ -93,17 +91,6 @@ def _set_up(asked: argparse.Namespace) -> None:
 
         logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
     quiet_environment()
-    _keep_freed_memory()
-
-
-def _keep_freed_memory() -> None:
-    """Makes glibc keep freed memory for the next batch of documents. It would return all but 128 KB at the end of each thread's
-    heap to the system, and the next batch would fault it in again page by page: 0.8 of the speed of verify, at 20 MB less."""
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries lack it
-    if mallopt is not None and not os.environ.keys() & {"MALLOC_TOP_PAD_", "GLIBC_TUNABLES"}:
-        mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
 def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> int:

@@ -29,7 +29,7 @@ class Judge:
     `begin_id`, `end_id`: the ids that must begin and end every document. `special_in_text`: ids of special tokens may also occur
     inside documents. `has_source`: the documents come from the input files, not from the tokens. `engines`: other engines of
     the same tokenizer, by name, with each of which a sample of documents is compared. `chat`: encodes conversations; None: the
-    documents are texts, or there are no messages to encode.
+    documents are texts, or there are no messages to encode. `rejects_special`: no document has the text of a special token.
     """
 
     tokenizer: Tokenizer
@@ -39,6 +39,7 @@ class Judge:
     has_source: bool
     engines: Mapping[str, Callable[[str], list[int]]]
     chat: ChatEncoder | None = None
+    rejects_special: bool = False
 
     @property
     def begin(self) -> list[int]:
@@ -76,6 +77,8 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
         if judge.has_source:
             assert judge.chat is not None
             span = check_conversations(span, judge.chat)
+    if judge.rejects_special:
+        _check_rejected(span, judge)
     if judge.has_source or not judge.tokenizer.prepares_text:
         all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
     if span.is_chat and judge.tokenizer.prepares_text:
@@ -94,6 +97,16 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
         for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
             same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
     return counts
+
+
+def _check_rejected(span: Span, judge: Judge) -> None:
+    for token in judge.tokenizer.special_tokens:
+        i = pc.index(pc.match_substring(span.documents.texts, token), True).as_py()
+        if i >= 0:
+            raise ValidationError(
+                f"{span.shard}: row {span.row(i)}: the document has the text of the special token {token!r}, with which "
+                "special_tokens_in_text: reject ends a build."
+            )
 
 
 def n_sampled(sample_documents: int, text_bytes: int) -> int:
@@ -143,7 +156,7 @@ def _check_decoded(span: Span, judge: Judge) -> None:
             for i, text in enumerate(texts)
         ]
         expected = _joined(around, pa.array(prepared, pa.large_binary()))
-    all_equal(span, found, expected, "decoded bytes")
+    all_equal(span, found, expected, "decoded bytes", len(around[0]))
 
 
 def _check_decoded_chat(span: Span, judge: Judge) -> None:

@@ -27,6 +27,9 @@ from tokenmill.dataset.tokens import id_type, schema
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
 from tokenmill.quantities import size
 
+_END = 2**31 - 1
+"""The end of a slice. pyarrow 26 fails without one, for some numbers of values."""
+
 
 class FileFacts(msgspec.Struct, frozen=True):
     """The sums of a correct file. `n_sampled`: the number of documents compared with other engines. `n_trained`: of conversations,
@@ -144,7 +147,9 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
     try:
         found = pq.read_schema(tokens)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
-        raise ValidationError(f"{tokens}: cannot be read: {error}. Delete the dataset and build it again.") from None
+        raise ValidationError(
+            f"{tokens}: cannot be read: {str(error).rstrip('.')}. Delete the dataset and build it again."
+        ) from None
     has_mask = entry.n_trained is not None
     for has_names in (True, False):
         if found.equals(schema(id_type(judge.tokenizer.id_max), has_names, has_mask)):
@@ -174,7 +179,7 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[i
                 piece,
                 Batch(
                     first_row,
-                    _texts(rows["input_ids"], judge, f"{entry.rows[piece].name}: row {first_row}"),
+                    _texts(rows["input_ids"], judge, entry.rows[piece].name, first_row),
                     None if is_row else rows["id"].cast(pa.large_string()),
                     positions=rows["id"] if is_row else None,
                 ),
@@ -182,14 +187,21 @@ def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[i
             batch, at = batch.slice(n_rows), at + n_rows
 
 
-def _texts(input_ids: pa.ListArray, judge: Judge, place: str) -> pa.LargeStringArray:
+def _texts(input_ids: pa.ListArray, judge: Judge, shard: str, first_row: int) -> pa.LargeStringArray:
     if judge.tokenizer.model is None:
         return pa.repeat(pa.scalar("", pa.large_string()), len(input_ids))
     try:
         found = judge.tokenizer.decode_batch(input_ids, threads=1)
         begin, end = (len(judge.tokenizer.decode_bytes(ids)) for ids in (judge.begin, judge.end))
         if begin or end:
-            found = pc.binary_slice(found.cast(pa.binary()), begin, -end or None).cast(pa.large_binary())
+            found = pc.binary_slice(found.cast(pa.binary()), begin, -end or _END).cast(pa.large_binary())
         return found.cast(pa.large_string())
-    except (TokenizerError, pa.ArrowInvalid) as error:
-        raise ValidationError(f"from {place} on: the ids do not decode to text: {error}") from None
+    except (TokenizerError, pa.ArrowInvalid):
+        for i, ids in enumerate(input_ids):
+            try:
+                judge.tokenizer.decode_bytes(ids.values[len(judge.begin) : len(ids) - len(judge.end)]).decode()
+            except (TokenizerError, UnicodeDecodeError) as found_error:
+                error = found_error
+                first_row += i
+                break
+        raise ValidationError(f"{shard}: row {first_row}: the ids do not decode to text: {error}") from None

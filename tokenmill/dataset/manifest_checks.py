@@ -160,6 +160,8 @@ def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
 def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:
     """What is missing or twice between the parts of a shard; after a damaged part, the next row is unknown."""
     next_row: int | None = 0
+    if some[0].first_line != 1:
+        yield f"{name}: first_line of its first rows is {some[0].first_line}, expected 1. {_FORCE}"
     for rows in some:
         if next_row is not None and rows.first_row != next_row:
             yield f"{name}: a file of the dataset holds its rows from {rows.first_row} on, expected {next_row}. {_FORCE}"
@@ -205,12 +207,18 @@ def wrong_table_files(manifest: Manifest, directory: Path) -> Iterator[tuple[str
             yield table.name, f"not the file that the manifest names (sha256 {table.sha256[:16]}…). {_FORCE}"
 
 
+def unnamed_tables(manifest: Manifest, made: Iterable[str]) -> Iterator[str]:
+    """The tables that a dataset of this format has, of names `made`, and that the manifest does not name."""
+    for name in sorted(set(made) - {table.name for table in manifest.tables}):
+        yield f"tables: {name} is not among them, which every dataset has. {_FORCE}"
+
+
 def wrong_quarantine(manifest: Manifest, path: Path) -> Iterator[str]:
     """What of the quarantine file is not as the manifest says: its digest, and its number of documents."""
     try:
         rows = pq.read_table(path, columns=["row"], partitioning=None)["row"]
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        yield f"cannot be read: {error}. {_FORCE}"
+        yield f"cannot be read: {' '.join(str(error).split()).rstrip('.')}. {_FORCE}"
         return
     if sha256_file(path) != manifest.quarantine_sha256:
         yield f"not the file that the manifest names (sha256 {manifest.quarantine_sha256[:16]}…). {_FORCE}"

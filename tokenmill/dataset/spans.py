@@ -68,8 +68,9 @@ def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str)
         )
 
 
-def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> None:
-    """Raises ValidationError with the first row that differs. `what`: is compared."""
+def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str, n_before: int = 0) -> None:
+    """Raises ValidationError with the first row that differs. `what`: is compared. `n_before`: the bytes of each value that stand
+    before the document's own, and are not counted in the place of a difference."""
     if found.equals(expected):
         return
     i = pc.index(pc.fill_null(pc.equal(found, expected), False), False).as_py()
@@ -77,5 +78,5 @@ def all_equal(span: Span, found: pa.Array, expected: pa.Array, what: str) -> Non
     place = ""
     if isinstance(one, bytes | str) and isinstance(other, bytes | str):
         at = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-        one, other, place = one[at : at + 20], other[at : at + 20], f" from {at} on"
+        one, other, place = one[at : at + 20], other[at : at + 20], f" from {max(at - n_before, 0)} on"
     raise ValidationError(f"{span.shard}: row {span.row(i)}: {what}{place}: found {one!r}, expected {other!r}.")

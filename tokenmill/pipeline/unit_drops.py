@@ -1,6 +1,6 @@
 """Says which lines of source.drop concern each unit, so that a new line makes only the units anew that have its documents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tokenmill.config.params import Params, Source
 from tokenmill.console import progress
-from tokenmill.corpus.drop import DropLine, DropList, DropParts, drop_list
+from tokenmill.corpus.drop import DropLine, DropList, DropParts, DroppedDocument, drop_list
 from tokenmill.corpus.dropped import find_none
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import Documents
@@ -56,10 +56,18 @@ def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[
     return {unit.name: _of_unit(parts, one.folder) for unit, one in zip(units, done, strict=True)}
 
 
-def lines_without_documents(whole: DropList, drops: Mapping[str, DropList]) -> list[DropLine]:
-    """The lines of the list that name no document of any unit, in order."""
+def lines_without_documents(
+    whole: DropList, drops: Mapping[str, DropList], dropped: Iterable[DroppedDocument]
+) -> list[DropLine]:
+    """The lines of the list that name no document of any unit, in order. `dropped`: the documents that were left out. A line with
+    an id and a digest may name a document by each, and then names none."""
     used = {line for some in drops.values() for line in some.lines}
-    return [line for line in whole.lines if line not in used]
+    named = {(one.id, one.sha256) for one in dropped}
+    return [
+        line
+        for line in whole.lines
+        if line not in used or (None not in (line.id, line.sha256) and (line.id, line.sha256) not in named)
+    ]
 
 
 def known_drops(root: Path, params: Params, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:

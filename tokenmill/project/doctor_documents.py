@@ -57,8 +57,9 @@ def _look(shard: Shard, source: Source) -> Finding | None:
         bad = found.bad
         place = f"row {bad.row}" if bad.line is None else f"line {bad.line}"
         column = f"Set {bad.setting} in params.yaml to a key that all files have." if bad.setting else None
-        mend = column or "Mend it, or let bad documents be left out: source.on_bad_document: quarantine."
         is_left_out = source.on_bad_document == "quarantine"
+        default = "Mend it, or let bad documents be left out: source.on_bad_document: quarantine."
+        mend = column or ("A build leaves it out; mend it to have it in the dataset." if is_left_out else default)
         return Finding(
             "text",
             "warning" if is_left_out else "wrong",

@@ -107,7 +107,7 @@ def groups(report: Report) -> str:
     )
     taken = (
         f"<p>Of a sample of {number(sample['documents'])} documents ({size(sample['text_bytes'])} of text from "
-        f"{number(sample['files'])} files), without end-of-document tokens. "
+        f"{number(sample['files'])} files), without the tokens that begin and end documents. "
         "Scripts without blanks between words have no words here.</p>"
     )
     plot = plots.groups(points, labels) if points else ""

@@ -52,7 +52,7 @@ def vocabulary(report: Report) -> str:
             found["unused"],
         ),
         "rare": (
-            f"occur less than {RARE} times ({percent(measures['rare_tokens_share'], 2)}), so a model hardly learns them",
+            f"occur, but less than {RARE} times ({percent(measures['rare_tokens_share'], 2)}), so a model hardly learns them",
             found["rare"],
         ),
         "unreached": (

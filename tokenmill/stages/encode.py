@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 
@@ -17,7 +18,9 @@ from tokenmill.config.params import Encode, FormatName, Source, TokenizerSource
 from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
+    DROPPED_FILE,
     piece_dropped,
+    read_dropped,
     reasons_of,
     write_unit_dropped,
 )
@@ -229,7 +232,8 @@ def _tell_left_out(
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in n_dropped.items())
         say(f"encode: left out {sum(n_dropped.values()):,} documents by source.drop: {reasons}")
     listed = drop_list(runner.root, source.drop, runner.has_ids)
-    if idle := lines_without_documents(listed, drops):
+    dropped = read_dropped(runner.root / TABLES_DIRECTORY / DROPPED_FILE) if n_dropped else {}
+    if idle := lines_without_documents(listed, drops, chain.from_iterable(dropped.values())):
         n = f"{len(idle):,} of the {len(listed.lines):,} lines"
         say(f"encode: {n} of source.drop name no document; the first: {source.drop}, {idle[0].place}")
 

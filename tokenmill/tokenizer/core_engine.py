@@ -21,7 +21,8 @@ def engine_of(
     with which the engine shares the vocabulary.
 
     Like `tokenizers`, the engine searches for added tokens twice: before normalizing for tokens that are not `normalized`,
-    then in the remaining text for tokens that are. `allow_special` makes it find special tokens too.
+    then in the remaining text for tokens that are. `allow_special` makes it find special tokens too. Raises TokenizerError
+    for added tokens that cannot be searched for.
     """
     early, late = (_Phase(model, normal, allow_special) for normal in (False, True))
     in_core = late if late.shown or (not early.shown) else early

@@ -63,13 +63,12 @@ class Merges(Sequence[Merge]):
 
         return len(np.unique(np.frombuffer(self.rows, "<u4")[2 :: len(Merge._fields)]))
 
-    def first_that_makes(self, tokens: Collection[int]) -> Merge | None:
-        """The first merge in order that becomes one of these ids; None if none does."""
+    def makes(self, tokens: Collection[int]) -> bool:
+        """Whether a merge becomes one of these ids."""
         import numpy as np
 
         made = np.frombuffer(self.rows, "<u4")[Merge._fields.index("token") :: len(Merge._fields)]
-        places = np.flatnonzero(np.isin(made, list(tokens)))
-        return self[int(places[0])] if len(places) else None
+        return bool(np.isin(made, list(tokens)).any())
 
     @classmethod
     def of(cls, merges: Sequence[Merge]) -> Merges:

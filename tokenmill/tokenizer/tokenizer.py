@@ -8,7 +8,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -73,9 +73,10 @@ class Tokenizer:
         `place` is None for a vocabulary that was just learned: it needs no check, and its engine is made on first use.
         """
         self._cache_mb_max = cache_mb_max
-        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(
-            model, self._encoder, allow, cache_mb_max
-        )
+        encoder = cache(
+            partial(encoder_of, model)
+        )  # no closure holds self, so that memory is freed without the collector
+        self._make_engine: Callable[[bool], _Engine] = lambda allow: _core_engine(model, encoder(), allow, cache_mb_max)
         self._model: Model | None = model
         if place is not None:
             try:
@@ -88,7 +89,6 @@ class Tokenizer:
         self.warmed, self.shared_at = set(), None
         self._tokens = model.token_bytes()
         self.engine, self.engine_reason = "core", None
-        self._digest_of = lambda: digest_of(self._saved_model)
         self.steps = model.steps
         self.special_tokens = {one.text: one.id for one in model.added if one.special}
         self.n_merges = len(model.merges)
@@ -152,7 +152,7 @@ class Tokenizer:
         try:
             return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:
-            document = read_document(content, place)
+            document = read_document(content, place)  # with the texts of its merges
             return cls._from_tokenizers(document, content, place, str(beyond), cache_mb_max)
 
     @classmethod
@@ -353,12 +353,6 @@ class Tokenizer:
                         raise SpecialTokenError(i, None, token)
 
     @cached_property
-    def _encoder(self) -> _core.Encoder:
-        """The core's encoder that the engines share the vocabulary of."""
-        assert self._model is not None
-        return encoder_of(self._model)
-
-    @cached_property
     def _engine(self) -> _Engine:
         return self._make_engine(False)
 
@@ -491,7 +485,7 @@ class Tokenizer:
     @cached_property
     def digest(self) -> str:
         """The sha256, in hex, of the vocabulary, merges, split pattern and added tokens."""
-        return self._digest_of()
+        return self._digest_of() if self._model is None else digest_of(self._saved_model)
 
     @property
     def vocab_size(self) -> int:

@@ -7,9 +7,12 @@ use crate::documents::json_lines::{Documents, Strings, read};
 use crate::parallel::interrupt::CoreError;
 use crate::tokenizer_json;
 use arrow_array::LargeStringArray;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::Arc;
+
+const MERGE_BYTES: usize = 16;
 
 type Columns<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, usize);
 
@@ -44,6 +47,12 @@ pub(super) fn read_bpe<'py>(py: Python<'py>, file: &[u8]) -> PyResult<Option<Bpe
 
 #[pyfunction]
 pub(super) fn bpe_json(py: Python<'_>, merges: &[u8], vocabulary: &Bound<'_, PyAny>) -> PyResult<(String, String)> {
+    if !merges.len().is_multiple_of(MERGE_BYTES) {
+        return Err(PyValueError::new_err(format!(
+            "expected {MERGE_BYTES} bytes for each merge; found {} in all.",
+            merges.len()
+        )));
+    }
     let vocabulary = record_batch_of(vocabulary)?;
     let (ids, tokens) = (ids_column(&vocabulary, "id")?, bytes_column(&vocabulary, "token")?);
     run(py, |_| {

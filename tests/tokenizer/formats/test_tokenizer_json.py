@@ -21,7 +21,7 @@ from tokenmill.errors import CorpusError, PatternError, TokenizerError
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.formats.tokenizer_json import document_of, merges_of, model_of
-from tokenmill.tokenizer.model import AddedToken, Merge, Model, digest_of, sha256_of
+from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, digest_of, sha256_of
 
 assert TOKENIZER._model is not None
 DOCUMENT = document_of(TOKENIZER._model)
@@ -330,6 +330,10 @@ WRONG: dict[str, object] = {
     "merge of numbers": changed("model", "merges", to=[[1, 2]]),
     "merge of unknown": changed("model", "merges", to=[["a", "ß"]]),
     "merge to unknown": changed("model", "merges", to=[["~", "~"]]),
+    "a merge that is there twice makes special": changed(
+        "added_tokens", to=[{"id": VOCAB[MERGED], "content": MERGED, "special": True, **FLAGS}]
+    )
+    | {"model": {**DOCUMENT["model"], "merges": [*MERGES, MERGES[0]]}},
     "merge makes special": changed(
         "added_tokens", to=[{"id": VOCAB[MERGED], "content": MERGED, "special": True, **FLAGS}]
     ),
@@ -566,22 +570,41 @@ def test_the_core_reads_a_file_as_python_does(document: object) -> None:
     assert read(as_bytes(document), True) == read(as_bytes(document), False)
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_the_core_reads_a_damaged_file_as_python_does(seed: int) -> None:
-    chance = random.Random(seed)
-    small = {**DOCUMENT, "model": {**DOCUMENT["model"], "merges": MERGES[:20]}}
-    content = bytearray(as_bytes(small))
-    for _ in range(chance.randrange(1, 4)):
-        at = chance.randrange(len(content))
-        content[at : at + chance.randrange(3)] = chance.choice(
-            [b"", b'"', b" ", b"\\", b"a", b"1", b",", b"\xff", b"#"]
-        )
-    assert read(bytes(content), True) == read(bytes(content), False)
+def test_the_core_reads_damaged_files_as_python_does() -> None:
+    """Merges and tokens are exchanged, repeated, spoiled and left out, and bytes are changed."""
+    chance, n_read = random.Random(6), 0
+    for _ in range(300):
+        merges = [*MERGES[:20]]
+        vocab = {text: id for text, id in VOCAB.items() if id < 400 or text in map("".join, merges)}
+        model = {**DOCUMENT["model"], "vocab": vocab, "merges": merges}
+        added = [*DOCUMENT["added_tokens"]]
+        for _ in range(chance.randrange(3)):
+            at, token = chance.randrange(20), chance.choice([*vocab])
+            match chance.randrange(6):
+                case 0:
+                    merges.insert(at, chance.choice(merges))
+                case 1:
+                    merges[at] = [token, chance.choice([*vocab])]
+                case 2:
+                    del vocab[token]
+                case 3:
+                    vocab[token] = chance.choice([*vocab.values(), 2**32 - 1, 2**32, -1, 1.5])
+                case 4:
+                    added.append({"id": vocab[token], "content": token, "special": True, **FLAGS})
+                case 5:
+                    model["merges"] = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
+        content = bytearray(as_bytes({**DOCUMENT, "model": model, "added_tokens": added}))
+        if chance.random() < 0.2:
+            content[chance.randrange(len(content))] = chance.choice(b'" \\a1,\xff#')
+        n_read += _core.read_bpe(bytes(content)) is not None
+        assert read(bytes(content), True) == read(bytes(content), False)
+    assert 100 < n_read < 250
 
 
-def test_merges_that_the_core_read_are_ids() -> None:
-    for document, is_read in ((DOCUMENT, True), (WRONG["merges of both kinds"], False)):
-        assert (_core.read_bpe(as_bytes(document)) is not None) is is_read
+def test_merges_that_the_core_has_read_are_ids() -> None:
+    for document, kind in ((DOCUMENT, Merges), (IN_TOKENIZERS["decoder is null"], list)):
+        assert type(read_document(as_bytes(document), "x", True)["model"]["merges"]) is kind
+        assert type(read_document(as_bytes(document), "x")["model"]["merges"]) is list
 
 
 def test_a_digest_is_of_canonical_json() -> None:
