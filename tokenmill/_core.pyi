@@ -59,9 +59,9 @@ def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[
     is an integer beyond 64 bits), so that another reader must judge it."""
 
 def read_bpe(file: bytes) -> tuple[bytes, dict[str, int], bytes] | None:
-    """Of a byte-level tokenizer.json with a BPE model: the file with an empty vocabulary and no merges, the vocabulary, and the merges
-    as 16 bytes each, little-endian: `left, right, rank, token: uint32`. Of several merges of one pair the last counts, in the
-    place of the first, as in tokenizers.
+    """Of a byte-level tokenizer.json with a BPE model: the file with an empty vocabulary and no merges, the vocabulary, and the
+    merges as 16 bytes each, little-endian: `left, right, rank, token: uint32`. Of several merges of one pair the last counts, in
+    the place of the first, as in tokenizers.
 
     Returns None if there is no such model, or if any of it is bad or unusual, so that another reader must judge it."""
 
