@@ -273,6 +273,9 @@ def test_the_command_has_an_exit_code_for_each_answer(built: Project, data: Path
     for command in ("verify", "info"):
         done = cli(copied, command, "data/raw")
         assert done.returncode == 2 and "[TM502]: data/raw: expected a token dataset" in done.stderr
+        assert "found a folder without one" in done.stderr
+    for name, found in (("data/tokens/manifest.json", "a file"), ("data/tokns", "nothing there")):
+        assert f"found {found}. Name the folder" in cli(copied, "info", name).stderr
     shutil.rmtree(data / "tokenizer")
     done = cli(copied, "verify")
     assert done.returncode == 2 and "name it with --tokenizer" in done.stderr

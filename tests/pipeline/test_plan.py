@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import Project
 from tests.dataset.test_mixture import weigh
 from tokenmill.config.params import load_params
+from tokenmill.dataset.manifest import read_manifest
 from tokenmill.pipeline.estimate import Range, exactly
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
@@ -57,6 +58,15 @@ def test_a_plan_of_a_small_corpus_reads_all_of_it_touches_nothing_and_holds(proj
     assert [rows[name]["is_inside"] for name in ("documents", "text_bytes", "peak_memory_bytes")] == [True] * 3
     assert rows["seconds encode"]["found"] > 0
     assert "in range" in project.cli("plan", "--outcome").stdout
+
+
+def test_documents_that_source_drop_names_are_not_in_the_plan(project: Project) -> None:
+    project.build()
+    n_documents = read_manifest(project.root / "data/tokens").n_documents
+    project.set_drop("drop.csv")
+    (project.root / "drop.csv").write_text("id,reason\na.jsonl-1,takedown\n")
+    found = json.loads(project.cli("plan", "--json").stdout)["result"]["quantities"]["documents"]
+    assert found["low"] <= n_documents - 1 <= found["high"] < n_documents
 
 
 def test_a_seed_draws_the_same_sample_again(project: Project) -> None:

@@ -11,8 +11,10 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 def check_is_dataset(dataset: Path) -> None:
     """Raises ValidationError if the folder has no manifest."""
     if not (dataset / MANIFEST_FILE).exists():
+        found = "a folder without one" if dataset.is_dir() else "a file" if dataset.exists() else "nothing there"
         raise ValidationError(
-            f"{dataset}: expected a token dataset, which has a {MANIFEST_FILE}; found none. Name the folder of a dataset.",
+            f"{dataset}: expected a token dataset, a folder that has a {MANIFEST_FILE}; found {found}. Name the folder of a "
+            "dataset.",
             code="TM502",
         )
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Params, Source
 from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shard_files import open_shard, parquet_source
@@ -151,12 +153,13 @@ def take_sample(
     read_bytes: int = READ_BYTES,
     work_bytes: int = WORK_BYTES,
     chat_of: Callable[[Tokenizer], ChatEncoder] | None = None,
+    drops: DropList | None = None,
 ) -> Sample:
     """Draws shards, larger ones more often, reads batches of them, and counts, encodes and checks some.
 
     `shards`: the file bytes to be encoded of each. `tokenizer`: the one to encode with; None to take the one that is learned from
     the sample. `counts`, `learns`: whether the build counts pre-tokens, and learns a vocabulary. `scratch`: an empty folder.
-    `chat_of`: gives the encoder of conversations; None for documents that are texts.
+    `chat_of`: gives the encoder of conversations; None for documents that are texts. `drops`: the documents to leave out.
     Raises what a build would raise for these documents.
     """
     rng = random.Random(seed)
@@ -167,7 +170,7 @@ def take_sample(
     start_s = time.perf_counter()
     for stratum, shard in drawn:
         piece = _read(
-            shard, params.source, max(min(read_bytes, _PIECE_BYTES_MIN), read_bytes // len(drawn)), limits, rng
+            shard, params.source, max(min(read_bytes, _PIECE_BYTES_MIN), read_bytes // len(drawn)), limits, rng, drops
         )
         if piece is not None:
             stratum.pieces.append(piece)
@@ -240,7 +243,9 @@ def _draw(stratum: Stratum, n: int, rng: random.Random) -> list[Shard]:
     return sorted(keys, key=lambda shard: (keys[shard], shard.name))[:n]
 
 
-def _read(shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng: random.Random) -> Piece | None:
+def _read(
+    shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng: random.Random, drops: DropList | None
+) -> Piece | None:
     """Batches of a shard: from a place in the middle, if its format lets a reader enter there, else from the beginning.
 
     None for a damaged shard that the build would leave out."""
@@ -251,6 +256,10 @@ def _read(shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng
         nonlocal n_bad
         n_bad += 1
 
+    def without_dropped(row: int, texts: pa.LargeStringArray, ids: Any) -> pa.LargeStringArray:
+        found = drops.find(shard.name, row, texts, ids) if drops is not None else []
+        return without(texts, [one.row - row for one in found])
+
     passes = on_bad if source.on_bad_document == "quarantine" else None
     assert shard.source is not None
     columns = shard.source.columns
@@ -258,7 +267,15 @@ def _read(shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng
     n_read = n_file = 0
     is_at_end, is_nearly_read = True, False
     try:
-        for batch in read_batches(shard, *columns, batch_bytes=_BATCH_BYTES, part=part, on_bad=passes, limits=limits):
+        for batch in read_batches(
+            shard,
+            *columns,
+            batch_bytes=_BATCH_BYTES,
+            part=part,
+            on_bad=passes,
+            limits=limits,
+            drop=without_dropped if drops is not None and drops.lines else None,
+        ):
             if n_read >= text_bytes_max and not is_nearly_read:
                 # A file that is nearly read is read to its end, which may be of another kind than its beginning.
                 left = ((part or shard).n_bytes - n_file) * n_read / max(n_file, 1)

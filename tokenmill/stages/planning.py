@@ -11,6 +11,7 @@ from typing import Any
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.lockfile import pinned
 from tokenmill.config.params import Params
+from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
@@ -103,6 +104,7 @@ def make_plan(
                 read_bytes=read_bytes,
                 work_bytes=work_bytes,
                 chat_of=_chat_of(root, params, scratch),
+                drops=drop_list(root, params.source.drop, params.has_ids),
             )
     known = _known(root, work, 0 if shares_bytes else 1)
     sources = params.document_sources()
