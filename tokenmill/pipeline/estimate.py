@@ -76,6 +76,10 @@ class Range(NamedTuple):
         return Range(min(self.low, most), min(self.point, most), min(self.high, most))
 
 
+_REPORT_BYTES = Range(0.0, 160_000.0, 230_000.0)
+"""Of data/report. The least is for a report that is there before, and is replaced."""
+
+
 def exactly(n: float) -> Range:
     """A number that is known."""
     return Range(n, n, n)
@@ -307,6 +311,8 @@ def _disk(
         outputs = outputs.plus(around(id_tables, id_tables * 0.2))
         n_bytes = sample.id_counts_bytes * (encoding.n_units_todo or 0)
         store = store.plus(around(n_bytes, n_bytes * 0.3))
+    if known.stages["validate"].would_run:
+        outputs = outputs.plus(_REPORT_BYTES)
     n_units = max((one.n_units_todo or 0 for one in known.stages.values()), default=0)
     if any(one.would_run for one in known.stages.values()):
         small = (_FILES_A_UNIT * n_units + 20) * _BLOCK_BYTES + _PIECE_BYTES * known.n_shards
