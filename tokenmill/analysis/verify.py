@@ -316,9 +316,8 @@ class _Verification:
             now.add(entry.n_bytes)
 
     def _judge_of(self, entry: OutputShard) -> Judge:
-        policy = self._policies.get(
-            entry.rows[0].name
-        )  # None: the manifest contradicts itself, which is found elsewhere
+        # None: the manifest contradicts itself, which is found elsewhere.
+        policy = self._policies.get(entry.rows[0].name)
         return next(iter(self._judges.values())) if policy is None else self._judges[policy]
 
     def _groups(self, entry: OutputShard, unit: Unit | None) -> Groups | None:

@@ -42,6 +42,11 @@ _LEARNING_A_BYTE = 22.0  # bytes for each byte of the distinct pre-tokens
 # Bytes of files, measured on the same builds.
 _TOKENIZER_BYTES, _TOKEN_BYTES = 70_000, 88.0  # tokenizer.json, vocab.tiktoken and the files beside them
 _ID_BYTES = 16.0  # of an id in the tables of data/tables
+_REPORT_BYTES = (
+    0.0,
+    160_000.0,
+    230_000.0,
+)  # of data/report, from low to high; the low is for one that replaces another
 _BLOCK_BYTES = 4096
 _FILES_A_UNIT = 5  # of three stages, each with a file of facts
 _PIECE_BYTES = 400  # of a shard, in manifests
@@ -74,10 +79,6 @@ class Range(NamedTuple):
     def at_most(self, most: float) -> "Range":
         """The range with nothing above `most`."""
         return Range(min(self.low, most), min(self.point, most), min(self.high, most))
-
-
-_REPORT_BYTES = Range(0.0, 160_000.0, 230_000.0)
-"""Of data/report. The least is for a report that is there before, and is replaced."""
 
 
 def exactly(n: float) -> Range:
@@ -312,7 +313,7 @@ def _disk(
         n_bytes = sample.id_counts_bytes * (encoding.n_units_todo or 0)
         store = store.plus(around(n_bytes, n_bytes * 0.3))
     if known.stages["validate"].would_run:
-        outputs = outputs.plus(_REPORT_BYTES)
+        outputs = outputs.plus(Range(*_REPORT_BYTES))
     n_units = max((one.n_units_todo or 0 for one in known.stages.values()), default=0)
     if any(one.would_run for one in known.stages.values()):
         small = (_FILES_A_UNIT * n_units + 20) * _BLOCK_BYTES + _PIECE_BYTES * known.n_shards

@@ -150,10 +150,10 @@ def take_sample(
     seed: int,
     limits: Limits,
     scratch: Path,
+    drops: DropList,
     read_bytes: int = READ_BYTES,
     work_bytes: int = WORK_BYTES,
     chat_of: Callable[[Tokenizer], ChatEncoder] | None = None,
-    drops: DropList | None = None,
 ) -> Sample:
     """Draws shards, larger ones more often, reads batches of them, and counts, encodes and checks some.
 
@@ -244,7 +244,7 @@ def _draw(stratum: Stratum, n: int, rng: random.Random) -> list[Shard]:
 
 
 def _read(
-    shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng: random.Random, drops: DropList | None
+    shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng: random.Random, drops: DropList
 ) -> Piece | None:
     """Batches of a shard: from a place in the middle, if its format lets a reader enter there, else from the beginning.
 
@@ -257,8 +257,7 @@ def _read(
         n_bad += 1
 
     def without_dropped(row: int, texts: pa.LargeStringArray, ids: Any) -> pa.LargeStringArray:
-        found = drops.find(shard.name, row, texts, ids) if drops is not None else []
-        return without(texts, [one.row - row for one in found])
+        return without(texts, [one.row - row for one in drops.find(shard.name, row, texts, ids)])
 
     passes = on_bad if source.on_bad_document == "quarantine" else None
     assert shard.source is not None
@@ -274,7 +273,7 @@ def _read(
             part=part,
             on_bad=passes,
             limits=limits,
-            drop=without_dropped if drops is not None and drops.lines else None,
+            drop=without_dropped,
         ):
             if n_read >= text_bytes_max and not is_nearly_read:
                 # A file that is nearly read is read to its end, which may be of another kind than its beginning.
