@@ -42,11 +42,7 @@ _LEARNING_A_BYTE = 22.0  # bytes for each byte of the distinct pre-tokens
 # Bytes of files, measured on the same builds.
 _TOKENIZER_BYTES, _TOKEN_BYTES = 70_000, 88.0  # tokenizer.json, vocab.tiktoken and the files beside them
 _ID_BYTES = 16.0  # of an id in the tables of data/tables
-_REPORT_BYTES = (
-    0.0,
-    160_000.0,
-    230_000.0,
-)  # of data/report, from low to high; the low is for one that replaces another
+_REPORT_BYTES = (0.0, 160_000.0, 230_000.0)  # of data/report; the low is for one that replaces another
 _BLOCK_BYTES = 4096
 _FILES_A_UNIT = 5  # of three stages, each with a file of facts
 _PIECE_BYTES = 400  # of a shard, in manifests
