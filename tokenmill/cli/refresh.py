@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -106,13 +106,13 @@ def _serve(asked: argparse.Namespace) -> Answer:
     root = find_params().parent
     is_json = getattr(asked, "json", False)
     options = [f"--{name}" for name in ("json", "quiet", "verbose", "debug") if getattr(asked, name, False)]
-    times = _times(asked.cron, asked.timezone)
-    for at in times:
-        if (wait_s := (at - datetime.now(at.tzinfo)).total_seconds()) < 0:
+    for at in times(asked.cron, asked.timezone, datetime.now(UTC)):
+        if (wait_s := seconds_until(at, datetime.now(UTC))) < 0:
             continue  # the previous refresh took longer than that
         say(f"serve: the next refresh is at {at:%F %H:%M %Z}")
         time.sleep(wait_s)
-        command = [sys.executable, "-m", "tokenmill", "refresh", *options]
+        # -P: the project's folder may hold a folder named tokenmill.
+        command = [sys.executable, "-P", "-m", "tokenmill", "refresh", *options]
         with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE if is_json else None) as run:
             try:
                 printed, _ = run.communicate()
@@ -127,12 +127,13 @@ def _serve(asked: argparse.Namespace) -> Answer:
     return Answer({"did": "the schedule has ended"}, lambda: None, is_asked_for=False)
 
 
-def _times(cron: str, zone: str) -> Iterator[datetime]:
-    """The times of a schedule from now on. Daylight saving skips or repeats none. Raises ParamsError."""
+def times(cron: str, zone: str, now: datetime) -> Iterator[datetime]:
+    """The times of a schedule after `now`, in its time zone. A time of day that a change of the clocks skips is replaced by the
+    first moment after the change, and of two that it repeats the first is taken. Raises ParamsError."""
     from cronsim import CronSim, CronSimError
 
     try:
-        return iter(CronSim(cron, datetime.now(ZoneInfo(zone))))
+        return iter(CronSim(cron, now.astimezone(ZoneInfo(zone))))
     except CronSimError as error:
         raise ParamsError(
             f"--cron {cron!r}: {error}. Expected five fields, like 0 2 * * * for every night at two."
@@ -141,3 +142,8 @@ def _times(cron: str, zone: str) -> Iterator[datetime]:
         raise ParamsError(
             f"--timezone {zone!r}: there is no such time zone; expected one like Europe/Berlin."
         ) from None
+
+
+def seconds_until(at: datetime, now: datetime) -> float:
+    """The seconds from `now` to `at`. Python subtracts two times of one zone as if its clocks never changed."""
+    return (at.astimezone(UTC) - now.astimezone(UTC)).total_seconds()
