@@ -146,8 +146,10 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         "TM206": ErrorCode(
             "a document is too large for the memory",
             "A document, or a Parquet page or Arrow record batch, which has to be loaded whole, is larger than one worker's "
-            "share of run.memory_mb_max. The build stopped before loading it.",
-            "Raise run.memory_mb_max, or lower run.workers so that each has a larger share. Otherwise cut the document.",
+            "share of run.memory_mb_max; or a .zst file was compressed with a window that is too large. The build stopped before "
+            "loading it.",
+            "Raise run.memory_mb_max, or lower run.workers so that each has a larger share. Otherwise cut the document, or "
+            "compress the file again as the message says.",
         ),
         "TM207": ErrorCode(
             "the documents changed while the build ran",
@@ -191,6 +193,20 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "them. There are more of them than encode.chat.cut_max allows.",
             "Raise encode.pack.length. Otherwise set encode.pack.long to split, which keeps all tokens, or raise "
             "encode.chat.cut_max.",
+        ),
+        "TM213": ErrorCode(
+            "a shard is encrypted",
+            "A Parquet file of documents is encrypted, as a whole or in some columns. tokenmill has no way to take its keys. The "
+            "file is not damaged, so source.on_bad_shard does not leave it out.",
+            "Write the file again without encryption, with the tool and the keys that it was made with. Otherwise make the glob "
+            "in params.yaml narrower so that it does not match the file.",
+        ),
+        "TM214": ErrorCode(
+            "a pointer stands in the place of a file",
+            "Git LFS, git-annex and DVC keep large files outside git. In a clone that has not downloaded them, a small text file "
+            "or a broken link stands in their place, and none of these is a document.",
+            "Run the command that the message names: `git lfs pull`, `git annex get` or `dvc pull`. A copy of the repository as a "
+            "ZIP file never has the files of Git LFS, so clone it instead.",
         ),
         "TM301": ErrorCode(
             "a tokenizer is refused",

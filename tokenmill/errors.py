@@ -5,6 +5,8 @@
     ├── ParamsError              params.yaml, an argument of the command line, or dvc.yaml
     ├── CorpusError              an input file, a row of it, or its text
     │   ├── DamagedError         a file that is not whole: truncated, or with bytes that are not of its kind
+    │   ├── EncryptedError       a file that is encrypted
+    │   ├── PointerError         a file that stands for another one, which is not downloaded
     │   ├── PassingError         a file that could not be read this time, as a disk or a network failed: it is tried again
     │   └── SpecialTokenError    a special token's text inside a document, where that is to be refused
     ├── PatternError             a split pattern that does not compile, or gives up on a text
@@ -99,6 +101,25 @@ class DamagedError(CorpusError):
     """An input file is not whole."""
 
     code = "TM202"
+
+
+class EncryptedError(CorpusError):
+    """An input file is encrypted. `what`: the part of it, in words."""
+
+    code = "TM213"
+
+    def __init__(self, name: str, what: str) -> None:
+        is_several = what.startswith("the columns")
+        super().__init__(
+            f"{name}: {what} {'are' if is_several else 'is'} encrypted (Parquet Modular Encryption), and tokenmill has no keys. "
+            "Write it again without encryption."
+        )
+
+
+class PointerError(CorpusError):
+    """An input file stands for another one, which is not downloaded."""
+
+    code = "TM214"
 
 
 class PassingError(CorpusError):

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tokenmill.corpus.drop import DropLine, DropList, DroppedDocument
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest
 from tokenmill.errors import ValidationError
+from tokenmill.storage.checked_parquet import parquet_file
 
 _FORCE = "Run `tokenmill build --force`."
 _COLUMNS = ["id", "shard", "row", "file", "sha256"]
@@ -65,7 +65,7 @@ def still_there(index: Path, lists: Sequence[tuple[str, DropList]]) -> Iterator[
     """The documents of a document index that a line of these lists, each with its name, leaves out; each with the file of the
     dataset that it is in. Raises ValidationError if the index cannot be read."""
     try:
-        with pq.ParquetFile(index) as file:
+        with parquet_file(index) as file:
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=_COLUMNS).combine_chunks()
                 ids, digests = table["id"].combine_chunks(), table["sha256"].combine_chunks()

@@ -16,6 +16,7 @@ from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
 from tokenmill.layout import TABLES_DIRECTORY
+from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 N_LISTED_MAX = 20
@@ -239,7 +240,7 @@ def _token(dataset: Path, document: Document, position: int, tokenizer: Tokenize
 
 def _ids_of(path: Path, row: int) -> tuple[list[int], list[int] | None]:
     """The ids in a row of a file of the dataset, and the loss mask where it has one; no ids if there is no such row."""
-    with _reading(path), pq.ParquetFile(path) as file:
+    with _reading(path), parquet_file(path) as file:
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
             if row < n_rows:
@@ -259,7 +260,7 @@ def _index(dataset: Path) -> Iterator[pq.ParquetFile]:
             f"{path}: expected the dataset's document index; nothing is there. Copy the folder tables beside the dataset, or "
             "make it with `tokenmill build`."
         )
-    with _reading(path), pq.ParquetFile(path) as index:
+    with _reading(path), parquet_file(path) as index:
         yield index
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from tokenmill.corpus.parquet_files import checked
 from tokenmill.corpus.text_digests import Keys, text_digests, text_keys
 from tokenmill.errors import CorpusError, of_the_machine
 
@@ -219,7 +219,7 @@ def _csv(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, s
 
 def _parquet(path: Path, name: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as opened, checked(opened, name) as file:
             _check_columns(name, file.schema_arrow.names)
             row = 0
             for batch in file.iter_batches():

@@ -17,6 +17,7 @@ from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import Unit
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming, read, write_atomic
+from tokenmill.storage.checked_parquet import parquet_file
 
 DROPPED_FILE = "dropped.parquet"  # in TABLES_DIRECTORY
 
@@ -98,7 +99,7 @@ def read_dropped(path: Path) -> dict[str, list[DroppedDocument]]:
     """The content of dropped.parquet, by shard. Raises ValidationError if it cannot be read or has other columns."""
     found: dict[str, list[DroppedDocument]] = {}
     try:
-        with pq.ParquetFile(path) as file:  # read_table would import pyarrow.dataset
+        with parquet_file(path) as file:  # read_table would import pyarrow.dataset
             table = file.read()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None

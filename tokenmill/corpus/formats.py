@@ -16,7 +16,8 @@ from tokenmill.corpus.conversations import Maker, maker_of
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
 from tokenmill.corpus.page_sizes import is_of, rows_within
-from tokenmill.corpus.shard_files import open_arrow, parquet_source
+from tokenmill.corpus.parquet_files import open_parquet
+from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.table_columns import check_columns
 
@@ -97,7 +98,7 @@ def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
 
 
 def _read_parquet(shard: Shard, wanted: _Wanted, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
-    with pq.ParquetFile(parquet_source(shard), pre_buffer=False, buffer_size=_BLOCK_BYTES) as file:
+    with open_parquet(shard, buffer_size=_BLOCK_BYTES) as file:
         names = _names(shard, file.schema_arrow, wanted)
         groups = range(part.start, part.stop) if part else range(file.num_row_groups)
         n_bytes = part.n_bytes if part else shard.n_bytes

@@ -13,10 +13,10 @@ from typing import IO, Any, NamedTuple
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.thrift import read_struct
 
 _HEADER_BYTES = 1 << 12  # bytes read for a page header; nearly always enough
 _HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest value
-_STRUCT_DEPTH_MAX = 8
 
 
 class _Page(NamedTuple):
@@ -117,67 +117,9 @@ def _page_header(file: IO[bytes], start: int) -> tuple[dict[int, Any], int] | No
         file.seek(start)
         data = io.BytesIO(file.read(n_bytes))
         try:
-            return _struct(data, 0), data.tell()
+            return read_struct(data), data.tell()
         except EOFError:
             n_bytes *= 16
         except ValueError:
             return None
     return None
-
-
-def _struct(data: IO[bytes], depth: int) -> dict[int, Any]:
-    """A struct in Thrift's compact protocol: integers and structs by field number. Other values are None."""
-    if depth > _STRUCT_DEPTH_MAX:
-        raise ValueError
-    fields: dict[int, Any] = {}
-    id = 0
-    while head := _bytes(data, 1)[0]:
-        id = id + (head >> 4) if head >> 4 else _zigzag(data)
-        fields[id] = _value(data, head & 15, depth)
-    return fields
-
-
-def _value(data: IO[bytes], kind: int, depth: int) -> Any:
-    match kind:
-        case 1 | 2:
-            return None
-        case 3:
-            _bytes(data, 1)
-        case 4 | 5 | 6:
-            return _zigzag(data)
-        case 7:
-            _bytes(data, 8)
-        case 8:
-            _bytes(data, _varint(data))
-        case 9 | 10:
-            head = _bytes(data, 1)[0]
-            for _ in range(_varint(data) if head >> 4 == 15 else head >> 4):
-                _value(data, 3 if head & 15 in (1, 2) else head & 15, depth + 1)
-        case 12:
-            return _struct(data, depth + 1)
-        case _:
-            raise ValueError
-    return None
-
-
-def _bytes(data: IO[bytes], n_bytes: int) -> bytes:
-    found = data.read(n_bytes)
-    if len(found) < n_bytes:
-        raise EOFError
-    return found
-
-
-def _varint(data: IO[bytes]) -> int:
-    value = shift = 0
-    while shift < 70:
-        byte = _bytes(data, 1)[0]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value
-        shift += 7
-    raise ValueError
-
-
-def _zigzag(data: IO[bytes]) -> int:
-    value = _varint(data)
-    return (value >> 1) ^ -(value & 1)

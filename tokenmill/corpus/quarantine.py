@@ -29,6 +29,7 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
 from tokenmill.storage.atomic import naming, read, write_atomic
+from tokenmill.storage.checked_parquet import read_table
 
 SCHEMA = pa.schema(
     [
@@ -244,7 +245,7 @@ def write_quarantine(path: Path, units: Iterable[tuple[Unit, Path]]) -> None:
 def read_quarantine(path: Path) -> dict[str, list[BadDocument]]:
     """The records that `write_quarantine` wrote, by the name of the shard."""
     found: dict[str, list[BadDocument]] = {}
-    for row in pq.read_table(path).to_pylist():
+    for row in read_table(path).to_pylist():
         found.setdefault(row.pop("shard"), []).append(BadDocument(**row))
     return found
 

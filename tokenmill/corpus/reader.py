@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +14,10 @@ from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
-from tokenmill.corpus.shard_files import held
+from tokenmill.corpus.pointers import POINTER_BYTES_MAX, refuse_pointer
+from tokenmill.corpus.shard_files import held, open_shard
 from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange, find_shards
+from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_error
 from tokenmill.errors import CorpusError, DamagedError, unreadable
 
 __all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
@@ -22,6 +25,7 @@ __all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shar
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 _BATCH_ROWS_MAX = 1 << 18  # because empty documents have no bytes, but each needs an offset and an id
+_TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # of zstd
 _NOT_COMPRESSED = ("incorrect header check", "Unknown frame descriptor")  # of zlib and zstd
 
 OnBad = Callable[[BadDocument], None]
@@ -100,13 +104,19 @@ def read_batches(
     empty file has no documents. A .txt file has no ids, so with `id_column` the id is the row in decimal. Integer ids become
     decimal text. Memory grows with the longest document, up to `limits`, and not with the file.
 
-    Raises CorpusError, which names the file and the line or row, for bad or too long documents and wrong columns. Raises
-    DamagedError, a CorpusError, for a damaged or truncated file.
+    Raises CorpusError, which names the file and the line or row, for bad or too long documents, wrong columns, and a file that
+    tokenmill cannot read though it is whole: an encrypted one, a pointer, or one with a large zstd window. Raises DamagedError, a
+    CorpusError, for a damaged or truncated file.
     """
     assert batch_bytes > 0 and separator != ""
     _refuse_equal_columns(shard.section, text_column, id_column, conversations)
     try:
         with held(shard) as opened:
+            if shard.n_bytes <= POINTER_BYTES_MAX and isinstance(
+                shard.path, Path
+            ):  # an object's bytes were looked at before
+                with open_shard(opened) as file:
+                    refuse_pointer(shard.name, file)
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
             columns = read_columns(
                 opened, text_column, id_column, separator, conversations, part, on_bad is not None, limits
@@ -116,6 +126,9 @@ def read_batches(
     except OSError as error:
         if error.errno is not None:
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
+        if _TOO_LARGE_A_WINDOW in str(error):
+            with held(shard) as opened, open_shard(opened) as file:
+                raise window_error(shard.name, file.read(HEADER_BYTES_MAX)) from None
         reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
         if any(word in str(error) for word in _NOT_COMPRESSED):
             reason = f"the file is damaged, or not compressed as its name says: {_first_line(error)}. Copy, make or rename it."

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tokenmill.corpus.shards import Shard
 from tokenmill.storage.atomic import open_regular
@@ -48,8 +48,3 @@ def open_arrow(shard: Shard, stop: int | None = None) -> "pa.NativeFile":
     if isinstance(shard.path, StoredObject):
         return pa.PythonFile(ObjectFile(shard.path, stop), mode="r")
     return pa.OSFile(str(shard.path))
-
-
-def parquet_source(shard: Shard) -> Any:
-    """What pyarrow's functions take as a .parquet file."""
-    return open_arrow(shard) if isinstance(shard.path, StoredObject) else shard.path

@@ -11,7 +11,8 @@ from pathlib import Path, PurePath
 
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.object_globs import find_objects
-from tokenmill.errors import CorpusError
+from tokenmill.corpus.pointers import how_to_restore
+from tokenmill.errors import CorpusError, PointerError
 from tokenmill.storage.urls import StoredObject, is_url, local_path
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
@@ -62,8 +63,8 @@ def find_shards(
 
     `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. A glob may be the
     URL of objects in object storage, of which those without content and with a name of no kind are left out, too: they mark
-    folders. Raises CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, and a
-    broken link; and StorageError.
+    folders. Raises CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, a
+    broken link, and a .dvc file whose data is not there; and StorageError.
     """
     globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
@@ -104,10 +105,18 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
             for folder, last, is_folder in _paths(base, "", PurePath(glob).parts)
         ]
         names = {name for name, is_folder in found if not is_folder and _is_shard(base, name, is_in_loop)}
+        away = min((name for name, _ in found if name.endswith(".dvc") and _is_away(base, name)), default=None)
+        if not names and away is None:
+            away = next((os.path.join(*path[:2]) for path in _paths(base, "", PurePath(f"{glob}.dvc").parts)), None)  # noqa: PTH118
     except OSError as error:
         raise CorpusError(
             f"{error.filename}: cannot be listed: {error.strerror}. Check the folder and its permissions."
         ) from None
+    if away is not None:
+        raise PointerError(
+            f"{away}: its file or folder, {PurePath(away).name.removesuffix('.dvc')}, is not there. DVC keeps it: run `dvc pull`, "
+            "or delete the .dvc file."
+        )
     if not names:
         folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
         raise CorpusError(_nothing_matches(Path(base), glob, asked, folder), code="TM203")
@@ -148,6 +157,11 @@ def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
     return not _is_left_out(last) and not is_in_loop(os.path.join(base, folder))  # noqa: PTH118
 
 
+def _is_away(base: str, name: str) -> bool:
+    """Whether what a .dvc file stands for is missing beside it."""
+    return not os.path.lexists(os.path.join(base, name.removesuffix(".dvc")))  # noqa: PTH118
+
+
 def _is_left_out(last: str) -> bool:
     return last.startswith(".") or last.endswith(_LEFT_OUT)
 
@@ -179,9 +193,11 @@ def _shard(root: Path, name: str, asked: str, source: DocumentSource | None) -> 
             raise CorpusError(f"{name}: is a FIFO, a socket or a device; expected a file. Remove it.")
         return Shard(path, name, found.st_size, source)
     except OSError as error:
-        target = f" (a link to {path.readlink()})" if path.is_symlink() else ""
+        target = str(path.readlink()) if path.is_symlink() else ""
+        place = f"{name} (a link to {target})" if target else name
+        restore = how_to_restore(target)
         raise CorpusError(
-            f"{name}{target}: cannot be read: {error.strerror}. Restore the file (`dvc checkout`), or remove it."
+            f"{place}: cannot be read: {error.strerror}. Restore the file (`{restore}`), or remove it."
         ) from None
 
 

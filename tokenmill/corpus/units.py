@@ -21,7 +21,9 @@ from typing import BinaryIO
 import msgspec
 
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.shard_files import open_shard, parquet_source
+from tokenmill.corpus.parquet_files import read_metadata
+from tokenmill.corpus.pointers import POINTER_BYTES_MAX, refuse_pointer
+from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.file_facts import Digests
@@ -200,6 +202,9 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
                     "again when it is at rest.",
                     code="TM207",
                 )
+            if n_bytes <= POINTER_BYTES_MAX:
+                refuse_pointer(shard.name, file)
+                file.seek(0)
             if may_be_cut and shard.name.endswith(".jsonl"):
                 parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
             for block in _blocks(file, None, stopped):
@@ -296,10 +301,9 @@ def _end_of_part(file: BinaryIO, start: int, n_bytes: int, unit_bytes_max: int) 
 
 def _row_group_parts(shard: Shard, unit_bytes_max: int) -> Iterator[ShardRange]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_metadata(parquet_source(shard))
+        metadata = read_metadata(shard)
     except pa.ArrowException:
         return  # reading the documents will report the error
     start = first_row = n_bytes = n_rows = 0

@@ -15,6 +15,7 @@ from tokenmill import _core
 from tokenmill.counts.weights import over_one_denominator
 from tokenmill.errors import CountsError
 from tokenmill.storage.atomic import naming
+from tokenmill.storage.checked_parquet import parquet_file
 
 SCHEMA = pa.schema([pa.field("pretoken", pa.binary(), nullable=False), pa.field("count", pa.uint64(), nullable=False)])
 
@@ -186,10 +187,9 @@ def _at_once(runs: Iterable[Run], memory_bytes: int) -> int:
 
 def open_parquet(path: Path) -> Any:
     """A file of counts, opened. Raises CountsError if it is missing, damaged, or has other columns."""
-    import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
+        return parquet_file(path)
     except FileNotFoundError:
         raise CountsError(
             f"{path.absolute()}: there is no such file. Run the count stage: `tokenmill build`."

@@ -20,6 +20,7 @@ from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.splits import split_of
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
+from tokenmill.storage.checked_parquet import read_table
 
 _BATCH_ROWS = 1 << 13  # of the index of a unit
 _GROUP_ROWS = 1 << 16  # of the index: `locate` reads one row group for a token
@@ -236,7 +237,7 @@ def _first_rows(pieces: Starts) -> pa.Int64Array:
 def read_index(path: Path, filters: Any = None, columns: list[str] | None = None) -> pa.Table:
     """The document index, or the rows of it that match `filters` (see pyarrow.parquet.read_table). Raises ValidationError."""
     try:
-        return pq.read_table(path, filters=filters, columns=columns, partitioning=None)
+        return read_table(path, filters=filters, columns=columns, partitioning=None)
     except FileNotFoundError:
         raise ValidationError(f"{path}: missing. Run `tokenmill build` to make the document index.") from None
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:

@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import sha256_file
+from tokenmill.storage.checked_parquet import read_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _FORCE = "Run `tokenmill build --force`."
@@ -216,7 +216,7 @@ def unnamed_tables(manifest: Manifest, made: Iterable[str]) -> Iterator[str]:
 def wrong_quarantine(manifest: Manifest, path: Path) -> Iterator[str]:
     """What of the quarantine file is not as the manifest says: its digest, and its number of documents."""
     try:
-        rows = pq.read_table(path, columns=["row"], partitioning=None)["row"]
+        rows = read_table(path, columns=["row"], partitioning=None)["row"]
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         yield f"cannot be read: {' '.join(str(error).split()).rstrip('.')}. {_FORCE}"
         return

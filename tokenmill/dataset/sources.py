@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tokenmill.corpus.object_globs import stored_objects
-from tokenmill.corpus.shard_files import open_shard, parquet_source
+from tokenmill.corpus.parquet_files import read_metadata
+from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.manifest import InputRows, Manifest
@@ -81,7 +81,7 @@ def parts_of(
 
 def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
     try:
-        metadata = pq.read_metadata(parquet_source(shard))
+        metadata = read_metadata(shard)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValidationError(f"{shard.name}: cannot be read: {error}. Copy or make it again.") from None
     n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]

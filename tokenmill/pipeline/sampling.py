@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Params, Source
@@ -17,8 +16,9 @@ from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.drop import DropList
 from tokenmill.corpus.dropped import without
 from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.parquet_files import read_metadata
 from tokenmill.corpus.reader import Batch, read_batches
-from tokenmill.corpus.shard_files import open_shard, parquet_source
+from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange
 from tokenmill.corpus.units import source_name
 from tokenmill.counts.counter import Counter
@@ -323,7 +323,7 @@ def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange |
         return ShardRange(start, shard.n_bytes, shard.n_bytes - start, 0, _AFTER_BOM)
     if shard.name.endswith(".parquet"):
         try:
-            metadata = pq.read_metadata(parquet_source(shard))
+            metadata = read_metadata(shard)
         except pa.ArrowException:
             return None  # reading the documents will report the error
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]

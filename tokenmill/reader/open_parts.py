@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tokenmill.dataset.formats.interface import Flat, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.errors import ValidationError
+from tokenmill.storage.checked_parquet import parquet_file
 
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 Mask = npt.NDArray[np.int8]
@@ -96,7 +97,7 @@ class ParquetParts:
     def _open_file(self, i: int) -> pq.ParquetFile:
         path = self._path(i)
         try:
-            file = pq.ParquetFile(path, memory_map=True)
+            file = parquet_file(path, memory_map=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ValidationError(f"{path}: cannot be read: {error}. {_ADVICE}") from None
         if missing := [name for name in self._needed if name not in file.schema_arrow.names]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tokenmill.artifacts.model_card import read_card
 from tokenmill.config.params import Validate
@@ -29,6 +28,7 @@ from tokenmill.report.panel import panel_of
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE, DocumentSample
 from tokenmill.report.tables import Tables, read_tables
+from tokenmill.storage.checked_parquet import read_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 OWN = "this build"
@@ -240,7 +240,7 @@ def _quarantined(path: Path) -> list[dict[str, Any]]:
     """The reasons in the quarantine, the most frequent first, and the number of documents or damaged files with each."""
     if not path.exists():
         return []
-    reasons = pq.read_table(path, columns=["reason"])["reason"]
+    reasons = read_table(path, columns=["reason"])["reason"]
     found = [(one["counts"], one["values"]) for one in pc.value_counts(reasons).to_pylist()]
     ordered = sorted(found, key=lambda one: (-one[0], one[1]))
     return [{"reason": reason, "documents": n} for n, reason in ordered[:_N_REASONS]]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tokenmill.dataset.manifest import Manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.report.html import escaped, look, number, percent, table
+from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 SEED = 0
@@ -47,7 +47,7 @@ def _of_index(path: Path) -> tuple[Counter[int], int]:
     """How many conversations have each number of messages, and how many have no trained token."""
     n_messages: Counter[int] = Counter()
     n_untrained = 0
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         for batch in file.iter_batches(columns=["n_trained", "n_messages"]):
             n_messages.update(batch["n_messages"].to_pylist())
             n_untrained += pc.sum(pc.equal(batch["n_trained"], 0)).as_py() or 0
@@ -69,7 +69,7 @@ def _samples(manifest: Manifest, tokens: Path, tokenizer: Tokenizer) -> list[dic
 
 def _of_file(path: Path, name: str, rows: list[int], tokenizer: Tokenizer) -> list[dict[str, Any]]:
     found, first = [], 0
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         for group in range(file.num_row_groups):
             n_rows = file.metadata.row_group(group).num_rows
             if chosen := [row - first for row in rows if first <= row < first + n_rows]:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tokenmill.corpus.bad_documents import ColumnError
 from tokenmill.corpus.drop import DroppedDocument
@@ -20,6 +19,7 @@ from tokenmill.corpus.reader import read_batches
 from tokenmill.corpus.units import Piece, Unit, source_name
 from tokenmill.errors import CorpusError, DamagedError, ParamsError
 from tokenmill.report.bigram import Ids
+from tokenmill.storage.checked_parquet import parquet_file
 
 SEED = 1
 TEXT_BYTES_MAX = 2 << 20
@@ -193,7 +193,7 @@ def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
     files = sorted(names, key=keyed)[:_FILES_MAX]
     for i, name in enumerate(files):
         left = (N_IDS_MAX - sum(map(len, ids))) // (len(files) - i)
-        with pq.ParquetFile(directory / name) as file:
+        with parquet_file(directory / name) as file:
             metadata = file.metadata
             starts = np.cumsum([0, *(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))])
             for group in sorted(range(metadata.num_row_groups), key=lambda k: keyed(f"{name}:{k}")):

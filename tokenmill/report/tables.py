@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tokenmill.dataset.tables import DOCUMENTS_FILE, TOKENS_PER_ID_FILE
 from tokenmill.report.measures import Counts
+from tokenmill.storage.checked_parquet import parquet_file, read_table
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ def read_tables(directory: Path) -> Tables | None:
     memory, and is read piece by piece."""
     if not (directory / TOKENS_PER_ID_FILE).exists():
         return None
-    table = pq.read_table(directory / TOKENS_PER_ID_FILE, columns=["id", "count"])
+    table = read_table(directory / TOKENS_PER_ID_FILE, columns=["id", "count"])
     counts = dict(zip(table["id"].to_pylist(), table["count"].to_pylist(), strict=True))
     return Tables(counts, *_lengths(directory / DOCUMENTS_FILE))
 
 
 def _lengths(path: Path) -> tuple[Counts, Counts]:
     lengths, n_documents = np.empty(0, np.int64), np.empty(0, np.int64)
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         for batch in file.iter_batches(columns=["n_tokens"]):
             some, n_some = np.unique(batch["n_tokens"].to_numpy(), return_counts=True)
             together, where = np.unique(np.concatenate([lengths, some]), return_inverse=True)

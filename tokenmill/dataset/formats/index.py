@@ -13,6 +13,7 @@ from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
+from tokenmill.storage.checked_parquet import read_table
 
 PIECES = ("part", "row", "start", "n_tokens")
 SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("sequence", *PIECES)])
@@ -55,7 +56,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
 def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     path = folder / f"{stem}.parquet"
     try:
-        table = pq.read_table(path, partitioning=None).combine_chunks()
+        table = read_table(path, partitioning=None).combine_chunks()
         table.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ValidationError(f"{path}: cannot be read: {error}. Run `tokenmill build --force`.") from None

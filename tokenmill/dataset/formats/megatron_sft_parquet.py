@@ -18,6 +18,7 @@ from tokenmill.dataset.formats.sft_items import at_inputs, at_labels, check_ends
 from tokenmill.dataset.tokens import list_of
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
+from tokenmill.storage.checked_parquet import parquet_file
 
 _SUFFIX = ".idx.parquet"
 _COLUMNS = pa.schema(
@@ -55,7 +56,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     path = folder / f"{stem}{_SUFFIX}"
     n_items = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             if not file.schema_arrow.equals(_COLUMNS):
                 raise ValidationError(
                     f"{path}: expected the columns {named(_COLUMNS)}; found {named(file.schema_arrow)}. {REBUILD}"

@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tokenmill._core import ParquetRows
 from tokenmill.dataset.formats.batches import even_batches
@@ -17,6 +16,7 @@ from tokenmill.dataset.formats.items import REBUILD, check_items, checking, colu
 from tokenmill.dataset.tokens import schema
 from tokenmill.errors import ValidationError
 from tokenmill.storage.atomic import naming
+from tokenmill.storage.checked_parquet import parquet_file
 
 _SUFFIX = ".parquet"
 _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
@@ -96,7 +96,7 @@ def read_ahead(paths: Sequence[Path]) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 def _n_groups(path: Path) -> int:
     """The number of row groups of a dataset file. Raises ValidationError if it is not such a file."""
-    with _named(path), pq.ParquetFile(path) as file:
+    with _named(path), parquet_file(path) as file:
         found = file.schema_arrow
         either = (True, False)
         allowed = [schema(ids, *one) for ids in (pa.uint16(), pa.uint32()) for one in product(either, either)]
@@ -109,7 +109,7 @@ def _n_groups(path: Path) -> int:
 
 
 def _read_group(path: Path, group: int) -> list[pa.RecordBatch]:
-    with _named(path), pq.ParquetFile(path) as file:
+    with _named(path), parquet_file(path) as file:
         # verify, whose own threads each read a file, is 1.1 times as fast without pyarrow's; in one thread it is the same.
         batches: list[pa.RecordBatch] = file.read_row_group(group, use_threads=False).to_batches()
         return batches
@@ -142,7 +142,7 @@ def _read(folder: Path, stem: str, shape: Shape) -> Iterator[pa.RecordBatch]:
     kept = columns(shape)
     n_items = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             if not file.schema_arrow.equals(kept):
                 raise ValidationError(
                     f"{path}: expected the columns {named(kept)}; found {named(file.schema_arrow)}. {REBUILD}"

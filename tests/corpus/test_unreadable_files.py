@@ -1,0 +1,180 @@
+"""Files that are whole and yet no documents, and pages that are damaged: each is told for what it is."""
+
+import ast
+import base64
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
+import pytest
+
+from tests.conftest import REPOSITORY, Project
+from tests.project.test_doctor import findings
+from tokenmill.corpus.drop import drop_list
+from tokenmill.corpus.reader import find_shards, read_batches
+from tokenmill.corpus.units import cut
+from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_bytes
+from tokenmill.errors import CorpusError, DamagedError, EncryptedError, PointerError
+from tokenmill.storage.checked_parquet import read_table
+from tokenmill.storage.file_facts import Digests
+
+LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a1' * 32}\nsize 12345\n"
+ANNEX = f"/annex/objects/SHA256E-s12345--{'a1' * 32}.txt\n"
+TABLE = pa.table({"id": ["a", "b"], "text": ["abcdefgh" * 9, "the cat"], "other": ["x", "y"]})
+
+
+class _Keys(encryption.KmsClient):  # type: ignore[misc]
+    """Keeps keys in memory, unwrapped: the files are for tests."""
+
+    def __init__(self, _: object) -> None:
+        encryption.KmsClient.__init__(self)
+
+    def wrap_key(self, key: bytes, _: str) -> bytes:
+        return base64.b64encode(key)
+
+    def unwrap_key(self, key: str, _: str) -> bytes:
+        return base64.b64decode(key)
+
+
+def write_encrypted(path: Path, columns: list[str], has_plain_footer: bool, table: pa.Table = TABLE) -> None:
+    kept = encryption.EncryptionConfiguration(
+        footer_key="footer",
+        column_keys={"column": columns},
+        plaintext_footer=has_plain_footer,
+        data_key_length_bits=128,
+    )
+    factory = encryption.CryptoFactory(_Keys)
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), kept)
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+
+
+def error_of(path: Path) -> CorpusError:
+    (shard,) = find_shards(path.parent, path.name)
+    with pytest.raises(CorpusError) as raised:
+        list(read_batches(shard, "text", "id", None))
+    assert path.name in str(raised.value)
+    return raised.value
+
+
+def write_damaged_page(path: Path) -> None:
+    pq.write_table(
+        TABLE, path, compression="none", use_dictionary=False, write_statistics=False, write_page_checksum=True
+    )
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"abcdefghabcdefgh", b"abcdefghXbcdefgh", 1))
+    assert pq.read_table(path)["text"][0].as_py() != TABLE["text"][0].as_py()
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(path, page_checksum_verification=True)
+
+
+def test_a_page_with_a_wrong_checksum_is_damage_in_documents_and_in_tables(tmp_path: Path) -> None:
+    write_damaged_page(tmp_path / "a.parquet")
+    error = error_of(tmp_path / "a.parquet")
+    assert isinstance(error, DamagedError) and error.code == "TM202"
+    with pytest.raises(OSError, match="CRC"):
+        read_table(tmp_path / "a.parquet")
+
+
+def test_every_module_opens_parquet_files_where_checksums_are_checked() -> None:
+    found = []
+    for path in (REPOSITORY / "tokenmill").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of = node.func.value
+                if isinstance(of, ast.Name) and of.id == "pq" and node.func.attr in ("ParquetFile", "read_table"):
+                    found.append(path.relative_to(REPOSITORY).as_posix())
+    assert sorted(found) == ["tokenmill/storage/checked_parquet.py"] * 2
+
+
+@pytest.mark.parametrize("has_plain_footer", [False, True])
+@pytest.mark.parametrize("columns", [["text"], ["other", "id"]])
+def test_an_encrypted_file_is_named_as_one_and_no_damage(
+    tmp_path: Path, columns: list[str], has_plain_footer: bool
+) -> None:
+    path = tmp_path / "a.parquet"
+    write_encrypted(path, columns, has_plain_footer)
+    error = error_of(path)
+    assert isinstance(error, EncryptedError) and error.code == "TM213"
+    assert "is encrypted" in str(error) or "are encrypted" in str(error)
+    assert all((name in str(error)) == has_plain_footer for name in columns)
+    with pytest.raises(EncryptedError):  # the file is cut into units before it is read
+        cut(find_shards(tmp_path, "a.parquet"), Digests(tmp_path), 0, 1, 1)
+
+
+def test_an_encrypted_list_of_documents_to_leave_out_is_named_as_one(tmp_path: Path) -> None:
+    write_encrypted(tmp_path / "drop.parquet", ["reason"], True, pa.table({"id": ["a"], "reason": ["asked for"]}))
+    with pytest.raises(EncryptedError, match=r"drop\.parquet: the column reason is encrypted"):
+        drop_list(tmp_path, "drop.parquet", has_ids=True)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl", "jsonl.gz", "jsonl.zst", "parquet", "arrow"])
+@pytest.mark.parametrize(("content", "command"), [(LFS, "git lfs pull"), (ANNEX, "git annex get")])
+def test_a_pointer_to_a_file_is_no_document_whatever_its_suffix(
+    tmp_path: Path, suffix: str, content: str, command: str
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    path.write_text(content)
+    error = error_of(path)
+    assert isinstance(error, PointerError) and f"`{command}`" in str(error)
+    with pytest.raises(PointerError):
+        cut(find_shards(tmp_path, path.name), Digests(tmp_path), 0, 1000, 1)
+
+
+@pytest.mark.parametrize("text", [LFS + "and more", "See " + LFS, "/annex/objects/a\nand more"])
+def test_a_text_about_pointers_is_a_document(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    (shard,) = find_shards(tmp_path, "a.txt")
+    assert [one.texts.to_pylist() for one in read_batches(shard, "text", None, None)] == [[text]]
+
+
+def test_a_build_and_doctor_name_a_pointer_though_damaged_files_are_left_out(project: Project) -> None:
+    project.set(source__on_bad_shard="quarantine")
+    (project.root / "data/raw/c.txt").write_text(LFS)
+    done = project.cli("build")
+    assert done.returncode == 2 and "error[TM214]" in done.stderr and "git lfs pull" in done.stderr
+    assert "git lfs pull" in findings(project, 1)["text"]["found"]
+
+
+def test_a_dvc_file_without_its_data_says_what_to_run(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "a.jsonl.dvc").write_text("outs: []\n")
+    for glob in ("*", "a.*", "**/*.jsonl.gz"):
+        (tmp_path / "c.jsonl.gz.dvc").write_text("outs: []\n")
+        with pytest.raises(PointerError, match=r"\.dvc: .* run `dvc pull`"):
+            find_shards(tmp_path, glob)
+    (tmp_path / "a.jsonl").touch()
+    (tmp_path / "c.jsonl.gz").touch()
+    assert len(find_shards(tmp_path, "*")) == 3
+
+
+def test_a_broken_link_of_git_annex_says_what_to_run(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to(".git/annex/objects/xx/yy/SHA256E-s1--00.jsonl/SHA256E-s1--00.jsonl")
+    with pytest.raises(CorpusError, match="git annex get"):
+        find_shards(tmp_path, "*")
+
+
+@pytest.mark.parametrize("log", [28, 31])
+def test_a_zstd_window_that_is_too_large_is_named_with_its_size_and_is_no_damage(tmp_path: Path, log: int) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    compressor = zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
+    ).compressobj()
+    (tmp_path / "a.jsonl.zst").write_bytes(
+        compressor.compress(b'{"id": "a", "text": "the cat"}\n') + compressor.flush()
+    )
+    error = error_of(tmp_path / "a.jsonl.zst")
+    assert not isinstance(error, DamagedError) and error.code == "TM206"
+    assert f"{(1 << log) / 1e6:,.0f} MB" in str(error) and f"zstd -dc --long={log}" in str(error)
+
+
+def test_the_window_of_a_frame_is_what_zstandard_says() -> None:
+    zstandard = pytest.importorskip("zstandard")
+    for log in (10, 17, 27, 31):
+        for n_bytes in (0, 1, 255, 256, 700, 70_000):
+            for is_known in (True, False):
+                asked = zstandard.ZstdCompressionParameters(window_log=log, write_content_size=is_known)
+                frame = zstandard.ZstdCompressor(compression_params=asked).compress(bytes(n_bytes))
+                expected = zstandard.get_frame_parameters(frame).window_size
+                assert window_bytes(frame[:HEADER_BYTES_MAX]) == expected

@@ -1,0 +1,30 @@
+"""Recognizes small files that stand for a file which is not downloaded: pointers of Git LFS and of git-annex."""
+
+import re
+from typing import IO
+
+from tokenmill.errors import PointerError
+
+POINTER_BYTES_MAX = 1024
+"""A larger file is no pointer (github.com/git-lfs/git-lfs, docs/spec.md). One of git-annex is shorter still."""
+
+_LFS = re.compile(
+    rb"version https://(?:git-lfs|hawser)\.github\.com/spec/v1\r?\n"
+    rb"(?:[a-z0-9.-]+ [^\n]*\n)*?oid [a-z0-9]+:[0-9a-f]+\r?\n(?:[a-z0-9.-]+ [^\n]*\n)*?size \d+\s*"
+)
+_ANNEX = re.compile(rb"/annex/objects/[^\n]*\s*")
+_ANNEX_LINK = ".git/annex/objects/"
+
+
+def refuse_pointer(name: str, file: IO[bytes]) -> None:
+    """Raises PointerError if the open file is a pointer. `name`: its name in the message. Leaves the file at any place."""
+    content = file.read(POINTER_BYTES_MAX)
+    if _LFS.fullmatch(content):
+        raise PointerError(f"{name}: is a pointer of Git LFS, not the file itself. Run `git lfs pull`.")
+    if _ANNEX.fullmatch(content):
+        raise PointerError(f"{name}: is a pointer of git-annex, not the file itself. Run `git annex get`.")
+
+
+def how_to_restore(target: str) -> str:
+    """What to run for the file that a broken link to `target` stands for."""
+    return "git annex get" if _ANNEX_LINK in target else "dvc checkout"
