@@ -20,7 +20,7 @@ from tokenmill.storage.atomic import sha256_file
 
 N_CHANGES = 240
 SHUFFLED = {"encode__shuffle": {"seed": 1}, "encode__splits": {"train": 0.7, "validation": 0.3}}
-PACKED = {"encode__pack": {"length": 24, "mode": "best_fit"}}
+PACKED = {"encode__pack": {"length": 24, "mode": "best_fit", "pad": "<|endoftext|>"}}
 DOCUMENTS = {
     "a.jsonl": [f"the {n} cat sat on mat {n * n}" for n in range(30)],
     "b.jsonl": [f"dogs é {n} and œufs {'x' * n}" for n in range(25)],

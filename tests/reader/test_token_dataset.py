@@ -85,6 +85,13 @@ def test_windows_go_over_documents_and_parts_and_the_rest_is_left_out(dataset: T
     assert len(dataset.sequences(14)) == 0
 
 
+def test_windows_of_what_are_no_documents_in_order_are_refused_with_what_to_do(dataset: TokenDataset) -> None:
+    with pytest.raises(ParamsError, match=r"shuffled with seed 1 .*Call shuffle after sequences\."):
+        dataset.shuffle(1).sequences(3)
+    with pytest.raises(ParamsError, match=r"windows of 3 ids.*Call sequences of the dataset that `open` gives"):
+        dataset.sequences(3).sequences(2)
+
+
 def test_large_ids_are_uint32_in_every_format(tmp_path: Path) -> None:
     folder = documents_dataset(tmp_path / "tokens", [[[70_000, 1], [2**31 - 1]]], MAPPED, id_max=2**31 - 1)
     for format in (*MAPPED, "parquet"):
@@ -160,8 +167,11 @@ def test_packed_sequences_have_the_starts_of_their_documents(tmp_path: Path, for
         ParamsError, match=r"sequences: expected documents in the order of the files; found <TokenDataset: 4 seq"
     ):
         dataset.sequences(3)
+    with pytest.raises(ParamsError, match=r"which the build packed .* Its items are the sequences"):
+        dataset.sequences(5)
     with pytest.raises(ParamsError, match="packed: expected documents"):
         dataset.packed()
+    assert np.stack(dataset[:]).shape == (4, 5)  # they were filled up
 
 
 def test_padding_with_the_id_that_ends_documents_leaves_the_end_of_the_last_document(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class TokenDataset:
     def sequences(self, length: int) -> "TokenDataset":
         """All documents back to back in the order of the dataset, in sequences of `length` ids each. The ids at the end that do not
         fill a sequence are in none. A sequence is a copy only where it goes over the end of a file. Raises ParamsError if the items
-        are no documents."""
+        are no documents: those of a dataset that was built with `encode.pack` are packed sequences already."""
         blocks = self._blocks("sequences")
         if length < 1:
             raise ParamsError(f"sequences: length: expected 1 or more; found {length}.")
@@ -192,9 +192,16 @@ class TokenDataset:
         return f"<TokenDataset: {self._n_items:,} {what}{split}, {self.format}{order}>"
 
     def _blocks(self, method: str) -> Blocks:
-        if not isinstance(self._view, Documents) or self._seed is not None:
-            raise ParamsError(f"{method}: expected documents in the order of the files; found {self!r}.")
-        return self._view.blocks
+        if isinstance(self._view, Documents) and self._seed is None:
+            return self._view.blocks
+        what = f"{method}: expected documents in the order of the files; found {self!r}"
+        if self._seed is not None:
+            raise ParamsError(f"{what}. Call shuffle after {method}.")
+        if isinstance(self._view, Rows):
+            raise ParamsError(
+                f"{what}, which the build packed (encode.pack). Its items are the sequences: take them as they are."
+            )
+        raise ParamsError(f"{what}. Call {method} of the dataset that `open` gives.")
 
     def _number(self, index: int) -> int:
         """The number of an item in the order of the files."""

@@ -1,6 +1,6 @@
 """encode, second half: encoded units → the file sets that training jobs read, in every format that params.yaml names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -35,14 +35,45 @@ class WrittenSets(NamedTuple):
 
 
 def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) -> None:
-    """Raises ParamsError for a format that cannot hold the documents, or what is packed from them."""
-    has_index = params.pack is not None and params.pack.output == "index"
+    """Raises ParamsError, with a line for each reason, for formats that cannot hold the documents or what is packed from them, or
+    whose own readers would read something else."""
+    refused: dict[str, list[str]] = {}
     for name in formats:
-        reason = SET_FORMATS[name].refusal(shape, params.file_bytes)
-        if has_index and SET_FORMATS[name].one_file:
-            reason = "it has one file, and the index of encode.pack.output names parts; take another format"
-        if reason:
-            raise ParamsError(f"encode.formats: {name}: {reason}")
+        for reason in _reasons(SET_FORMATS[name], params, shape):
+            refused.setdefault(reason, []).append(name)
+    if refused:
+        raise ParamsError("\n".join(f"encode.formats: {', '.join(names)}: {why}" for why, names in refused.items()))
+
+
+def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
+    """Why a format is refused. A reason that holds for several formats is the same text for each."""
+    if reason := format.refusal(shape, params.file_bytes):
+        yield reason
+    pack = params.pack
+    if format.needs_end and shape.end_id is None and not shape.has_mask:
+        yield (
+            "its reader finds documents by the token that ends them, and encode.end_of_document is null. Set it to a special "
+            "token, or choose another format."
+        )
+    if pack is None:
+        return
+    if pack.output == "index":
+        if format.one_file:
+            yield "it has one file, and the index of encode.pack.output names parts; take another format"
+        return
+    if format.needs_end and pack.long == "cut":
+        yield (
+            "its reader finds documents by the token that ends them, which encode.pack.long: cut cuts off. Set long: split or "
+            "drop, or choose another format."
+        )
+    if not format.keeps_ends and pack.pad is None and (pack.mode != "concat" or params.shuffle is not None):
+        is_concat = pack.mode == "concat"
+        yield (
+            f"trainers read these files in windows of one length and do not know where sequences end. With encode.pack.mode: "
+            f"{pack.mode}{' and encode.shuffle' * is_concat}, sequences shorter than {pack.length:,} tokens are between others, so "
+            "that windows would begin anywhere in them. Set encode.pack.pad to a special token, which fills sequences up, or "
+            f"{'encode.shuffle: null' if is_concat else 'encode.pack.mode: concat'}, or choose parquet, arrow or mds."
+        )
 
 
 def write_sets(

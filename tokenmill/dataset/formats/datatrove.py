@@ -114,5 +114,12 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
 
 
 DATATROVE = Format(
-    "datatrove", (_DATA, _INDEX, _METADATA), _write, _read, _flat, _refusal, packed_suffixes=(STARTS_SUFFIX,)
+    "datatrove",
+    (_DATA, _INDEX, _METADATA),
+    _write,
+    _read,
+    _flat,
+    _refusal,
+    packed_suffixes=(STARTS_SUFFIX,),
+    keeps_ends=False,
 )

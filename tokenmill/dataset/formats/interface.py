@@ -98,7 +98,9 @@ class Format:
     None where the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape, file_bytes)`: why the
     format cannot hold such items in files of that many bytes, or None. `finish(folder, stems, shape)`: writes the files that
     all parts of a set share, `shared` by name; None where there are none. `one_file`: a set is one part, which is not in a
-    folder of its own but named after its split. `has_places`: its files name the shard and row of each document.
+    folder of its own but named after its split. `has_places`: its files name the shard and row of each document. `keeps_ends`:
+    the reader that the format is made for gives each packed sequence as it was written; else it takes windows of one length over
+    all ids of a file, wherever sequences end. `needs_end`: that reader finds documents by the id that ends them.
     """
 
     name: str
@@ -112,6 +114,8 @@ class Format:
     one_file: bool = False
     packed_suffixes: Sequence[str] = ()
     has_places: bool = False
+    keeps_ends: bool = True
+    needs_end: bool = False
 
     def files(self, stem: str, shape: Shape) -> list[str]:
         """The names of the files of a part with items of this shape."""

@@ -113,4 +113,5 @@ LITDATA = Format(
     _finish,
     shared=(_INDEX,),
     packed_suffixes=(STARTS_SUFFIX,),
+    keeps_ends=False,
 )

@@ -59,4 +59,6 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_lists(shape, "megatron") or refuse_over_int32(shape, "megatron")
 
 
-MEGATRON = Format("megatron", (_DATA, _INDEX), _write, _read, _flat, _refusal, packed_suffixes=(STARTS_SUFFIX,))
+MEGATRON = Format(
+    "megatron", (_DATA, _INDEX), _write, _read, _flat, _refusal, packed_suffixes=(STARTS_SUFFIX,), keeps_ends=False
+)

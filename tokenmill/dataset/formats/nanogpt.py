@@ -62,4 +62,4 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_lists(shape, "nanogpt")
 
 
-NANOGPT = Format("nanogpt", (_DATA, STARTS_SUFFIX), _write, _read, _flat, _refusal, one_file=True)
+NANOGPT = Format("nanogpt", (_DATA, STARTS_SUFFIX), _write, _read, _flat, _refusal, one_file=True, keeps_ends=False)

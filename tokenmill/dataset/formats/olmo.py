@@ -251,4 +251,6 @@ def _refusal(shape: Shape, file_bytes: int) -> str | None:
     return refuse_lists(shape, "olmo")
 
 
-OLMO = Format("olmo", (_DATA, _LINES), _write, _read, _flat, _refusal, has_places=True)
+OLMO = Format(
+    "olmo", (_DATA, _LINES), _write, _read, _flat, _refusal, has_places=True, keeps_ends=False, needs_end=True
+)
