@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
+import tokenmill
 from tests import reference
 from tests.core.test_train import ORDER, Pair, learned, source_text
 from tokenmill import _core
@@ -192,6 +193,33 @@ def test_invalid_utf8_in_an_arrow_string_array_is_found() -> None:
     forged = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
     with pytest.raises(CorpusError, match="text 1 is not UTF-8"):
         encoder(vocabulary_of([]), []).encode_batch(forged, 1)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()], ids=str)
+@pytest.mark.parametrize(
+    "ends", [(0, 9, 2, 3), (0, -1, 2, 3), (0, 1, 2, 1 << 30)], ids=["falling", "negative", "behind"]
+)
+def test_an_arrow_array_whose_offsets_lie_is_refused(kind: pa.DataType, ends: tuple[int, ...]) -> None:
+    """pyarrow reads a file with such offsets without a word; following them reads memory behind the texts."""
+    ends_type = pa.int64() if "large" in str(kind) else pa.int32()
+    right, wrong = (pa.array(some, ends_type).buffers()[1].to_pybytes() for some in ((0, 1, 2, 3), ends))
+    array = pa.Array.from_buffers(kind, 3, [None, pa.py_buffer(right), pa.py_buffer(b"abc")])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("text", kind)])) as file:
+        file.write(pa.record_batch([array], names=["text"]))
+    texts = pa.ipc.open_file(pa.BufferReader(sink.getvalue().to_pybytes().replace(right, wrong))).read_all()["text"]
+    counter = tokenmill.Counter(pattern="gpt2")
+    counter.update(["abc"])
+    tokenizer = tokenmill.train_vocab(counter, vocab_size=257, pattern="gpt2", special_tokens=[], pair_count_min=1)
+    for read in (tokenizer.encode_batch, tokenmill.Counter(pattern="gpt2").update):
+        with pytest.raises(CorpusError, match="an Arrow array is broken"):
+            read(texts)
+
+
+def test_lists_of_ids_whose_offsets_lie_are_refused() -> None:
+    lists = pa.LargeListArray.from_arrays(pa.array([0, 1 << 40, 3]), pa.array([1, 2, 3], pa.uint32()))
+    with pytest.raises(CorpusError, match="an Arrow array is broken"):
+        encoder({bytes([byte]): byte for byte in range(256)}, []).decode_batch(lists, 1)
 
 
 def test_the_first_text_that_fails_is_named_whatever_the_number_of_threads() -> None:

@@ -1,6 +1,7 @@
 //! Arrow arrays to and from Python.
 
 use super::attaching::calling;
+use super::calls::CorpusError;
 use super::texts::binary_of;
 use crate::parallel::interrupt::{self, CoreError};
 use arrow_array::cast::AsArray;
@@ -9,7 +10,7 @@ use arrow_array::{Array, ArrayRef, LargeListArray, RecordBatch, UInt32Array, mak
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_pyarrow::{FromPyArrow, IntoPyArrow, Table, ToPyArrow};
-use arrow_schema::{Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -28,9 +29,33 @@ pub(super) fn batch_to_pyarrow(py: Python<'_>, batch: RecordBatch) -> PyResult<B
     calling(py, || batch.to_pyarrow(py))
 }
 
-/// An array of any Arrow library. Unaligned buffers are copied.
+/// An array of any Arrow library, with offsets and nulls checked: no value ends behind its buffer. Unaligned buffers are copied.
 pub(super) fn array_of(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    Ok(make_array(calling(array.py(), || ArrayData::from_pyarrow_bound(array))?))
+    // pyarrow compares the last offset with the length of the buffer, which the C interface does not pass on.
+    if let Some(validate) = calling(array.py(), || array.getattr_opt("validate"))? {
+        calling(array.py(), || validate.call0()).map_err(|error| broken(error.value(array.py())))?;
+    }
+    let data = calling(array.py(), || ArrayData::from_pyarrow_bound(array))?;
+    check(&data).map_err(broken)?;
+    Ok(make_array(data))
+}
+
+/// Whether strings are UTF-8 is left out: it is checked where they are read as text.
+fn check(data: &ArrayData) -> Result<(), ArrowError> {
+    let kind = match data.data_type() {
+        DataType::Utf8 => DataType::Binary,
+        DataType::LargeUtf8 => DataType::LargeBinary,
+        DataType::Utf8View => DataType::BinaryView,
+        other => other.clone(),
+    };
+    data.clone().into_builder().data_type(kind).build()?;
+    data.child_data().iter().try_for_each(check)
+}
+
+fn broken(error: impl std::fmt::Display) -> PyErr {
+    CorpusError::new_err(format!(
+        "an Arrow array is broken: {error}. Read or make it again; pyarrow's validate(full=True) says more."
+    ))
 }
 
 /// The chunks of a pyarrow ChunkedArray, or an array of any Arrow library as a single chunk.
@@ -55,6 +80,7 @@ pub(super) fn ids_column(batch: &RecordBatch, name: &str) -> PyResult<UInt32Arra
 pub(super) fn bytes_column(batch: &RecordBatch, name: &str) -> PyResult<ArrayRef> {
     let column =
         batch.column_by_name(name).ok_or_else(|| PyTypeError::new_err(format!("expected a column {name:?}.")))?;
+    check(&column.to_data()).map_err(broken)?;
     binary_of(column)
 }
 
