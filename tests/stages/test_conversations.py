@@ -259,6 +259,35 @@ def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
     assert done.returncode == 2 and "not the tokenizer that tokenmill.lock pins" in done.stderr
 
 
+def test_a_template_for_conversations_with_tools_is_kept_with_the_dataset(talks: Project) -> None:
+    build(talks)
+    assert "tool_use_template" not in (talks.root / "data/tokens/manifest.json").read_text(encoding="utf-8")
+    (talks.root / "taken").mkdir()
+    (talks.root / "taken/tokenizer.json").write_bytes((talks.root / "data/tokenizer/tokenizer.json").read_bytes())
+    both = [
+        {"name": name, "template": f"{name}{PLAIN}".replace("}}<|", "}}{{ message.tool_calls }}<|")}
+        for name in ("default", "tool_use")
+    ]
+    (talks.root / "taken/tokenizer_config.json").write_text(json.dumps({"chat_template": both}))
+    take(talks, "tokenizer", {"from": "taken"})
+    row = {"id": "tools", "messages": messages(TALKS["a.jsonl"][0]), "tools": [{"name": "log"}]}
+    row["messages"][1]["tool_calls"] = [{"function": {"name": "log"}}]
+    (talks.root / "data/raw/b.jsonl").write_text(json.dumps(row) + "\n")
+    talks.set(encode__chat={"template": "tokenizer"}, source__tools_column="tools")
+    build(talks)
+    tokenizer = Tokenizer.load(talks.root / "data/tokenizer")
+    begins = {name: tokenizer.decode(row["input_ids"]).partition("<")[0] for name, row in rows(talks).items()}
+    assert begins == {"a.jsonl-0": "default", "a.jsonl-1": "default", "tools": "tool_use"}
+    for options in ([], ["--no-source"]):
+        assert cli(talks, "verify", *options).returncode == 0
+    both[1]["template"] = both[1]["template"].replace("tool_use", "tools")
+    (talks.root / "taken/tokenizer_config.json").write_text(json.dumps({"chat_template": both}))
+    assert cli(talks, "pin").returncode == 0
+    assert cli(talks, "build", "--only", "train-vocab", "--force").returncode == 0
+    assert talks.actions(build(talks))["encode"] == "run"
+    assert tokenizer.decode(rows(talks)["tools"]["input_ids"]).startswith("tools<")
+
+
 Change = Callable[[dict[str, list[Any]]], None]
 
 

@@ -67,10 +67,11 @@ def info(dataset: Path | str) -> dict[str, Any]:
 
 
 def _chat(chat: ChatEntry, n_tokens: int) -> dict[str, Any]:
-    """How conversations became tokens: the template's name and digest, its variables, and the share of trained tokens."""
+    """How conversations became tokens: the template's name, the digest of its texts, its variables, and trained tokens."""
+    templates = [one for one in (chat.template, chat.tool_use_template) if one is not None]
     return {
         "template": chat.template_name,
-        "template_sha256": hashlib.sha256(chat.template.encode()).hexdigest(),
+        "template_sha256": hashlib.sha256("\0".join(templates).encode()).hexdigest(),
         "mask": chat.mask,
         "variables": chat.variables,
         "tokens_trained": chat.n_trained,

@@ -174,7 +174,7 @@ class _Verification:
         may_sample = options.source is not None or not tokenizer.prepares_text
         chat = None
         if manifest.chat is not None:
-            chat = ChatEncoder(tokenizer, *manifest.chat.encoding, MANIFEST_FILE)
+            chat = ChatEncoder(tokenizer, place=MANIFEST_FILE, **manifest.chat.encoding)
         self._policies = manifest.policies()
         self._judges = {
             policy: Judge(

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tokenmill.chat.conversation import read_conversation
 from tokenmill.chat.prefixes import flags_by_prefixes
-from tokenmill.chat.rendering import Renderer
+from tokenmill.chat.rendering import Renderer, Rendering
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import turn_tokens
 from tokenmill.config.params import Mask
-from tokenmill.errors import TemplateError
+from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
@@ -46,35 +47,46 @@ class ChatEncoder:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: str, mask: Mask, variables: Mapping[str, object], place: str
+        self,
+        tokenizer: Tokenizer,
+        template: str | None,
+        mask: Mask,
+        variables: Mapping[str, object],
+        place: str,
+        tool_use_template: str | None = None,
     ) -> None:
-        """`template`: its text. `mask`: the assistant's messages, all tokens, or the last of the assistant's messages. `variables`:
-        what the template is given beside the conversation, with the texts of tokens: bos_token, eos_token, pad_token, unk_token.
-        `place`: where the template is from, for messages.
+        """`template`: its text. `tool_use_template`: the text of the one for conversations with tools; None: they have no other.
+        If `template` is None, each conversation must have tools. `mask`: the assistant's messages, all tokens, or the last of the
+        assistant's messages. `variables`: what the template is given beside the conversation, with the texts of tokens: bos_token,
+        eos_token, pad_token, unk_token. `place`: where the template is from, for messages.
 
         Raises TemplateError for a template that does not compile, uses the text of such a token that the variables lack or the
         tokenizer does not have as one, or cannot be used with this tokenizer.
         """
-        self._made_of = tokenizer, template, mask, dict(variables), place
-        compiled = ChatTemplate(template, variables, place)
-        for name in compiled.token_names:
+        self._made_of = tokenizer, template, mask, dict(variables), place, tool_use_template
+        texts = [one for one in (template, tool_use_template) if one is not None]
+        compiled = {text: ChatTemplate(text, variables, place) for text in texts}
+        for name in dict.fromkeys(name for one in compiled.values() for name in one.token_names):
             if variables[name] and len(tokenizer.encode(str(variables[name]), special="allow")) != 1:
                 raise TemplateError(
                     f"{place}: {name}: expected the text of a token, such as "
                     f"{', '.join(list(tokenizer.special_tokens)[:10]) or '(none is special)'}; found {variables[name]!r:.60}. "
                     "Give the right text in the template's variables."
                 )
-        if marks := turn_tokens(tokenizer.added_tokens, template + strings_of(variables)):
+        if marks := turn_tokens(tokenizer.added_tokens, "".join(texts) + strings_of(variables)):
             tokenizer = tokenizer.with_special(marks)
         self._mask = mask
-        self._by_prefixes = not compiled.has_generation
-        self._renderer = Renderer(compiled, template, variables, tokenizer.special_tokens, mask)
+        of_text = {
+            text: Renderer(one, text, variables, tokenizer.special_tokens, mask) for text, one in compiled.items()
+        }
+        self._without_tools = None if template is None else of_text[template]
+        self._with_tools = self._without_tools if tool_use_template is None else of_text[tool_use_template]
         self._encoder = SegmentEncoder(tokenizer, place)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It travels to another process as what it is made of, and is made there once."""
-        tokenizer, template, mask, variables, place = self._made_of
-        return _made_once, (tokenizer, template, mask, json.dumps(variables), place)
+        tokenizer, template, mask, variables, *more = self._made_of
+        return _made_once, (tokenizer, template, mask, json.dumps(variables), *more)
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
         """The conversations, each given as its canonical JSON, encoded by the calling thread.
@@ -82,13 +94,12 @@ class ChatEncoder:
         Raises ChatError, with the number of the conversation, for one that the template refuses, that is no such JSON, that has a
         character without a token, or whose mask cannot be told.
         """
-        renderings = self._renderer.batch(conversations)
-        if self._by_prefixes:
-            encoded = self._encoder.encode([one._replace(parts=[]) for one in renderings])
-            flags = flags_by_prefixes(self._encoder, renderings, encoded)
-        else:
-            encoded = self._encoder.encode(renderings)
-            flags = encoded.flags
+        renderings = self._renderings(conversations)
+        encoded = self._encoder.encode([one._replace(parts=[]) if one.by_prefixes else one for one in renderings])
+        flags = encoded.flags
+        if any(one.by_prefixes for one in renderings):
+            some = [one if one.by_prefixes else one._replace(parts=[]) for one in renderings]
+            flags = flags | flags_by_prefixes(self._encoder, some, encoded)
         if self._mask == "all":
             flags = 1 - flags
         offsets = pa.array(encoded.offsets, pa.int64())
@@ -98,7 +109,27 @@ class ChatEncoder:
             pa.array([one.text for one in renderings], pa.large_string()),
         )
 
+    def _renderings(self, conversations: pa.LargeStringArray) -> list[Rendering]:
+        """Each conversation, rendered by the template that transformers would take for it."""
+        suspects = {
+            one: one.suspects(conversations) for one in {self._without_tools, self._with_tools} if one is not None
+        }
+        found = []
+        for i, text in enumerate(conversations.to_pylist()):
+            conversation = read_conversation(text, i)
+            renderer = self._without_tools if conversation.tools is None else self._with_tools
+            if renderer is None:
+                raise ChatError(
+                    i,
+                    "it has no tools, and the tokenizer's chat template named tool_use is for conversations with tools. Give the "
+                    "tokenizer one named default, too, or name a file as the template.",
+                )
+            found.append(renderer.rendering(conversation, text, i, i in suspects[renderer]))
+        return found
+
 
 @lru_cache(maxsize=4)
-def _made_once(tokenizer: Tokenizer, template: str, mask: Mask, variables: str, place: str) -> ChatEncoder:
-    return ChatEncoder(tokenizer, template, mask, json.loads(variables), place)
+def _made_once(
+    tokenizer: Tokenizer, template: str | None, mask: Mask, variables: str, place: str, tool_use_template: str | None
+) -> ChatEncoder:
+    return ChatEncoder(tokenizer, template, mask, json.loads(variables), place, tool_use_template)

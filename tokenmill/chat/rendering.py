@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jinja2
 import pyarrow as pa
 
-from tokenmill.chat.conversation import Conversation, chosen, named, read_conversation
+from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
 from tokenmill.config.params import Mask
@@ -31,11 +31,12 @@ class Part(NamedTuple):
 
 class Rendering(NamedTuple):
     """A rendered conversation. `guarded`: the text with stand-ins, None where it needs none. `parts`: what is to be learned, or
-    with `mask: all` what is not."""
+    with `mask: all` what is not. `by_prefixes`: whether the parts come from prefixes, since the template has no generation tags."""
 
     text: str
     guarded: str | None
     parts: list[Part]
+    by_prefixes: bool = False
 
 
 class Renderer:
@@ -47,13 +48,12 @@ class Renderer:
         self._template, self._mask = template, mask
         self._guard = Guard(special, template.words, source + strings_of(variables))
 
-    def batch(self, conversations: pa.LargeStringArray) -> list[Rendering]:
-        """The rendered conversations. Raises ChatError."""
-        suspects = set(self._guard.suspects(conversations))
-        return [self._one(text, i, i in suspects) for i, text in enumerate(conversations.to_pylist())]
+    def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
+        """Which conversations may have the text of a special token."""
+        return set(self._guard.suspects(conversations))
 
-    def _one(self, text: str, index: int, suspect: bool) -> Rendering:
-        conversation = read_conversation(text, index)
+    def rendering(self, conversation: Conversation, text: str, index: int, suspect: bool) -> Rendering:
+        """The rendered conversation, of canonical JSON `text`. `suspect`: whether it is one of `suspects`. Raises ChatError."""
         most = _RENDERED_OF_NOTHING + _RENDERED_OF_A_CHARACTER * len(text)
         marks = self._guard.marks_for(text) if suspect else self._guard.marks
         plain = self._rendered(conversation, marks, most, index)
@@ -84,6 +84,7 @@ class Renderer:
             plain.text,
             None if guarded is None else rendered.text,
             [part for part in parts if part.start < part.end],
+            not self._template.has_generation,
         )
 
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:

@@ -123,18 +123,27 @@ class SourceEntry(Reading):
 
 class ChatEntry(Record):
     """How conversations became tokens: the text of the chat template, `template_name` as it was asked for, which tokens are to be
-    learned, and the template's variables. `n_trained`: the tokens that are to be learned, in the documents' files."""
+    learned, and the template's variables. `n_trained`: the tokens that are to be learned, in the documents' files.
 
-    template: str
+    `tool_use_template`: that of conversations with tools, where the tokenizer has one of its own for them; the key is not there
+    otherwise. `template` is null where the tokenizer has no other."""
+
+    template: str | None
     template_name: str
     mask: Mask
     variables: dict[str, Any]
     n_trained: int
+    tool_use_template: str | None = None
 
     @property
-    def encoding(self) -> tuple[str, Mask, dict[str, Any]]:
-        """Template, mask and variables, as a ChatEncoder takes them: all that decides how conversations are encoded."""
-        return self.template, self.mask, self.variables
+    def encoding(self) -> dict[str, Any]:
+        """All that decides how conversations are encoded, as a ChatEncoder takes it."""
+        return {
+            "template": self.template,
+            "tool_use_template": self.tool_use_template,
+            "mask": self.mask,
+            "variables": self.variables,
+        }
 
 
 class TableFile(Record):
@@ -314,6 +323,8 @@ class Manifest(Record):
             left_out["mixture"] = True
         if self.chat is None:
             left_out |= {"chat": True, "shards": {"__all__": {"n_trained"}}}
+        elif self.chat.tool_use_template is None:
+            left_out["chat"] = {"tool_use_template"}
         if self.source is not None and self.source.conversations is None:
             left_out["source"] = {"conversations"}
         if texts := [i for i, one in enumerate(self.sources) if one.conversations is None]:

@@ -14,7 +14,7 @@ from tokenmill.dataset.manifest import ChatEntry
 from tokenmill.errors import CorpusError, ParamsError, did_you_mean
 from tokenmill.layout import TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import read
-from tokenmill.tokenizer.chat_files import CHAT_TEMPLATE_FILE, CONFIG_FILE, chat_template_of, special_names
+from tokenmill.tokenizer.chat_files import DEFAULT, TOOL_USE, chat_templates_of, places_of_templates, special_names
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _OF_TOKENIZER = "tokenizer"
@@ -28,8 +28,10 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
     `root`: the project's folder. `tokenizer`: that of the tokenizer; None: data/tokenizer."""
     directory = tokenizer or root / TOKENIZER_DIRECTORY
     names = special_names(directory)
+    templates = _templates(root, params.template, directory)
     return ChatEntry(
-        template=_template(root, params.template, directory),
+        template=templates.get(DEFAULT),
+        tool_use_template=templates.get(TOOL_USE),
         template_name=params.template,
         mask=params.mask,
         variables={**names, **params.variables},
@@ -47,20 +49,27 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
             f"encode.chat.template: {entry.template_name} marks turns with {', '.join(lacking)}, that are no added tokens of this "
             "tokenizer, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the tokenizer."
         )
-    return ChatEncoder(tokenizer, *entry.encoding, f"encode.chat.template: {entry.template_name}")
+    return ChatEncoder(tokenizer, place=f"encode.chat.template: {entry.template_name}", **entry.encoding)
 
 
-def _template(root: Path, name: str, directory: Path) -> str:
+def _templates(root: Path, name: str, directory: Path) -> dict[str, str]:
+    """The chat templates by name: the one called DEFAULT, and of a tokenizer perhaps that for conversations with tools."""
     if name == _OF_TOKENIZER:
-        found = chat_template_of(directory)
-        if found is None:
+        found = chat_templates_of(directory)
+        if not found:
             raise ParamsError(
-                f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has neither {CHAT_TEMPLATE_FILE} "
-                f"nor a chat_template in {CONFIG_FILE}. Name one of {', '.join(NAMED)}, or a file."
+                f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has none in "
+                f"{places_of_templates()}. Name one of {', '.join(NAMED)}, or a file."
+            )
+        if found.keys().isdisjoint((DEFAULT, TOOL_USE)):
+            raise ParamsError(
+                f"encode.chat.template: the tokenizer has the chat templates {', '.join(sorted(found))}, and none is named "
+                f"{DEFAULT} or {TOOL_USE}, so which one to take is not known. Save the right one in a file, and name that file as "
+                "the template."
             )
         return found
     if name in NAMED:
-        return template_text(name)
+        return {DEFAULT: template_text(name)}
     path = root / name
     if not path.is_file():
         raise ParamsError(
@@ -68,7 +77,7 @@ def _template(root: Path, name: str, directory: Path) -> str:
             f"params.yaml.{did_you_mean(name, (_OF_TOKENIZER, *NAMED))}"
         )
     try:
-        return read(path).decode()
+        return {DEFAULT: read(path).decode()}
     except UnicodeDecodeError as error:
         raise ParamsError(f"encode.chat.template: {name}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
 

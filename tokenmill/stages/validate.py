@@ -92,7 +92,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     entries = {shard.name: shard for shard in manifest.shards}
     for unit in corpus.units:
         _check_rows(unit, entries.get(unit.output))
-    chat = None if manifest.chat is None else ChatEncoder(tokenizer, *manifest.chat.encoding, _MANIFEST)
+    chat = None if manifest.chat is None else ChatEncoder(tokenizer, place=_MANIFEST, **manifest.chat.encoding)
     policies = manifest.policies()
     allows = {unit.name: policies[unit.pieces[0].shard.name] == "allow" for unit in corpus.units}
     made = {

@@ -1,6 +1,7 @@
-"""What the files beside a tokenizer.json say of conversations: the chat template, and the names of special tokens in it.
+"""What the files beside a tokenizer.json say of conversations: the chat templates, and the names of special tokens in them.
 
-transformers writes the template into chat_template.jinja, and earlier releases into tokenizer_config.json.
+transformers writes the default template into chat_template.jinja and others into additional_chat_templates. Earlier releases wrote
+them into tokenizer_config.json, and processors into chat_template.json.
 """
 
 import json
@@ -13,38 +14,64 @@ from tokenmill.storage.atomic import read, write_atomic
 CONFIG_FILE = "tokenizer_config.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 _NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
-_DEFAULT = "default"
+_MORE, _SUFFIX = "additional_chat_templates", ".jinja"
+_PROCESSOR_FILE = "chat_template.json"
+DEFAULT, TOOL_USE = "default", "tool_use"
+"""The templates that transformers takes by itself: the second for conversations with tools, if there is one."""
 
 
-def chat_template_of(directory: Path) -> str | None:
-    """The chat template of the tokenizer in a directory; of several with names, the one called default. None if it has none.
+def chat_templates_of(directory: Path) -> dict[str, str]:
+    """The chat templates of the tokenizer in a directory by name, as transformers' AutoTokenizer has them; a single one is called
+    default. Templates in files of their own come before those in tokenizer_config.json. Where there are neither, it is the one
+    that AutoProcessor takes from chat_template.json.
 
     Raises TokenizerError if a file cannot be read."""
-    path = directory / CHAT_TEMPLATE_FILE
-    if path.is_file():
-        try:
-            return read(path).decode()
-        except UnicodeDecodeError as error:
-            raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
-    found = _config(directory).get("chat_template")
-    if isinstance(found, list):
-        named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
-        found = named.get(_DEFAULT)
-        if found is None:
+    files = {path.name.removesuffix(_SUFFIX): path for path in sorted((directory / _MORE).glob(f"*{_SUFFIX}"))}
+    if (single := directory / CHAT_TEMPLATE_FILE).is_file():
+        files.setdefault(DEFAULT, single)
+    if files:
+        return {name: _text(path) for name, path in files.items()}
+    for name in (CONFIG_FILE, _PROCESSOR_FILE):
+        if (found := _json(directory / name).get("chat_template")) is not None:
+            return _named(found, directory / name)
+    return {}
+
+
+def places_of_templates() -> str:
+    """The files that a tokenizer can have chat templates in, in words."""
+    return f"{CHAT_TEMPLATE_FILE}, {_MORE}, {CONFIG_FILE} or {_PROCESSOR_FILE}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        raise TokenizerError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+
+
+def _named(found: object, path: Path) -> dict[str, str]:
+    """The templates of a value that is a text, a list of templates with their names, or an object with these names as keys."""
+    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
+        found = {one.get("name"): one.get("template") for one in found}
+    named = {}
+    for name, template in (found if isinstance(found, dict) else {DEFAULT: found}).items():
+        if not isinstance(name, str) or not isinstance(template, str):
             raise TokenizerError(
-                f"{directory / CONFIG_FILE}: chat_template: expected one with the name {_DEFAULT}; found "
-                f"{', '.join(map(repr, named)) or 'none'}. Save the right one in a file, and name that file as the template."
+                f"{path}: chat_template: expected a text, or a list of objects with the texts name and template; found "
+                f"{name!r:.60} with {type(template).__name__}. Correct it, or save the right template in a file, and name that "
+                "file as the template."
             )
-    if found is not None and not isinstance(found, str):
-        raise TokenizerError(
-            f"{directory / CONFIG_FILE}: chat_template: expected a text; found {type(found).__name__}."
-        )
-    return found
+        if "/" in name or name.startswith("."):
+            raise TokenizerError(
+                f"{path}: chat_template: expected names that a file can have; found {name!r:.60}. Rename it."
+            )
+        named[name] = template
+    return named
 
 
 def special_names(directory: Path) -> dict[str, str]:
     """The texts of the special tokens that tokenizer_config.json names, such as bos_token, by these names."""
-    found, config = {}, _config(directory)
+    found, config = {}, _json(directory / CONFIG_FILE)
     for name in _NAMES:
         value = config.get(name)
         text = value.get("content") if isinstance(value, dict) else value
@@ -53,31 +80,31 @@ def special_names(directory: Path) -> dict[str, str]:
     return found
 
 
-def chat_of(directory: Path) -> tuple[str | None, dict[str, str]]:
-    """The chat template and the names of special tokens of a tokenizer. A template that cannot be used counts as none: it does not
+def chat_of(directory: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The chat templates and the names of special tokens of a tokenizer. Templates that cannot be used count as none: they do not
     keep a tokenizer from being used for texts."""
     try:
-        template = chat_template_of(directory)
+        templates = chat_templates_of(directory)
     except TokenizerError:
-        template = None
-    return template, special_names(directory)
+        templates = {}
+    return templates, special_names(directory)
 
 
 def copy_chat_files(source: Path, directory: Path) -> None:
-    """Adds the chat template and the names of special tokens of the tokenizer in the directory `source` to one that was saved in
-    `directory`. Raises TokenizerError if they cannot be read."""
-    template, names = chat_of(source)
-    if template is not None:
-        with write_atomic(directory / CHAT_TEMPLATE_FILE) as partial:
+    """Adds the chat templates and the names of special tokens of the tokenizer in the directory `source` to one that was saved in
+    `directory`, in the files that transformers writes them to. Raises TokenizerError if they cannot be read."""
+    templates, names = chat_of(source)
+    for name, template in templates.items():
+        path = directory / (CHAT_TEMPLATE_FILE if name == DEFAULT else f"{_MORE}/{name}{_SUFFIX}")
+        with write_atomic(path) as partial:
             partial.write_text(template, encoding="utf-8", newline="")
     if names:
-        config = _config(directory) | names
+        config = _json(directory / CONFIG_FILE) | names
         with write_atomic(directory / CONFIG_FILE) as partial:
             partial.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
-def _config(directory: Path) -> dict[str, Any]:
-    path = directory / CONFIG_FILE
+def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:

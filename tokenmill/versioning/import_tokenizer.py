@@ -16,7 +16,7 @@ from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
-from tokenmill.tokenizer.chat_files import chat_of, copy_chat_files
+from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
 
@@ -176,8 +176,13 @@ def _chat_sha256(root: Path, asked: TokenizerSource) -> str | None:
     covered by the digest of its files."""
     if asked.name is not None or not (source := _source(root, asked)).is_dir() or _is_ours(source):
         return None
-    chat = chat_of(source)
-    return hashlib.sha256(json.dumps(chat).encode()).hexdigest() if any(chat) else None
+    templates, names = chat_of(source)
+    if not templates and not names:
+        return None
+    only = (
+        templates.get(DEFAULT) if templates.keys() <= {DEFAULT} else templates
+    )  # as in the pins of an earlier tokenmill
+    return hashlib.sha256(json.dumps((only, names)).encode()).hexdigest()
 
 
 def _copy(source: Path, directory: Path) -> None:
