@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from tokenmill.pipeline.core_sources import sources_hash
 from tokenmill.pipeline.input_changes import input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
+from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, refuse_foreign_files
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
@@ -146,8 +147,9 @@ class Build:
     def stage(self, name: str, run: Callable[["Build"], StageSummary | None]) -> None:
         """Brings the outputs of a stage up to date: it is skipped, restored from DVC's run cache, or run and recorded.
 
-        `run` makes the outputs. Outputs of a project's own stage are removed first, as DVC does it. Raises VersionsError for
-        a stage that is not in dvc.yaml, ParamsError if an earlier stage should have run but did not, and what `run` raises.
+        `run` makes the outputs. Those of a project's own stage are not there when it begins, as DVC does it. Raises
+        VersionsError for a stage that is not in dvc.yaml, ParamsError if an earlier stage should have run but did not, and what
+        `run` raises.
         """
         if self.only not in (None, name) or self._is_done(name):
             return
@@ -168,26 +170,15 @@ class Build:
             settled = None if self.force else self._settle(stage, name)
             if settled is None:
                 say_more(f"{name}: to do: {'--force' if self.force else ', '.join(why)}")
-                with self._own_outputs(stage, name), stage.recording(), self._checked(name) as start_s:
-                    settled = _summary(name, run(self), start_s)
+                is_own = name not in STAGES
+                aside = outputs_aside(stage, name) if is_own else nullcontext()
+                with aside, stage.recording(), self._checked(name) as start_s:
+                    with naming_step(self.root, name) if is_own else nullcontext():
+                        done = run(self)
+                    settled = _summary(name, done, start_s)
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))
-
-    @contextmanager
-    def _own_outputs(self, stage: dvc_stage.Stage, name: str) -> Iterator[None]:
-        """Removes the outputs of a project's own stage, which runs in the block, as DVC does it; again if it fails. Raises
-        ParamsError if they hold what no build made."""
-        if name in STAGES:
-            yield
-            return
-        _refuse_foreign_files(stage, name)
-        stage.remove_outputs()
-        try:
-            yield
-        except BaseException:
-            stage.remove_outputs()
-            raise
 
     def _is_done(self, name: str) -> bool:
         return any(one.stage == name for one in self.summaries)
@@ -242,7 +233,7 @@ class Build:
                 if name in STAGES:
                     self.store.remove_damaged(stage.altered())
                 else:
-                    _refuse_foreign_files(stage, name)
+                    refuse_foreign_files(stage, name)
                 return StageSummary(name, "restored") if stage.restore() else None
 
     def _list_objects(self, name: str) -> None:
@@ -374,6 +365,7 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
         leftovers.remove_own(root)
         if not under_dvc():
             dvc_repository.mend(root)
+            bring_back(root)
 
     with lock.project_lock(root, wait, clean) as is_first:
         if is_first and rehash:
@@ -435,19 +427,6 @@ def refuse_untracked(root: Path, stage: dvc_stage.Stage) -> None:
         raise ParamsError(
             f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
             f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
-            code="TM107",
-        )
-
-
-def _refuse_foreign_files(stage: dvc_stage.Stage, name: str) -> None:
-    """Raises ParamsError if the outputs of a project's own stage hold files that it has not made."""
-    files = stage.foreign_files()
-    if files:
-        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-        raise ParamsError(
-            f"dvc.yaml: stage {name} has not made {files[0]}{more}, which is in its output: running it would delete that. "
-            "Move it to another folder, such as the one that the stage reads; if an interrupted build left it, delete it. Then "
-            "build again.",
             code="TM107",
         )
 

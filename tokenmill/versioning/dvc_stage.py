@@ -94,6 +94,11 @@ class Stage:
         """The files and folders that the stage makes."""
         return [Path(out.fs_path) for out in self._stage.outs]
 
+    @property
+    def outputs_to_remove(self) -> list[Path]:
+        """The outputs that are removed before the stage runs: those that do not persist."""
+        return [Path(out.fs_path) for out in self._stage.outs if not out.persist]
+
     def foreign_files(self) -> list[Path]:
         """The files in outputs that running the stage would delete for good: DVC's cache does not have them, so somebody else put
         them there."""

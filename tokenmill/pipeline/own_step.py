@@ -1,0 +1,114 @@
+"""Runs a step of the project's own: its previous outputs come back if it fails, and its errors name it."""
+
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tokenmill
+from tokenmill.console import say
+from tokenmill.errors import ParamsError, ProjectCodeError, code_of, of_the_machine
+from tokenmill.layout import STAGES
+from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.storage.atomic import remove_tree
+from tokenmill.versioning.dvc_stage import Stage, opened
+
+_PACKAGES = re.compile("-packages/")
+_ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
+
+
+@contextmanager
+def outputs_aside(stage: Stage, name: str) -> Iterator[None]:
+    """Lets the block make the outputs of a step anew. If it fails, the previous outputs are as they were. Outputs that persist stay
+    where they are.
+
+    Raises ParamsError if the outputs hold what no build made.
+    """
+    refuse_foreign_files(stage, name)
+    aside = {path: _aside(path, name) for path in stage.outputs_to_remove if path.exists()}
+    for path, kept in aside.items():
+        path.rename(kept)
+    stage.remove_outputs()
+    try:
+        yield
+    except BaseException:
+        for path in stage.outputs_to_remove:
+            remove_tree(path)
+        for path, kept in aside.items():
+            kept.rename(path)
+        raise
+    for kept in aside.values():
+        remove_tree(kept)
+
+
+def bring_back(root: Path) -> None:
+    """After a build that was killed in a step: brings the step's previous outputs back. What the step left is moved aside, because
+    somebody may have put files there since. Raises VersionsError."""
+    for name in stages_of(root):
+        if name not in STAGES:
+            with opened(root, name, {}) as stage:
+                for path in stage.outputs_to_remove:
+                    if (kept := _aside(path, name)).exists():
+                        _replace(path, kept, name)
+
+
+def _replace(path: Path, kept: Path, name: str) -> None:
+    if path.exists():
+        left = path.with_name(f"{path.name}.left-by-{name}.partial")
+        remove_tree(left)
+        path.rename(left)
+        say(
+            f"{name}: a build was killed in this step. {path} is as it was before; what the step left is in {left}: delete it"
+        )
+    kept.rename(path)
+
+
+def _aside(path: Path, name: str) -> Path:
+    """Where an output waits while its step runs. git and DVC ignore that name."""
+    return path.with_name(f"{path.name}.before-{name}.partial")
+
+
+@contextmanager
+def naming_step(root: Path, name: str) -> Iterator[None]:
+    """Turns any error of the block into a ProjectCodeError that names the step, and the file and line of the project at `root` that
+    failed. Errors of Prefect, Dask and Ray stay."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if (place := _place(root, error)) is None:
+            raise
+        is_full = code_of(error) == "TM601"
+        what = of_the_machine(error) if is_full and isinstance(error, OSError) else str(error)
+        words = f"{place[0]}, line {place[1]}: {type(error).__name__}: {what}".rstrip(": .")
+        raise ProjectCodeError(
+            f"{words}. This is code of your project. Step {name} failed there, and its previous output is as it was. Correct the "
+            "code, or what it reads.",
+            code="TM601" if is_full else None,
+            where=str(place[0]),
+        ) from error
+
+
+def _place(root: Path, error: BaseException) -> tuple[Path, int] | None:
+    """The innermost line of the project's own code; None for an error of an orchestrator."""
+    package = Path(tokenmill.__file__).parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if _ORCHESTRATORS.search(frame.filename):
+            return None
+        if path.is_relative_to(root) and not path.is_relative_to(package) and not _PACKAGES.search(frame.filename):
+            return path, frame.lineno or 0
+    return None
+
+
+def refuse_foreign_files(stage: Stage, name: str) -> None:
+    """Raises ParamsError if the outputs of a step hold files that no build has made."""
+    files = stage.foreign_files()
+    if files:
+        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        raise ParamsError(
+            f"dvc.yaml: stage {name} has not made {files[0]}{more}, which is in its output: running it would delete that. "
+            "Move it to another folder, such as the one that the stage reads; if an interrupted build left it, delete it. Then "
+            "build again.",
+            code="TM107",
+        )
