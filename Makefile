@@ -68,8 +68,9 @@ lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
 
-server: setup ## Prefect's server and its web page, on this machine alone
-	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false $(BIN)/prefect server start --host 127.0.0.1 --port 4200
+server: setup ## Prefect's server and its web page, on this machine alone, with the runs of this repository's builds
+	@mkdir -p .tokenmill
+	@PREFECT_HOME="$${PREFECT_HOME:-$(CURDIR)/.tokenmill/prefect}" DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false $(BIN)/prefect server start --host 127.0.0.1 --port 4200
 
 bench: setup .bench-venv/.installed ## count, train and encode side by side with other tools, on one core; records go to .bench-venv/record
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw

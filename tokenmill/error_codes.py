@@ -328,8 +328,9 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         "TM703": ErrorCode(
             "Prefect's server cannot be used",
             "The server that PREFECT_API_URL names does not answer or is no Prefect server, or the one that a build starts for "
-            "itself did not start.",
-            "Start the server, correct or unset PREFECT_API_URL, or set run.engine: inline in params.yaml, which needs none.",
+            "itself did not start: its database cannot be written to, or is of another Prefect.",
+            "Start the server, correct or unset PREFECT_API_URL and PREFECT_HOME, or set run.engine: inline in params.yaml, which "
+            "needs no server. docs/guides/prefect.md says where a build's own server keeps its records.",
         ),
         "TM704": ErrorCode(
             "the core was compiled from other sources",

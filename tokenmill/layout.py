@@ -31,5 +31,7 @@ OUTPUT_DIRECTORIES = {
 }
 SCRATCH_DIRECTORY = ".tokenmill"
 CHECKPOINT_DIRECTORY = ".tokenmill/train-vocab"
+PREFECT_DIRECTORY = ".tokenmill/prefect"  # the home of a build's own Prefect server
+NOTIFIED_FILE = ".tokenmill/notified.json"  # the last notice of a refresh
 LAST_BUILD_FILE = ".tokenmill/last-build.json"
 LAST_PLAN_FILE = ".tokenmill/last-plan.json"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import gethostname
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import DOCUMENTS, REPOSITORY, Project, new_project
 from tests.registry import Team, cli, commit, copied, make_team, run
-from tests.standing import Server, end
+from tests.standing import Server, end, prefect_home
 from tokenmill import Counter
 from tokenmill.storage.lock import project_lock
 
@@ -281,24 +282,88 @@ class _Hook(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def drifted(team: Team, server: Server) -> Iterator[Project]:
-    """A project with a new shard past the limits of drift, whose refresh tells a webhook by a block of Prefect's own."""
-    hook = HTTPServer(("127.0.0.1", 0), _Hook)
-    threading.Thread(target=hook.serve_forever, daemon=True).start()
-    project = team.project
+def hook() -> Iterator[HTTPServer]:
+    """A webhook on this machine."""
+    listening = HTTPServer(("127.0.0.1", 0), _Hook)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    _Hook.received.clear()
+    yield listening
+    listening.shutdown()
+    listening.server_close()
+
+
+def save_block(project: Project, hook: HTTPServer, **env: str) -> None:
+    """Saves the block custom-webhook/team, which tells the webhook, where `env` says, and names it in params.yaml."""
     block = (
         "from prefect.blocks.notifications import CustomWebhookNotificationBlock as Hook\n"
         f"Hook(name='team', url='http://127.0.0.1:{hook.server_port}/', allow_private_urls=True,\n"
         "     json_data={'subject': '{{subject}}', 'body': '{{body}}'}).save('team', overwrite=True)\n"
     )
-    done = project.run(sys.executable, "-c", block, **server.environment)
+    done = project.run(sys.executable, "-c", block, **env)
     assert done.returncode == 0, done.stderr
-    project.set(refresh__notify="custom-webhook/team", refresh__new_scripts_max=0.05)
+    project.set(refresh__notify="custom-webhook/team")
+
+
+@pytest.fixture
+def drifted(team: Team, server: Server, hook: HTTPServer) -> Project:
+    """A project with a new shard past the limits of drift, whose refresh tells a webhook by a block of Prefect's own."""
+    project = team.project
+    save_block(project, hook, **server.environment)
+    project.set(refresh__new_scripts_max=0.05)
     project.write("new.jsonl", ["кот и пёс сидят на мельнице"])
-    _Hook.received.clear()
-    yield project
-    hook.shutdown()
-    hook.server_close()
+    return project
+
+
+@pytest.mark.slow
+def test_a_failure_is_told_once_with_project_host_and_code_again_when_it_changes_and_when_it_is_over(
+    team: Team, server: Server, hook: HTTPServer
+) -> None:
+    save_block(team.project, hook, **server.environment)
+    commit(team.project)
+    place = f"{team.project.root.resolve()} on {gethostname()}"
+
+    def told(code: int) -> list[tuple[str, str]]:
+        """The notices of one more refresh, which ends with `code`."""
+        n = len(_Hook.received)
+        done = team.project.run("tokenmill", "refresh", **server.environment)
+        assert done.returncode == code, done.stderr
+        return [(one["subject"], one["body"]) for one in _Hook.received[n:]]
+
+    def failure(name: str) -> tuple[str, str]:
+        (team.project.root / name).write_text("x", encoding="utf-8")
+        words = f"{team.project.root}: not committed: {name}. Commit them, and refresh again."
+        return "tokenmill refresh failed", f"{place}: error[TM401]: {words}"
+
+    first = failure("note.txt")
+    assert told(2) == [first]
+    assert told(2) == []
+    (team.project.root / "note.txt").unlink()
+    other = failure("other.txt")
+    assert told(2) == [other]
+    (team.project.root / "other.txt").unlink()
+    assert told(0) == [("tokenmill refresh works again", f"{place}: published dataset@v0.1.0")]
+    assert told(0) == []
+    again = failure("other.txt")
+    assert told(2) == [again]
+
+
+@pytest.mark.slow
+def test_a_block_that_the_builds_own_server_does_not_know_is_told_with_the_home_to_save_it_in(
+    project: Project, hook: HTTPServer, tmp_path: Path, prefect_database: Path
+) -> None:
+    own = project.root / ".tokenmill/prefect"
+    own.parent.mkdir()
+    prefect_home(own, prefect_database)
+    account = {"HOME": str(tmp_path)}
+    project.set(refresh__notify="custom-webhook/team")
+    done = project.run("tokenmill", "refresh", **account)
+    assert "notification custom-webhook/team: could not be sent: " in done.stderr
+    assert f"PREFECT_HOME={own}" in done.stderr and "PREFECT_HOME=~/.prefect" in done.stderr
+    save_block(project, hook, PREFECT_HOME=str(own), **account)
+    done = project.run("tokenmill", "refresh", **account)
+    assert "could not be sent" not in done.stderr
+    assert ["error[TM100]" in one["body"] for one in _Hook.received] == [True]
+    assert not (tmp_path / ".prefect/prefect.db").exists()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,6 +17,7 @@ from tokenmill.cli.answer import Answer
 from tokenmill.cli.versions import find_params
 from tokenmill.console import say
 from tokenmill.errors import BusyError, ParamsError, Terminated, TokenmillError
+from tokenmill.stages.notices import Notice, is_news
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
@@ -56,10 +58,17 @@ def _refresh(_asked: argparse.Namespace) -> Answer:
     quiet_environment()
     from tokenmill.orchestration.server import Server
 
-    server = Server.start()
+    server = Server.start(root=path.parent)
     from tokenmill.orchestration.project_flows import load_flow
 
-    flow = load_flow(path.parent, "refresh", str(path.parent))
+    try:
+        flow = load_flow(path.parent, "refresh", str(path.parent))
+    except TokenmillError as error:
+        from tokenmill.orchestration.notify import notify
+
+        block = load_params(path).refresh.notify
+        server.run(partial(notify, path.parent, block, Notice.of_failure(path.parent, error)))
+        raise
     return _answer(server.run(lambda: flow(str(path.parent))))
 
 
@@ -75,30 +84,35 @@ def _refresh_inline(path: Path) -> dict[str, Any]:
     from tokenmill.stages.recipe import run_inline
     from tokenmill.stages.refresh import refresh, skipped
 
-    notified = load_params(path).refresh.notify
+    root, block = path.parent, load_params(path).refresh.notify
     try:
-        with alone(path.parent, wait=False):
+        with alone(root, wait=False):
             done = refresh(start(path, None, False, False), run_inline)
     except BusyError as busy:
         say(f"refresh: skipped: {busy.holder}")
         return skipped(busy.holder)
-    except TokenmillError as error:
-        _notify(notified, "tokenmill refresh failed", str(error))
+    except Exception as error:
+        _notify(root, block, Notice.of_failure(root, error))
         raise
-    if done.past:
-        _notify(notified, "tokenmill refresh: drift", "; ".join(done.past))
+    _notify(root, block, Notice.of_end(root, done.past, str(done)))
     say(f"refresh: {done}")
     return done.as_json()
 
 
-def _notify(block: str | None, subject: str, body: str) -> None:
-    if block is not None:
-        from tokenmill.orchestration.settings import quiet_environment
+def _notify(root: Path, block: str | None, notice: Notice) -> None:
+    """Sends a notice from a refresh without Prefect, with a server for this alone."""
+    if block is None or not is_news(root, notice):
+        return
+    from tokenmill.orchestration.settings import quiet_environment
 
-        quiet_environment()
-        from tokenmill.orchestration.notify import notify
+    quiet_environment()
+    from tokenmill.orchestration.notify import notify
+    from tokenmill.orchestration.server import Server
 
-        notify(block, subject, body)
+    try:
+        Server.start(root=root).run(partial(notify, root, block, notice))
+    except TokenmillError as error:
+        say(f"notification {block}: could not be sent: {error}")
 
 
 def _serve(asked: argparse.Namespace) -> Answer:

@@ -14,7 +14,7 @@ from prefect.states import Completed
 
 from tokenmill.config.params import load_params
 from tokenmill.console import say
-from tokenmill.errors import BusyError
+from tokenmill.errors import BusyError, Terminated, TokenmillError
 from tokenmill.layout import PAGE_FILE, PARAMS_FILE
 from tokenmill.orchestration.engines import running, threads
 from tokenmill.orchestration.notify import notify
@@ -22,6 +22,7 @@ from tokenmill.orchestration.server import FAILURES, Server
 from tokenmill.orchestration.watch import end_what_was_cancelled, watched
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.executor import n_workers
+from tokenmill.stages.notices import Notice
 from tokenmill.stages.refresh import refresh, skipped
 from tokenmill.summary import StageSummary, rows
 
@@ -45,8 +46,10 @@ FLOW: dict[str, Any] = {
 def tell_of_failure(flow: Any, flow_run: Any, state: Any) -> None:
     """Notifies refresh.notify. Prefect calls this when a refresh failed or crashed."""
     root = Path(flow_run.parameters.get("project", "."))
-    block = load_params(root / PARAMS_FILE).refresh.notify
-    notify(block, f"tokenmill refresh {state.name.lower()}", str(state.message))
+    error, how, reason = state.result(raise_on_failure=False), state.name.lower(), None
+    if state.is_crashed() and not isinstance(error, TokenmillError | OSError):
+        error, reason = Terminated(), state.message
+    notify(root, load_params(root / PARAMS_FILE).refresh.notify, Notice.of_failure(root, error, how, reason))
 
 
 def run_build(
@@ -91,8 +94,7 @@ def run_refresh(stages: Stages, project: str) -> State[Any]:
         except BusyError as busy:
             say(f"refresh: skipped: {busy.holder}")
             return Completed(name="Skipped", message=busy.holder, data=skipped(busy.holder))
-        if done.past:
-            notify(build.params.refresh.notify, "tokenmill refresh: drift", "; ".join(done.past))
+        notify(root, build.params.refresh.notify, Notice.of_end(root, done.past, str(done)))
         say(f"refresh: {done}")
         return Completed(message=str(done), data=done.as_json())
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import httpx
@@ -23,6 +24,7 @@ from prefect.logging.handlers import set_api_log_sink
 from tokenmill.console import say
 from tokenmill.errors import Terminated, TokenmillError
 from tokenmill.orchestration.address import check_standing, without_password
+from tokenmill.orchestration.home import Home
 from tokenmill.pipeline.build import Build
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ _ANSWER_S_MAX = 5.0
 _TAKE_S_MAX = 15.0
 _SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
 _REASON = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.MULTILINE)  # the last line of a traceback
+_OTHER_REVISION = re.compile(r"Can't locate revision identified by '([^']*)'")
 FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
 """What Prefect's client raises if a server refuses or does not answer. RuntimeError comes when the client is entered;
 AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."""
@@ -41,7 +44,8 @@ AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."
 class Server:
     """The server of one build, and the state that the build shares with it.
 
-    `prepared`: the build that the command line started; None in a flow that a server started, which makes its own.
+    `prepared`: the build that the command line started; None in a flow that a server started, which makes its own. `home`: that of
+    an embedded server; None for a configured one.
     `outcome`: the result or exception of the flow's work. `is_gone`: the server does not answer any more.
     """
 
@@ -49,6 +53,7 @@ class Server:
 
     def __init__(self, prepared: Build | None = None) -> None:
         self.prepared = prepared
+        self.home: Home | None = None
         self.outcome: object = TokenmillError(
             "Prefect's server went away before the build began. Start it and build again, or set run.engine: inline in "
             "params.yaml.",
@@ -61,9 +66,10 @@ class Server:
         self._logs: list[dict[str, Any]] = []
 
     @classmethod
-    def start(cls, prepared: Build | None = None) -> Self:
+    def start(cls, prepared: Build | None = None, root: Path = Path()) -> Self:
         """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`run` waits for it).
 
+        `root`: the project's folder, where no build is prepared.
         Raises TokenmillError if the configured server does not answer.
         """
         server = cls(prepared)
@@ -72,7 +78,7 @@ class Server:
             say(f"Prefect at {page}: the build appears there in some seconds")
         else:
             say("starting Prefect with a server of its own: some seconds (none with run.engine: inline)")
-            url = server._start_embedded()
+            url = server._start_embedded(root if prepared is None else prepared.root)
         # Prefect's own clients send log records and events (which report the task runs) from threads. On exit, the process waits
         # for unsent ones: minutes if the server hangs.
         set_api_log_sink(server._logs.append)
@@ -136,8 +142,10 @@ class Server:
             client.create_logs({key: log[key] for key in log if key != _SIZE_KEY} for log in logs)
             del self._logs[: len(logs)]
 
-    def _start_embedded(self) -> str:
-        """Starts a server with the database of PREFECT_HOME, without web page and schedules, and returns its URL."""
+    def _start_embedded(self, root: Path) -> str:
+        """Starts a server without web page and schedules, and returns its URL."""
+        self.home = Home.of(root)
+        settings = self.home.made()
         # The server inherits the listening socket, so no other process can take the port, and early connections just wait.
         with socket.create_server(("127.0.0.1", 0)) as listening:
             # Set here because uvicorn takes a given socket for a Unix one, for which asyncio does not set it.
@@ -151,7 +159,7 @@ class Server:
                 stderr=self._said,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,  # Ctrl-C in the terminal must not end it: it still has to record the build's end
-                env={**os.environ, "PREFECT_UI_ENABLED": "0"},
+                env={**os.environ, "PREFECT_UI_ENABLED": "0", **settings},
             )
         atexit.register(self._stop)
         refresh_global_settings_context()
@@ -166,10 +174,14 @@ class Server:
         except httpx.HTTPError as error:
             self._stop()
             self._said.seek(0)
-            reason = [str(error), *_REASON.findall(self._said.read().decode("utf-8", "replace"))][-1]
+            said = self._said.read().decode("utf-8", "replace")
+            assert self.home is not None
+            if other := _OTHER_REVISION.search(said):
+                raise TokenmillError(self.home.other_revision(other[1]), code="TM703") from None
+            reason = [str(error), *_REASON.findall(said)][-1]
             raise TokenmillError(
-                f"Prefect's own server did not start: {reason}. See that its home (PREFECT_HOME, else ~/.prefect) can be "
-                "written to, start a server (`make server`), or set run.engine: inline in params.yaml.",
+                f"Prefect's own server did not start: {reason}. See that its home {self.home.path} can be written to, name another "
+                "one in PREFECT_HOME or a standing server in PREFECT_API_URL, or set run.engine: inline in params.yaml.",
                 code="TM703",
             ) from None
 

@@ -1,0 +1,98 @@
+"""The server of a build keeps its records in the project, and leaves the account's Prefect alone."""
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Project
+from tests.orchestration.test_flow import runs
+from tests.standing import Server, prefect_home
+
+pytestmark = pytest.mark.slow
+
+NEWER = "0123456789ab"
+
+
+def make_newer(home: Path) -> None:
+    """Gives the database in a home of Prefect a revision that no Prefect knows yet."""
+    database = sqlite3.connect(home / "prefect.db")
+    database.execute("update alembic_version set version_num = ?", (NEWER,))
+    database.commit()
+    database.close()
+
+
+@pytest.fixture
+def account(tmp_path: Path, prefect_database: Path) -> Path:
+    """The home folder of an account whose Prefect is newer than the installed one."""
+    (tmp_path / "account").mkdir()
+    make_newer(prefect_home(tmp_path / "account/.prefect", prefect_database))
+    return tmp_path / "account"
+
+
+def revision(database: Path) -> str:
+    connection = sqlite3.connect(f"file:{database}?mode=ro&immutable=1", uri=True)
+    [[found]] = connection.execute("select version_num from alembic_version").fetchall()
+    connection.close()
+    return str(found)
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+
+
+def test_two_builds_at_once_have_their_own_databases_and_do_not_touch_the_newer_one_of_the_account(
+    new_project: Callable[[str], Project], account: Path
+) -> None:
+    projects = [new_project("one"), new_project("other")]
+    for project in projects:
+        project.set(run__engine="threads")
+    before = state(account / ".prefect")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda project: project.build(HOME=str(account)), projects))
+    assert state(account / ".prefect") == before
+    for project in projects:
+        home = {"PREFECT_HOME": str(project.root / ".tokenmill/prefect")}
+        assert runs(home, "flow_run") == [(f"build {project.root.name}", "COMPLETED")]
+        assert (project.root / ".tokenmill/prefect").stat().st_mode & 0o007 == 0
+
+
+def test_a_database_of_another_prefect_is_one_error_that_names_both_revisions_and_the_ways_out(
+    project: Project, account: Path, prefect_database: Path
+) -> None:
+    project.set(run__engine="threads")
+    home = account / ".prefect"
+    asked = project.run("tokenmill", "build", HOME=str(account), PREFECT_HOME=str(home))
+    own = prefect_home(project.root / ".tokenmill/prefect", prefect_database)
+    make_newer(own)
+    unasked = project.run("tokenmill", "build", HOME=str(account))
+    for done, path, way in ((asked, home, "Unset PREFECT_HOME"), (unasked, own, f"Delete it (`rm -r {own}`)")):
+        assert done.returncode == 2
+        words = done.stderr.splitlines()[-1]
+        assert words.startswith(f"tokenmill: error[TM703]: {path}: ")
+        assert f"found revision {NEWER}" in words and f"expects {revision(prefect_database)}" in words
+        assert way in words and "PREFECT_API_URL" in words and "run.engine: inline" in words
+        assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_a_profile_of_the_account_names_is_used(project: Project, account: Path, server: Server) -> None:
+    profile = f'active = "team"\n[profiles.team]\nPREFECT_API_URL = "{server.url}"\n'
+    (account / ".prefect/profiles.toml").write_text(profile, encoding="utf-8")
+    project.set(run__engine="threads")
+    project.build(HOME=str(account))
+    assert server.flow_run(f"build {project.root.name}")["state"]["type"] == "COMPLETED"
+    assert not (project.root / ".tokenmill/prefect").exists()
+
+
+def test_settings_of_the_accounts_database_are_not_the_ones_of_a_build(project: Project, account: Path) -> None:
+    """An account's profile may name the database of a team and a password of its server."""
+    profile = (
+        'active = "own"\n[profiles.own]\nPREFECT_API_DATABASE_CONNECTION_URL = "sqlite+aiosqlite:////nowhere/x.db"\n'
+    )
+    profile += 'PREFECT_SERVER_API_AUTH_STRING = "name:word"\nPREFECT_API_AUTH_STRING = "name:word"\n'
+    (account / ".prefect/profiles.toml").write_text(profile, encoding="utf-8")
+    project.set(run__engine="threads")
+    project.build(HOME=str(account))
+    assert runs({"PREFECT_HOME": str(project.root / ".tokenmill/prefect")}, "flow_run")

@@ -1,0 +1,79 @@
+"""Where an embedded server keeps its database: below the project's folder, unless PREFECT_HOME says otherwise."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from prefect import __version__ as prefect_version
+from prefect.settings import get_current_settings
+
+from tokenmill.layout import PREFECT_DIRECTORY
+
+
+@dataclass(frozen=True)
+class Home:
+    """The home of an embedded server. `is_own`: it is the project's; else it is the one of PREFECT_HOME.
+
+    A server with the home of the account would migrate the account's database, and could not read that of a newer Prefect.
+    """
+
+    path: Path
+    is_own: bool
+
+    @classmethod
+    def of(cls, root: Path) -> Self:
+        """The home of the embedded server of the project at `root`."""
+        settings = get_current_settings()
+        if "home" in settings.model_fields_set:
+            return cls(settings.home, is_own=False)
+        return cls((root / PREFECT_DIRECTORY).absolute(), is_own=True)
+
+    def made(self) -> dict[str, str]:
+        """The variables that make a server use this home, which is made if it is the project's own. The profile stays that of the
+        account, as the build reads it, too."""
+        if not self.is_own:
+            return {}
+        self.path.mkdir(
+            mode=0o770, parents=True, exist_ok=True
+        )  # closed to others, because it has the secrets of blocks
+        return {
+            "PREFECT_HOME": str(self.path),
+            "PREFECT_PROFILES_PATH": str(get_current_settings().profiles_path),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{self.path / 'prefect.db'}",
+        }
+
+    def how_to_save(self, block: str) -> str:
+        """What to do if the block TYPE/NAME is not in this home."""
+        if not self.is_own:
+            return f"Its blocks are those of PREFECT_HOME, {self.path}: save it there, or correct refresh.notify."
+        return (
+            f"A build's own server has its blocks in {self.path}. Save the block there: run the code that saves it with "
+            f"PREFECT_HOME={shlex.quote(str(self.path))}. Or set PREFECT_HOME=~/.prefect for tokenmill, if {block} is among the "
+            "blocks of your account."
+        )
+
+    def other_revision(self, found: str) -> str:
+        """The message for a database whose revision `found` is none that the installed Prefect knows."""
+        name = shlex.quote(str(self.path))
+        ways = (
+            f"Delete it (`rm -r {name}`): it has only the records of earlier builds and the blocks that were saved there."
+            if self.is_own
+            else "Unset PREFECT_HOME, which gives each project a database of its own, or name another folder in it."
+        )
+        return (
+            f"{self.path}: Prefect's database there is of another Prefect, probably a newer one: found revision {found}; "
+            f"Prefect {prefect_version}, which is installed here, expects {self._revision()} or an earlier one. {ways} Or install "
+            "the Prefect that made it, name its standing server in PREFECT_API_URL, or set run.engine: inline in params.yaml."
+        )
+
+    def _revision(self) -> str:
+        from alembic.script import ScriptDirectory
+        from prefect.server.database.alembic_commands import alembic_config
+        from prefect.server.database.dependencies import provide_database_interface
+        from prefect.server.database.orm_models import AioSqliteORMConfiguration
+
+        orm = AioSqliteORMConfiguration() if self.is_own else provide_database_interface().orm
+        config = alembic_config()
+        config.set_main_option("version_locations", str(orm.versions_dir))
+        return str(ScriptDirectory.from_config(config).get_current_head())
