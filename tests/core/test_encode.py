@@ -216,6 +216,16 @@ def test_an_arrow_array_whose_offsets_lie_is_refused(kind: pa.DataType, ends: tu
             read(texts)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()], ids=str)
+def test_a_slice_without_texts_is_no_broken_array(kind: pa.DataType) -> None:
+    texts = pa.array(["ab", "c"], kind)
+    built = encoder({bytes([byte]): byte for byte in range(256)}, [])
+    for some in (texts[1:1], texts[2:], pa.chunked_array([texts[:1], texts[1:1], texts[1:]])):
+        assert built.encode_batch(some, 1).to_pylist() == [
+            list(one.as_py().encode() if isinstance(one.as_py(), str) else one.as_py()) for one in some
+        ]
+
+
 def test_lists_of_ids_whose_offsets_lie_are_refused() -> None:
     lists = pa.LargeListArray.from_arrays(pa.array([0, 1 << 40, 3]), pa.array([1, 2, 3], pa.uint32()))
     with pytest.raises(CorpusError, match="an Arrow array is broken"):
