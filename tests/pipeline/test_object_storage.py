@@ -180,7 +180,7 @@ def test_changes_in_the_bucket_are_seen(s3: pytest.MonkeyPatch, local: Project, 
     client().put_object(Bucket="bucket", Key="data/raw/web/new.jsonl", Body=b'{"id": "n", "text": "the new cat"}\n')
     client().delete_object(Bucket="bucket", Key="data/raw/books/f.txt")
     said = project.cli("status")
-    assert said.returncode == 1 and "1 new, 1 gone" in said.stdout, said.stdout
+    assert said.returncode == 1 and "1 new, 1 removed" in said.stdout, said.stdout
     assert (project.root / "data/objects.json").read_bytes() == listed, "status only looks"
     assert project.cli("verify").returncode != 0
     actions = project.actions(project.build())

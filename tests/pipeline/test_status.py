@@ -1,15 +1,23 @@
 """tokenmill status says what a build would do now, and why, without running anything."""
 
 import json
+import shutil
 from collections.abc import Sequence
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from ruamel.yaml import YAML
 
+import tokenmill
 from tests.conftest import Project
+from tokenmill.config.lockfile import Lock, write_lock
 from tokenmill.corpus import units
 from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.corpus.units import sha256_of_shards
-from tokenmill.pipeline.input_changes import input_changes, last_manifest
+from tokenmill.pipeline.code_digest import libraries, output_digest_with
+from tokenmill.pipeline.code_pins import code_changes, pin_code
+from tokenmill.pipeline.input_changes import changes_since, last_manifest
 from tokenmill.storage import file_facts
 from tokenmill.storage.file_facts import Digests
 
@@ -25,9 +33,11 @@ def test_a_status_names_what_would_be_done_and_why_and_does_nothing(project: Pro
     done = project.cli("status")
     assert done.returncode == 1
     count, train_vocab, encode, _ = done.stdout.splitlines()
-    assert "data/raw modified" in count
-    assert "params.yaml: train_vocab modified" in train_vocab
-    assert "data/raw modified" in encode
+    assert count.endswith("to do: files of documents: 1 new")
+    assert train_vocab.endswith("to do: parameter train_vocab.vocab_size changed")
+    assert encode.endswith("to do: files of documents: 1 new; follows train-vocab: the tokenizer may change")
+    planned = {one["stage"]: one for one in json.loads(project.cli("plan", "--json").stdout)["result"]["stages"]}
+    assert "; ".join(planned["encode"]["reasons"]) == encode.partition("to do: ")[2]
     found = json.loads(project.cli("status", "--json").stdout)["result"]["stages"]
     assert [one["after"] for one in found][:2] == [[], ["count"]]
     assert project.outputs() == before
@@ -87,32 +97,128 @@ def test_files_that_seem_unchanged_are_not_read_to_compare_them(
 
     manifest = last_manifest(project.root)
     assert manifest is not None
-    found = input_changes(manifest, find_shards(project.root, "data/raw/*"), sha256_of)
+    found = changes_since(manifest, find_shards(project.root, "data/raw/*"), sha256_of)
     assert (found.changed, found.n_unchanged, asked) == (["data/raw/a.jsonl"], 1, ["data/raw/b.jsonl"])
 
 
+def todo(project: Project, *arguments: str) -> dict[str, str]:
+    """What a build with -v says of each stage and unit that it does: the cause by name."""
+    lines = (line.split(": to do: ") for line in project.build("-v", *arguments).stderr.splitlines())
+    return {line[0]: line[1] for line in lines if len(line) == 2}
+
+
 @pytest.mark.slow
-def test_a_verbose_build_says_why_a_stage_and_a_unit_are_redone(project: Project) -> None:
+def test_a_verbose_build_says_one_cause_for_each_unit(project: Project) -> None:
     project.build()
     project.write("a.jsonl", ["other text"])
     project.write("c.jsonl", ["a new one"])
-    said = project.build("-v").stderr
-    assert "count: to do: data/raw modified\n" in said
-    assert "count data/raw/a.jsonl: to do: data/raw/a.jsonl changed\n" in said
-    assert "count data/raw/c.jsonl: to do: data/raw/c.jsonl is new\n" in said
-    assert "count data/raw/b.jsonl: to do" not in said
-    same = "its files are the same; a parameter, a line of source.drop, the code or an earlier stage's output changed"
-    assert f"encode data/raw/b.jsonl: to do: {same}\n" in said  # with another tokenizer
-    assert "validate data/raw/a.jsonl: to do: data/raw/a.jsonl changed\n" in said
+    found = todo(project)
+    assert found["count"] == "files of documents: 1 new, 1 changed"
+    assert found["count data/raw/a.jsonl"] == "data/raw/a.jsonl changed"
+    assert found["count data/raw/c.jsonl"] == "data/raw/c.jsonl is new"
+    assert "count data/raw/b.jsonl" not in found
+    assert found["train-vocab"] == "counts changed"
+    assert found["encode"] == "files of documents: 1 new, 1 changed; counts changed; tokenizer changed"
+    assert found["encode data/raw/b.jsonl"] == found["validate data/raw/b.jsonl"] == "tokenizer changed"
+    assert found["validate data/raw/a.jsonl"] == "data/raw/a.jsonl changed"
+    assert found["validate"].startswith("files of documents: 1 new, 1 changed; ")
     project.set(encode__end_of_document=None)
-    said = project.build("-v").stderr
-    assert "train-vocab: to do: params.yaml: encode.end_of_document modified\n" in said
-    assert f"encode data/raw/a.jsonl: to do: {same}\n" in said
-    assert "count: to do: --force\n" in project.build("-v", "--force").stderr
+    found = todo(project)
+    assert found["train-vocab"] == "parameter encode.end_of_document changed"
+    assert found["encode data/raw/a.jsonl"] == "parameter encode.end_of_document changed"
+    assert todo(project, "--force")["count"] == "--force"
 
 
-def test_a_file_beside_small_ones_is_the_reason_where_they_share_a_unit(project: Project) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "value", "stage"),
+    [
+        ("source.id_column", None, "count"),
+        ("source.unit_bytes_min", 100_000, "count"),
+        ("source.unit_bytes_max", 60, "count"),
+        ("count.pattern", "cl100k", "count"),
+        ("count.approximate", {"error": 0.1}, "count"),
+        ("encode.begin_of_document", "<|endoftext|>", "encode"),
+        ("encode.split_group", "id", "encode"),
+        ("validate.sample_documents", 3, "validate"),
+    ],
+)
+def test_a_parameter_that_decides_the_bytes_of_units_is_their_cause(
+    project: Project, key: str, value: Any, stage: str
+) -> None:
+    if key == "encode.split_group":
+        project.set(encode__splits={"train": 0.5, "test": 0.5})
+    project.build()
+    project.set(**{key.replace(".", "__"): value})
+    assert f"parameter {key} changed" in project.cli("status").stdout
+    found = todo(project)
+    causes = {name: cause for name, cause in found.items() if " data/raw/" in name}
+    assert f"parameter {key} changed" in {cause for name, cause in causes.items() if name.startswith(stage)}
+    assert not [cause for cause in causes.values() if "store" in cause]
+
+
+@pytest.mark.slow
+def test_a_cleaned_store_deleted_outputs_and_a_drop_list_are_causes_of_their_own(project: Project) -> None:
+    project.build()
+    shutil.rmtree(project.root / ".tokenmill/units")
+    project.write("c.jsonl", ["a new one"])
+    assert todo(project)["count data/raw/b.jsonl"] == "not in the unit store any more"
+    shutil.rmtree(project.root / "data/report")
+    (project.root / "data/report").mkdir()
+    shutil.rmtree(project.root / "data/counts")
+    count, train_vocab, *_, validate = project.cli("status").stdout.splitlines()
+    assert count.endswith("to do: outputs deleted: data/counts")
+    assert train_vocab.endswith("to do: data/counts deleted")
+    assert "outputs deleted: data/report/report.json" in validate
+    project.build()
+    (project.root / "drop.csv").write_text("id,reason\na.jsonl-1,takedown\n", encoding="utf-8")
+    project.set_drop("drop.csv")
+    assert project.cli("status").stdout.splitlines()[0].endswith("to do: drop list changed")
+    found = todo(project)
+    assert found["count"] == "drop list changed"
+    assert found["documents data/raw/b.jsonl"] == "not read for source.drop yet"
+    assert found["count data/raw/a.jsonl"] == "drop list changed"
+    assert "count data/raw/b.jsonl" not in found
+
+
+@pytest.mark.slow
+def test_renamed_files_are_told_as_renamed_and_make_no_unit_anew(project: Project) -> None:
+    project.build()
+    (project.root / "data/raw/deep").mkdir()
+    (project.root / "data/raw/a.jsonl").rename(project.root / "data/raw/deep/z.jsonl")
+    assert project.cli("status").stdout.splitlines()[0].endswith("to do: files of documents: 1 renamed")
+    found = todo(project)
+    assert found["encode"].endswith("files of the tokenizer changed, but not its ids")
+    assert list(found) == ["count", "train-vocab", "encode", "validate"]
+
+
+def test_a_file_beside_small_ones_is_the_cause_where_they_share_a_unit(project: Project) -> None:
     project.set(source__unit_bytes_min=100_000)
     project.build()
     (project.root / "data/raw/b.jsonl").unlink()
-    assert "count data/raw/a.jsonl: to do: other files share the unit now\n" in project.build("-v").stderr
+    assert todo(project)["count data/raw/a.jsonl"] == "other files share the unit now"
+
+
+def test_another_code_of_the_same_files_is_told_as_a_library_if_it_is_one(project: Project) -> None:
+    """The digest that a lock pins tells which of the two it was."""
+    yaml = YAML(typ="safe", pure=True)
+    stages = yaml.load((project.root / "dvc.yaml").read_text(encoding="utf-8"))
+    stages["stages"]["count"]["params"].append({"tokenmill.lock": ["code.count"]})
+    with (project.root / "dvc.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(stages, file)
+    before = libraries() | {"pyarrow": "1.2.3"}
+    pinned = Lock.model_validate(
+        {
+            "tokenmill": tokenmill.__version__,
+            "code": {"count": output_digest_with("count", before)},
+            "libraries": before,
+        }
+    )
+    write_lock(project.root, pinned)
+    assert code_changes(project.root)["count"].words == f"library changed: pyarrow 1.2.3 → {pa.__version__}"
+    write_lock(project.root, pinned.model_copy(update={"code": {"count": "0" * 64}}))
+    assert code_changes(project.root)["count"].words == "code changed"
+    write_lock(project.root, pinned.model_copy(update={"code": {"count": "0" * 64}, "tokenmill": "0.0.9"}))
+    assert code_changes(project.root)["count"].words == f"code changed: tokenmill 0.0.9 → {tokenmill.__version__}"
+    pin_code(project.root)
+    assert code_changes(project.root) == {}

@@ -81,7 +81,9 @@ def _stage_lines(stages: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for name, units, todo, why in cells:
         head = f"{name:<{widths[0]}}  {units:>{widths[1]}}  {todo:>{widths[2]}}  "
-        lines += wrap(why, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)) or [head.rstrip()]
+        lines += wrap(why, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False) or [
+            head.rstrip()
+        ]
     return lines
 
 

@@ -32,12 +32,13 @@ class Lock(Record):
     """The contents of tokenmill.lock. `tokenmill`: the version that has this code, for people.
 
     `code`: the digest of each stage's code, on which the project's dvc.yaml depends; null if dvc.yaml names the source folders
-    themselves.
+    themselves. `libraries`: the versions of the libraries that are in these digests; null in the lock of an earlier tokenmill.
     """
 
     tokenizer: Pin | None = Field(default=None)
     tokenmill: str | None = Field(default=None)
     code: dict[Literal["count", "train-vocab", "encode", "validate"], str] | None = Field(default=None)
+    libraries: dict[str, str] | None = Field(default=None)
 
 
 def read_lock(root: Path) -> Lock:
@@ -53,7 +54,7 @@ def read_lock(root: Path) -> Lock:
 
 def write_lock(root: Path, lock: Lock) -> None:
     """Writes tokenmill.lock."""
-    unused = {"tokenmill", "code"} if lock.code is None else None
+    unused = {"tokenmill", "code", "libraries"} if lock.code is None else None
     with write_atomic(root / LOCK_FILE) as path:
         path.write_text(lock.model_dump_json(indent=1, by_alias=True, exclude=unused) + "\n", encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -28,9 +28,10 @@ from tokenmill.layout import (
     STAGES,
     VOCAB_SIZES_DIRECTORY,
 )
-from tokenmill.pipeline.code_pins import pin_code, refuse_other_code
+from tokenmill.pipeline.causes import FORCED, Cause, UnitCauses, as_words, causes_of, outputs_of
+from tokenmill.pipeline.code_pins import code_changes, pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
-from tokenmill.pipeline.input_changes import input_changes, last_manifest
+from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
 from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, refuse_foreign_files
@@ -54,14 +55,18 @@ Signature = tuple[str, file_facts.Signature]
 @dataclass(frozen=True)
 class Build:
     """The options of a build and the results of its stages so far. `only`: one stage, or None for all. `force`: redo stages
-    and units that are up to date. `rehash`: hash files again even if they seem unchanged."""
+    and units that are up to date. `rehash`: hash files again even if they seem unchanged. `code_changes`: what changed of the
+    stages' code since tokenmill.lock pinned it."""
 
     root: Path
     params: Params
     only: str | None
     force: bool
     rehash: bool
+    code_changes: Mapping[str, Cause] = field(default_factory=dict)
     summaries: list[StageSummary] = field(default_factory=list)
+    _causes: dict[str, list[Cause]] = field(default_factory=dict, init=False)
+    _files: dict[str, str] = field(default_factory=dict, init=False)  # how they changed since count, and since encode
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -103,13 +108,38 @@ class Build:
             min(self.params.run.cache_mb_max, self.memory.kept_mib * self.memory.workers),
             self.params.run.unit_timeout_s,
             anew=self.force,
-            reason_of=self._reason_of,
+            cause_of=self._cause_of,
         )
 
-    def _reason_of(self, corpus: Corpus) -> Callable[[Unit], str] | None:
+    def _cause_of(self, corpus: Corpus) -> Callable[[str, Unit], str] | None:
         """Says why a unit is made again, for who asks with --verbose; None where there is no dataset to compare with."""
         manifest = last_manifest(self.root) if console.level >= 1 else None
-        return None if manifest is None else input_changes(manifest, self.shards, lambda _: corpus.sha256).reason
+        if manifest is None:
+            return None
+        inputs = changes_since(manifest, self.shards, lambda _: corpus.sha256)
+        return UnitCauses(self.root, inputs, outputs_of(manifest if self.only is None else None), self._causes).of
+
+    def _told(self, stage: dvc_stage.Stage, name: str) -> list[str]:
+        """Why the stage has to run, in words; nothing where nobody asks with --verbose."""
+        if console.level < 1:
+            return []
+        of_code = self.code_changes.get(name)
+        self._causes[name] = causes_of(
+            name, stage.changes(), self.root, self.params, of_code, partial(self._documents_in, name)
+        )
+        return as_words([FORCED] if self.force else self._causes[name])
+
+    def _documents_in(self, stage: str, path: Path) -> str | None:
+        """How the documents in an input of a stage changed, in words; None if there are none in it."""
+        if not any(isinstance(one.path, Path) and one.path.is_relative_to(path) for one in self.shards):
+            return None
+        of = (
+            "count" if stage == "count" else "encode"
+        )  # which replaces the dataset that validate's files are compared with
+        if of not in self._files:
+            earlier = earlier_inputs(self.root, stage)
+            self._files[of] = str(input_changes(earlier, self.shards, lambda _: self.runner.corpus.sha256))
+        return self._files[of] or None
 
     @cached_property
     def store(self) -> UnitStore:
@@ -166,10 +196,10 @@ class Build:
             self._warn_of_stale_inputs(name)
         self._list_objects(name)
         with dvc_stage.opened(self.root, name, self.known) as stage:
-            why = stage.changes() if console.level >= 1 else []  # before DVC puts the new inputs into the stage
+            why = self._told(stage, name)  # before DVC puts the new inputs into the stage
             settled = None if self.force else self._settle(stage, name)
             if settled is None:
-                say_more(f"{name}: to do: {'--force' if self.force else ', '.join(why)}")
+                say_more(f"{name}: to do: {'; '.join(why)}")
                 is_own = name not in STAGES
                 aside = outputs_aside(stage, name) if is_own else nullcontext()
                 with aside, stage.recording(), self._checked(name) as start_s:
@@ -332,7 +362,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
     refuse_stale_core()
     _core.interrupt(False)  # an earlier build in this process may have been interrupted
     path = params_path.absolute()
-    build = Build(path.parent, load_params(path), only, force, rehash)
+    build = Build(path.parent, load_params(path), only, force, rehash, code_changes(path.parent))
     if only is not None and only not in build.all_stages:
         hint = did_you_mean(only, build.all_stages)
         raise ParamsError(f"--only: found {only!r}; allowed: {', '.join(build.all_stages)}.{hint}", code="TM109")

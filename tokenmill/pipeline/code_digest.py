@@ -7,7 +7,7 @@ change there makes no output stale.
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -55,13 +55,24 @@ def output_digest(stage: str, package: Path = _PACKAGE) -> str:
     return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), package)
 
 
+def libraries() -> dict[str, str]:
+    """The versions of the libraries that decide bytes, by name."""
+    return {name: version(name) for name in _LIBRARIES}
+
+
+def output_digest_with(stage: str, versions: Mapping[str, str]) -> str:
+    """As `output_digest` would be if the libraries that decide bytes had these versions."""
+    return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), _PACKAGE, versions)
+
+
 def units_digest() -> str:
     """The digest of the code of all units, by which a worker of a cluster knows whether it has the same tokenmill as the build."""
     return "-".join(code_digest(stage)[:16] for stage in DOCUMENT_STAGES)
 
 
-def _digest(stage: str, rooms: Sequence[str], package: Path) -> str:
-    digest = hashlib.sha256(" ".join([_core.SOURCE_HASH, *map(version, _LIBRARIES)]).encode())
+def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[str, str] | None = None) -> str:
+    found = libraries() if versions is None else versions
+    digest = hashlib.sha256(" ".join([_core.SOURCE_HASH, *(found.get(name, "") for name in _LIBRARIES)]).encode())
     modules = [package / name for name in MODULES]
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:

@@ -8,7 +8,8 @@ from tokenmill.config.lockfile import read_lock, write_lock
 from tokenmill.console import say
 from tokenmill.errors import VersionsError
 from tokenmill.layout import LOCK_FILE, STAGES
-from tokenmill.pipeline.code_digest import output_digest
+from tokenmill.pipeline.causes import CODE, Cause
+from tokenmill.pipeline.code_digest import libraries, output_digest, output_digest_with
 
 _DEPENDENCY = re.compile(rf"\bcode\.({'|'.join(STAGES)})\b")
 
@@ -22,12 +23,31 @@ def stages_of_other_code(root: Path) -> list[str]:
     return [stage for stage in _stages_by_code(root) if pinned.get(stage) != output_digest(stage)]
 
 
+def code_changes(root: Path) -> dict[str, Cause]:
+    """What changed of the code of each stage for which tokenmill.lock pins other code. Raises VersionsError."""
+    lock = read_lock(root)
+    pinned, before = {str(stage): digest for stage, digest in (lock.code or {}).items()}, lock.libraries or {}
+    found = {}
+    for stage in stages_of_other_code(root):
+        if before and output_digest_with(stage, before) == pinned.get(stage):
+            words = [
+                f"{name} {before.get(name)} → {now}" for name, now in libraries().items() if before.get(name) != now
+            ]
+            found[stage] = Cause("code", f"library changed: {', '.join(words)}")
+        elif lock.tokenmill not in (None, tokenmill.__version__):
+            found[stage] = Cause("code", f"{CODE.words}: tokenmill {lock.tokenmill} → {tokenmill.__version__}")
+        else:
+            found[stage] = CODE
+    return found
+
+
 def pin_code(root: Path) -> None:
     """Writes the code digests of this tokenmill into tokenmill.lock if they differ or are missing, and says so."""
     if stages := stages_of_other_code(root):
         lock = read_lock(root)
         code = {stage: output_digest(stage) for stage in _stages_by_code(root)}
-        write_lock(root, lock.model_copy(update={"tokenmill": tokenmill.__version__, "code": code}))
+        update = {"tokenmill": tokenmill.__version__, "code": code, "libraries": libraries()}
+        write_lock(root, lock.model_copy(update=update))
         if lock.code:
             say(f"{LOCK_FILE}: now pins the code of this tokenmill, which differs for {', '.join(stages)}")
         else:

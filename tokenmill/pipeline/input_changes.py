@@ -1,22 +1,24 @@
-"""Compares the documents with those that the dataset was made of, to say why a unit is made again."""
+"""Compares the files of documents with those that outputs were made of."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from tokenmill.corpus.provenance import read_provenance
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.manifest import Manifest, read_manifest
-from tokenmill.errors import ValidationError
-from tokenmill.layout import TOKENS_DIRECTORY
+from tokenmill.errors import CountsError, ValidationError
+from tokenmill.layout import PROVENANCE_FILE, TOKENS_DIRECTORY
 
 _N_SHOWN_MAX = 20  # files of each kind, in a text
 
 
 @dataclass(frozen=True)
 class InputChanges:
-    """The files that differ from those that the manifest lists, by name. `renamed`: the old name of a file, by its new one;
-    `unit_files`: the names of the files of each unit of the dataset."""
+    """The files that differ from those that were read, by name. `renamed`: the old name of a file, by its new one;
+    `unit_files`: the names of the files of each unit then."""
 
     changed: list[str]
     new: list[str]
@@ -25,25 +27,51 @@ class InputChanges:
     n_unchanged: int
     unit_files: set[tuple[str, ...]]
 
-    def reason(self, unit: Unit) -> str:
-        """Why a unit is made again, as far as its files are the reason."""
-        names = tuple(piece.shard.name for piece in unit.pieces)
+    def of_files(self, unit: Unit) -> str | None:
+        """How the files of a unit differ, in words; None if they do not."""
+        names = [piece.shard.name for piece in unit.pieces]
         found = [f"{name} changed" for name in names if name in self.changed]
         found += [f"{name} is new" for name in names if name in self.new]
-        if found:
-            return ", ".join(found[:3]) + (f" and {len(found) - 3} more files" if len(found) > 3 else "")
-        if not self.renamed and names not in self.unit_files:
-            return "other files share the unit now"
-        return (
-            "its files are the same; a parameter, a line of source.drop, the code or an earlier stage's output changed"
-        )
+        if not found:
+            return None
+        return ", ".join(found[:3]) + (f" and {len(found) - 3} more files" if len(found) > 3 else "")
+
+    def had(self, unit: Unit) -> bool:
+        """Whether the dataset has a unit of the same files, whatever their names were."""
+        names = (piece.shard.name for piece in unit.pieces)
+        return tuple(self.renamed.get(name, name) for name in names) in self.unit_files
+
+    def __str__(self) -> str:
+        tally = {
+            "new": len(self.new),
+            "changed": len(self.changed),
+            "removed": len(self.removed),
+            "renamed": len(self.renamed),
+        }
+        told = ", ".join(f"{n:,} {what}" for what, n in tally.items() if n)
+        return f"files of documents: {told}" if told else ""
+
+
+class Known(Protocol):
+    """A file of documents as it was when it was read."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def n_bytes(self) -> int: ...
+    @property
+    def sha256(self) -> str: ...
 
 
 def input_changes(
-    manifest: Manifest, shards: Sequence[Shard], sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]]
+    earlier: Iterable[Known],
+    shards: Sequence[Shard],
+    sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]],
+    unit_files: Iterable[tuple[str, ...]] = (),
 ) -> InputChanges:
-    """What changed since the dataset was made. `sha256_of` is asked for files alone whose length does not tell it."""
-    before = {one.name: one for one in manifest.inputs}
+    """What changed since these files were read. `sha256_of` is asked for files alone whose length does not tell it.
+    `unit_files`: the names of the files of each unit then."""
+    before = {one.name: one for one in earlier}
     removed = {name: one for name, one in before.items() if name not in {shard.name for shard in shards}}
     lengths = {one.n_bytes for one in removed.values()}
     known = sha256_of(
@@ -66,8 +94,25 @@ def input_changes(
             new.append(shard.name)
     gone = sorted(removed.keys() - set(renamed.values()))
     n_unchanged = len(shards) - len(changed) - len(new) - len(renamed)
-    unit_files = {tuple(rows.name for rows in one.rows) for one in manifest.shards}
-    return InputChanges(changed, new, gone, renamed, n_unchanged, unit_files)
+    return InputChanges(changed, new, gone, renamed, n_unchanged, set(unit_files))
+
+
+def changes_since(
+    manifest: Manifest, shards: Sequence[Shard], sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]]
+) -> InputChanges:
+    """The same since a dataset was made."""
+    unit_files = (tuple(rows.name for rows in one.rows) for one in manifest.shards)
+    return input_changes(manifest.inputs, shards, sha256_of, unit_files)
+
+
+def earlier_inputs(root: Path, stage: str) -> Iterable[Known]:
+    """The files of documents that the outputs of a stage were made of; none if that cannot be read."""
+    try:
+        if stage == "count":
+            return read_provenance(root / PROVENANCE_FILE).shards
+        return read_manifest(root / TOKENS_DIRECTORY).inputs
+    except (CountsError, ValidationError, OSError):
+        return []
 
 
 def last_manifest(root: Path) -> Manifest | None:

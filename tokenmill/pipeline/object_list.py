@@ -51,7 +51,7 @@ def changes_of_objects(root: Path, shards: Sequence[Shard]) -> list[str]:
     tally = {
         "new": len(now.keys() - before.keys()),
         "changed": sum(now[url] != before[url] for url in now.keys() & before.keys()),
-        "gone": len(before.keys() - now.keys()),
+        "removed": len(before.keys() - now.keys()),
     }
     told = ", ".join(f"{n:,} {what}" for what, n in tally.items() if n)
     return [f"objects of documents: {told}"] if told else []

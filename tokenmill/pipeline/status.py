@@ -1,19 +1,23 @@
 """What a build would do now and why, found without running anything."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tokenmill.config.params import Params
+from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, reads_objects
 from tokenmill.corpus.units import sha256_of_shards
+from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.build import refuse_unseen_objects
-from tokenmill.pipeline.code_pins import stages_of_other_code
+from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows
+from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
-from tokenmill.pipeline.input_changes import input_changes, last_manifest
+from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
 from tokenmill.pipeline.object_list import changes_of_objects
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.storage.file_facts import Digests
@@ -23,8 +27,8 @@ from tokenmill.versioning.dvc_files import Known
 
 @dataclass(frozen=True)
 class StageStatus:
-    """The status of one stage. `changes`: what has changed since it ran. `after`: the earlier stages whose outputs it reads and
-    that would run."""
+    """The status of one stage. `changes`: what has changed since it ran, in words. `after`: the earlier stages whose outputs
+    it reads and that would run."""
 
     stage: str
     state: dvc_stage.State
@@ -42,7 +46,7 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
     which is asked for their list, StorageError, PassingError and CorpusError."""
     found: list[StageStatus] = []
     known: Known = {}
-    of_other_code = stages_of_other_code(root)
+    of_code = code_changes(root)
     shards = find_documents(root, params) if reads_objects(params) else []  # DVC looks at files, and does not open them
     of_objects = changes_of_objects(root, shards)
     for name, before in stages_of(root).items():
@@ -50,17 +54,36 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
             if name in DOCUMENT_STAGES:
                 refuse_unseen_objects(root, shards, opened, name)
             state, changes = opened.state(), opened.changes()
-            if name in DOCUMENT_STAGES and opened.was_built:
-                changes += of_objects
-        if changes and state == "current":
+            objects = of_objects if name in DOCUMENT_STAGES and opened.was_built else []
+        causes = causes_of(name, changes, root, params, of_code.get(name), partial(_documents_in, root, params, name))
+        causes += (Cause("documents", words) for words in objects)
+        if causes and state == "current":
             state = "stale"
-        if name in of_other_code:
-            state = "stale" if state == "current" else state
-            changes.append("its code differs in this version of tokenmill")
-        found.append(
-            StageStatus(name, state, changes, [one.stage for one in found if one.would_run and one.stage in before])
-        )
+        after = [one.stage for one in found if one.would_run and one.stage in before]
+        found.append(StageStatus(name, state, as_words(causes), after))
     return found
+
+
+def _documents_in(root: Path, params: Params, stage: str, path: Path) -> str | None:
+    """How the documents in an input of a stage changed, in words; None if there are none in it."""
+    try:
+        shards = find_documents(root, params)
+    except CorpusError:  # such as for a folder that is empty now; the build tells it
+        return None
+    if not any(isinstance(one.path, Path) and one.path.is_relative_to(path) for one in shards):
+        return None
+    local = [one for one in shards if isinstance(one.path, Path)]
+    names = {one.name for one in shards if not isinstance(one.path, Path)}
+    earlier = [one for one in earlier_inputs(root, stage) if one.name not in names]
+    return str(input_changes(earlier, local, _sha256_of(root, params))) or None
+
+
+def _sha256_of(root: Path, params: Params) -> Callable[[Sequence[Shard]], dict[Shard, str]]:
+    """Gives the sha256 of files; those that seem unchanged are not read."""
+    threads = n_workers(params.run.workers)
+    return partial(
+        sha256_of_shards, digests=Digests(root), unit_bytes_max=params.source.unit_bytes_max, threads=threads
+    )
 
 
 def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] | None, str]:
@@ -69,11 +92,7 @@ def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] 
     Files that seem unchanged are not read. Raises CorpusError."""
     manifest, found = last_manifest(root), None
     if manifest is not None:
-        threads = n_workers(params.run.workers)
-        sha256_of = partial(
-            sha256_of_shards, digests=Digests(root), unit_bytes_max=params.source.unit_bytes_max, threads=threads
-        )
-        found = input_changes(manifest, find_documents(root, params), sha256_of)
+        found = changes_since(manifest, find_documents(root, params), _sha256_of(root, params))
     shown = ("changed", "new", "removed", "renamed", "n_unchanged")
     result = None if found is None else {name: getattr(found, name) for name in shown}
     return result, input_changes_as_text(found)
@@ -88,6 +107,7 @@ def as_text(found: list[StageStatus]) -> str:
 def _words(one: StageStatus) -> str:
     if one.state == "frozen":
         return "frozen"
+    after = as_words(follows(one.stage, one.changes, one.after))
     if one.changes:
-        return f"to do: {', '.join(one.changes)}"
-    return f"follows {one.after[0]}" if one.after else "up to date"
+        return f"to do: {'; '.join([*one.changes, *after])}"
+    return "; ".join(after) or "up to date"

@@ -25,7 +25,7 @@ class UnitRunner:
 
     `recorded`: the files that a stage made when it ran last, by their names relative to `root`, with their present paths.
     `cache_mb_max`: the size of an encoder's pre-token cache. `unit_timeout_s`: the time limit of one unit. `anew`: run finished
-    units again. `reason_of`: for the documents, a function that says why a unit is made again; or None, where nobody asks.
+    units again. `cause_of`: for the documents, a function that says why a stage makes a unit again; or None, where nobody asks.
     """
 
     root: Path
@@ -38,7 +38,7 @@ class UnitRunner:
     cache_mb_max: int
     unit_timeout_s: float | None
     anew: bool
-    reason_of: Callable[[Corpus], Callable[[Unit], str] | None]
+    cause_of: Callable[[Corpus], Callable[[str, Unit], str] | None]
     done_bytes: Counter[str] = field(default_factory=Counter, init=False)
     """The file bytes of the units that each stage did, and did not find finished."""
 
@@ -64,9 +64,9 @@ class UnitRunner:
         )
 
     @cached_property
-    def _reason(self) -> Callable[[Unit], str] | None:
-        """As `reason_of` gives it for this build's first stage: `encode` replaces the dataset that it compares with."""
-        return self.reason_of(self.corpus)
+    def _cause(self) -> Callable[[str, Unit], str] | None:
+        """As `cause_of` gives it for this build's first stage: `encode` replaces the dataset that it compares with."""
+        return self.cause_of(self.corpus)
 
     def finish(
         self,
@@ -100,10 +100,10 @@ class UnitRunner:
             shown.skip(sum(unit.n_bytes for unit in units) - sum(unit.n_bytes for unit in todo.values()))
         if done:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
-        if self._reason is not None and not self.anew:
+        if self._cause is not None and not self.anew:
             for unit in todo.values():
                 if unit.pieces:  # a sum has none
-                    say_more(f"{stage} {unit.name}: to do: {self._reason(unit)}")
+                    say_more(f"{stage} {unit.name}: to do: {self._cause(stage, unit)}")
         work = UnitWork(
             stage,
             self.root,

@@ -18,7 +18,7 @@ from tokenmill.layout import (
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
 )
-from tokenmill.pipeline.code_digest import output_digest
+from tokenmill.pipeline.code_digest import libraries, output_digest
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.versioning import dvc_repository, git
 
@@ -55,7 +55,9 @@ def make_project(root: Path) -> list[str]:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             all_or_none.enter_context(write_atomic(root / name)).write_text(text, encoding="utf-8")
         code = {stage: output_digest(stage) for stage in STAGES}
-        write_lock(root, Lock.model_validate({"tokenmill": tokenmill.__version__, "code": code}))
+        write_lock(
+            root, Lock.model_validate({"tokenmill": tokenmill.__version__, "code": code, "libraries": libraries()})
+        )
     (root / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
     ignored = {".gitignore": _NOT_IN_GIT, ".dvcignore": _IGNORED}
     return [*files, LOCK_FILE, *(name for name, lines in ignored.items() if _add_lines(root / name, lines))]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.provenance import read_provenance
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
@@ -16,15 +15,16 @@ from tokenmill.errors import TokenmillError
 from tokenmill.layout import (
     DOCUMENT_STAGES,
     OBJECTS_FILE,
-    PROVENANCE_FILE,
     STAGES,
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
 )
 from tokenmill.pipeline.build import refuse_unseen
-from tokenmill.pipeline.code_pins import stages_of_other_code
+from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows
+from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.estimate import Finished, StageWork
 from tokenmill.pipeline.executor import n_workers
+from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_drops import known_drops
 from tokenmill.stages.count import count_keys, groups_of, weights_of
@@ -68,8 +68,8 @@ def outstanding(root: Path, params: Params) -> Outstanding:
         n_workers(params.run.workers),
         _HASHED_BYTES_MAX,
     )
-    reasons = _reasons(root, source.drop, shards, corpus)
-    stages = {name: StageWork(name, bool(why), why) for name, why in reasons.items()}
+    reasons = _reasons(root, params, shards, corpus)
+    stages = {name: StageWork(name, bool(why), as_words(why)) for name, why in reasons.items()}
     store = UnitStore(root)
     if params.tokenizer is None:  # else nothing is counted
         stages["count"] = _with_units(stages["count"], corpus, _counted(root, params, corpus, store))
@@ -87,11 +87,11 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     return Outstanding(shards, stages, finished, tokenizer)
 
 
-def _reasons(root: Path, drop: str | None, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[str]]:
+def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[Cause]]:
     """Why each stage of dvc.yaml would run; empty if it would not. Raises the error of a build for what DVC would not see."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[Cause]] = {}
     paths = [(root / OBJECTS_FILE if isinstance(one.path, StoredObject) else one.path).absolute() for one in shards]
-    of_other_code = stages_of_other_code(root)
+    of_code = code_changes(root)
     before_each = stages_of(root)
     for name in STAGES:
         if name not in before_each:
@@ -101,38 +101,18 @@ def _reasons(root: Path, drop: str | None, shards: Sequence[Shard], corpus: Corp
         reads = name in DOCUMENT_STAGES
         with dvc_stage.opened(root, name, {}) as stage:
             if reads:
-                refuse_unseen(root, drop, shards, stage, name)
+                refuse_unseen(root, params.source.drop, shards, stage, name)
             if stage.is_frozen:
                 found[name] = []
                 continue
-            why = stage.changes_beside(paths) if reads else stage.changes()
-        if name in of_other_code:
-            why.append("its code is another in this tokenmill")
-        if reads and why != ["never built"]:
-            why += _changed_documents(root, name, corpus)
+            changes = stage.changes(paths if reads else ())
+        why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None)
+        if reads and NEVER not in why:
+            words = str(input_changes(earlier_inputs(root, name), shards, lambda _: corpus.sha256))
+            why += [Cause("documents", words)] if words else []
         after = [one for one in before if found[one]]
-        found[name] = why or [f"follows {one}" for one in after[:1]]
+        found[name] = why + follows(name, as_words(why), after)
     return found
-
-
-def _changed_documents(root: Path, stage: str, corpus: Corpus) -> list[str]:
-    """In a line, how the shards differ from those that the stage's outputs were made of."""
-    try:
-        earlier = (
-            {one.name: one.sha256 for one in read_provenance(root / PROVENANCE_FILE).shards}
-            if stage == "count"
-            else {one.name: one.sha256 for one in read_manifest(root / TOKENS_DIRECTORY).inputs}
-        )
-    except (TokenmillError, OSError):
-        return []  # they are missing or damaged, which is a reason already
-    now = {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}
-    tally = {
-        "new": len(now.keys() - earlier.keys()),
-        "changed": sum(now[name] != earlier[name] for name in now.keys() & earlier.keys()),
-        "gone": len(earlier.keys() - now.keys()),
-    }
-    words = [f"{n:,} {what}" for what, n in tally.items() if n]
-    return [f"files of documents: {', '.join(words)}"] if words else []
 
 
 def _with_units(work: StageWork, corpus: Corpus, finished: set[str]) -> StageWork:
@@ -160,9 +140,9 @@ def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> se
     return {name for name, key in keys.items() if key in there}
 
 
-def _tokenizer(root: Path, reasons: Sequence[str]) -> Tokenizer | None:
+def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:
     """The tokenizer in data/tokenizer, unless it is to be learned or taken anew for another reason than new counts."""
-    if any(not why.startswith(("follows ", "data/counts ")) for why in reasons):
+    if any(why.kind not in ("follows", "counts") for why in reasons):
         return None
     try:
         return Tokenizer.load(root / TOKENIZER_DIRECTORY)

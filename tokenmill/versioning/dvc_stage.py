@@ -6,11 +6,11 @@ locks the stage's paths and records the result itself.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tokenmill.errors import VersionsError, room
 from tokenmill.layout import DVC_LOCK_FILE
@@ -21,6 +21,20 @@ from tokenmill.versioning.dvc_repository import reading_cache, repository
 
 State = Literal["current", "frozen", "stale"]
 Sight = Literal["outside", "linked", "ignored", "seen"]
+
+
+class Change(NamedTuple):
+    """A difference between a stage as it ran and as it is now. `path`: of an input or an output, or of the file of a parameter,
+    relative to dvc.yaml. `how`: DVC's word, such as "modified" or "deleted". `key`: the parameter, with dots."""
+
+    kind: str  # "never built", "input", "output", "parameter", "command" or "always"
+    path: str
+    how: str
+    key: str = ""
+
+
+_ABSENT = object()  # a key that is not there, which differs from one that is null
+NEVER_BUILT = Change("never built", "", "")
 
 
 class Stage:
@@ -60,29 +74,25 @@ class Stage:
         """Whether dvc.yaml says that the stage must not run."""
         return bool(self._stage.frozen)
 
-    def changes_beside(self, paths: Sequence[Path]) -> list[str]:
-        """As `changes`, but what contains one of `paths` is not looked at: DVC would read each new file in it."""
-        if not self.was_built:
-            return ["never built"]
-        with self._repo.lock:
-            found = [] if not self._stage.changed_stage() else ["changed command"]
-            for entry in (*self._stage.deps, *self._stage.outs):
-                if is_params(entry) or not any(path.is_relative_to(entry.fs_path) for path in paths):
-                    found += _words(entry.status())
-        return found
-
-    def changes(self) -> list[str]:
-        """What has changed since the stage ran, such as "params.yaml: count.pattern modified"; empty if it is current."""
+    def changes(self, beside: Sequence[Path] = ()) -> list[Change]:
+        """What has changed since the stage ran; empty if it is current. An input or output that contains one of the paths
+        `beside` is not looked at: DVC would read each new file in it."""
         if not self.was_built:  # not in dvc.lock; DVC would call its outputs deleted
-            return ["never built"]
+            return [NEVER_BUILT]
+        inputs = [] if self._stage.frozen else self._stage.deps
+        found: list[Change] = []
         with self._repo.lock:
-            status = self._stage.status(check_updates=True)
-        found: list[str] = []
-        for change in (one for changes in status.values() for one in changes):
-            if isinstance(change, str):  # the stage's command was changed
-                found.append(change)
-                continue
-            found += [words for group in change.values() for words in _words(group)]
+            for kind, entries in (("input", inputs), ("output", self._stage.outs)):
+                for entry in entries:
+                    path = os.path.relpath(entry.fs_path, self._stage.wdir)
+                    if is_params(entry):
+                        found += _parameter_changes(entry, path)
+                    elif not any(one.is_relative_to(entry.fs_path) for one in beside):
+                        found += [Change(kind, path, how) for how in entry.status().values()]
+            if self._stage.changed_stage():
+                found.append(Change("command", "dvc.yaml", "modified"))
+            if self._stage.always_changed:
+                found.append(Change("always", "dvc.yaml", "always_changed"))
         return found
 
     def missing(self) -> list[Path]:
@@ -247,15 +257,29 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
         }
 
 
-def _words(status: dict[str, Any]) -> list[str]:
-    """What DVC says of a dependency or an output, in a line for each thing that changed."""
-    return [
-        words
-        for path, what in status.items()
-        for words in (
-            [f"{path}: {key} {how}" for key, how in what.items()] if isinstance(what, dict) else [f"{path} {what}"]
-        )
-    ]
+def _parameter_changes(entry: Any, path: str) -> Iterator[Change]:
+    """What changed in a file of parameters: a change for each of the innermost keys that differ."""
+    for how in entry.status().values():
+        if isinstance(how, str):  # of the whole file
+            yield Change("parameter", path, how)
+            continue
+        before, now = entry.hash_info.value, entry.read_params()
+        for key in how:
+            for one in _differing(key, before.get(key, _ABSENT), now.get(key, _ABSENT)):
+                yield Change("parameter", path, how[key], one)
+
+
+def _differing(key: str, before: Any, now: Any) -> Iterator[str]:
+    """The innermost keys, with dots, whose values differ between two trees.
+
+    >>> list(_differing("count", {"pattern": "gpt2", "count_min": 1}, {"pattern": "cl100k", "count_min": 1}))
+    ['count.pattern']
+    """
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys((*before, *now)):
+            yield from _differing(f"{key}.{name}", before.get(name, _ABSENT), now.get(name, _ABSENT))
+    elif before != now:
+        yield key
 
 
 def _dump(stage: Any) -> None:

@@ -1,0 +1,231 @@
+"""Says why a stage or a unit is made again, in the same words for `status`, `plan` and `build -v`."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from tokenmill.artifacts.golden import GOLDEN_FILE
+from tokenmill.chat.named import NAMED
+from tokenmill.config.params import Params
+from tokenmill.corpus.units import Unit
+from tokenmill.dataset.manifest import Manifest, read_manifest
+from tokenmill.errors import ValidationError
+from tokenmill.layout import (
+    COUNTS_FILE,
+    LOCK_FILE,
+    OBJECTS_FILE,
+    PARAMS_FILE,
+    REPORT_FILE,
+    STAGES,
+    TOKENIZER_DIRECTORY,
+    TOKENS_DIRECTORY,
+)
+from tokenmill.pipeline.input_changes import InputChanges, last_manifest
+from tokenmill.versioning.dvc_stage import NEVER_BUILT, Change
+
+Kind = Literal[
+    "never built",
+    "forced",
+    "code",
+    "documents",
+    "parameter",
+    "drop list",
+    "chat template",
+    "counts",
+    "tokenizer",
+    "dataset",
+    "follows",
+    "input",
+    "output",
+    "command",
+]
+
+
+class Cause(NamedTuple):
+    """A reason why a stage is made again. `key`: the parameter that changed, with dots."""
+
+    kind: Kind
+    words: str
+    key: str = ""
+
+
+NEVER = Cause("never built", "never built")
+FORCED = Cause("forced", "--force")
+CODE = Cause("code", "code changed")
+DROP_LIST = Cause("drop list", "drop list changed")
+TEMPLATE = Cause("chat template", "chat template changed")
+TOKENIZER = Cause("tokenizer", "tokenizer changed")
+TOKENIZER_FILES = Cause("input", "files of the tokenizer changed, but not its ids")
+COUNTS = Cause("counts", "counts changed")
+DATASET = Cause("dataset", "dataset changed")
+
+_OUTPUTS = {"deleted": "outputs deleted", "not in cache": "outputs not in DVC's cache"}
+_N_SHOWN_MAX = 3  # outputs
+
+_READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template)|$)"
+_DECIDING = {
+    "count": re.compile(rf"{_READING}|count\.(pattern|approximate|weights)"),
+    "encode": re.compile(
+        rf"{_READING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|split_group|chat)"
+    ),
+    "validate": re.compile(rf"{_READING}|sources\.[^.]+\.special_|validate\.sample_documents"),
+}
+"""The parameters that decide the bytes of each stage's units, by their keys."""
+
+_CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")
+"""Those that decide which files share a unit."""
+
+_WHOLE_STAGE: tuple[Kind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
+"""The causes that may concern units whose files are the same, in the order in which the first is told."""
+
+
+def causes_of(
+    stage: str,
+    changes: Sequence[Change],
+    root: Path,
+    params: Params,
+    code: Cause | None,
+    documents: Callable[[Path], str | None],
+) -> list[Cause]:
+    """Why a stage has to run; empty if it is up to date. `changes`: what DVC found. `code`: what changed of the stage's code, if
+    tokenmill.lock says it. `documents`: says how the documents in an input changed; None if there are none in it."""
+    if NEVER_BUILT in changes:
+        return [NEVER]
+    found = [] if code is None else [code]
+    outputs: dict[str, list[str]] = {}
+    for change in changes:
+        match change.kind:
+            case "parameter":
+                found += _of_parameter(change, code)
+            case "input":
+                found.append(_of_input(stage, change, root, params, documents))
+            case "output":
+                outputs.setdefault(_OUTPUTS.get(change.how, "outputs changed since they were built"), []).append(
+                    change.path
+                )
+            case "command":
+                found.append(Cause("command", "command in dvc.yaml changed"))
+            case "always":
+                found.append(Cause("command", "dvc.yaml says always_changed"))
+    for what, paths in outputs.items():
+        more = f" and {len(paths) - _N_SHOWN_MAX} more" if len(paths) > _N_SHOWN_MAX else ""
+        found.append(Cause("output", f"{what}: {', '.join(paths[:_N_SHOWN_MAX])}{more}"))
+    return list(dict.fromkeys(found))
+
+
+def follows(stage: str, own: Collection[str], after: Sequence[str]) -> list[Cause]:
+    """That earlier stages would run: `after`, of those whose outputs the stage reads. `own`: its own causes, in words, beside which
+    only a tokenizer that may change is told."""
+    if not after or NEVER.words in own:
+        return []
+    if "train-vocab" in after and stage in STAGES:
+        return [Cause("follows", "follows train-vocab: the tokenizer may change")]
+    return [] if own else [Cause("follows", f"follows {after[0]}")]
+
+
+def as_words(causes: Iterable[Cause]) -> list[str]:
+    """The causes in words."""
+    return [one.words for one in causes]
+
+
+def _of_parameter(change: Change, code: Cause | None) -> list[Cause]:
+    if change.path == LOCK_FILE:
+        if change.key.startswith("code."):
+            return [] if code else [CODE]
+        return [Cause("input", "pinned tokenizer changed")]
+    if change.path != PARAMS_FILE:
+        return [Cause("parameter", f"parameter {change.key} of {change.path} changed", change.key)]
+    return [DROP_LIST if change.key == "source.drop" else _parameter(change.key)]
+
+
+def _parameter(key: str) -> Cause:
+    return Cause("parameter", f"parameter {key} changed", key)
+
+
+def _of_input(stage: str, change: Change, root: Path, params: Params, documents: Callable[[Path], str | None]) -> Cause:
+    chat = params.encode.chat
+    made = {
+        TOKENIZER_DIRECTORY: TOKENIZER,
+        Path(COUNTS_FILE).parent.as_posix(): COUNTS,
+        TOKENS_DIRECTORY: DATASET,
+    }.get(change.path)
+    if made is not None:
+        if change.how == "deleted":
+            return Cause(made.kind, f"{change.path} deleted")
+        return TOKENIZER_FILES if made is TOKENIZER and _has_the_ids(root, stage) else made
+    if change.path == params.source.drop:
+        return DROP_LIST
+    if chat is not None and change.path == chat.template and chat.template not in ("tokenizer", *NAMED):
+        return TEMPLATE
+    if change.path.startswith(("core/", "tokenmill/")):
+        return CODE
+    if change.path == OBJECTS_FILE:
+        return Cause("documents", "files of documents: objects in storage changed")
+    if words := documents(root / change.path):
+        return Cause("documents", words)
+    how = "deleted" if change.how == "deleted" else "changed"
+    return Cause("input", f"{change.path} {how}")
+
+
+def _has_the_ids(root: Path, stage: str) -> bool:
+    """Whether the tokenizer in data/tokenizer is the one that the stage's outputs were made with."""
+    try:
+        now = json.loads((root / TOKENIZER_DIRECTORY / GOLDEN_FILE).read_bytes())["tokenizer_digest"]
+        if stage == "validate":
+            return bool(json.loads((root / REPORT_FILE).read_bytes())["tokenizer_digest"] == now)
+        return stage == "encode" and read_manifest(root / TOKENS_DIRECTORY).tokenizer_digest == now
+    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        return False
+
+
+@dataclass
+class UnitCauses:
+    """Says for each unit of a build the one cause for which it is made again. `inputs`: how the files of documents differ from
+    those of the dataset that there was before; `outputs`: the sha256 of each of its files of documents. `of_stages`: why each stage
+    runs."""
+
+    root: Path
+    inputs: InputChanges
+    outputs: dict[str, str]
+    of_stages: dict[str, list[Cause]]
+
+    def of(self, stage: str, unit: Unit) -> str:
+        """The cause, in words."""
+        above = ("encode",) if stage == "validate" else ()  # whose parameters decide what it checks
+        causes = [one for name in (stage, *above) for one in self.of_stages.get(name, [])]
+        keys = [one.key for one in causes if one.kind == "parameter"]
+        if NEVER in causes:
+            return NEVER.words
+        if words := self.inputs.of_files(unit):
+            return words
+        if stage not in STAGES:
+            return "not read for source.drop yet"
+        if not self.inputs.had(unit):
+            cutting = next((key for key in keys if _CUTTING.match(key)), None)
+            return _parameter(cutting).words if cutting else "other files share the unit now"
+        for kind in _WHOLE_STAGE:
+            for one in causes:
+                if one.kind == kind and (
+                    kind != "parameter" or any(_DECIDING[name].match(one.key) for name in (stage, *above))
+                ):
+                    return one.words
+        if stage == "validate" and DATASET in causes and self._is_made_anew(unit):
+            return DATASET.words
+        others = ", or another release of tokenizers or tiktoken" if stage == "validate" else ""
+        return f"not in the unit store any more{others}"
+
+    @cached_property
+    def _outputs_now(self) -> dict[str, str]:
+        return outputs_of(last_manifest(self.root))
+
+    def _is_made_anew(self, unit: Unit) -> bool:
+        return self._outputs_now.get(unit.output) != self.outputs.get(unit.output)
+
+
+def outputs_of(manifest: Manifest | None) -> dict[str, str]:
+    """The sha256 of each file of documents of a dataset, by its name."""
+    return {} if manifest is None else {shard.name: shard.sha256 for shard in manifest.shards}
