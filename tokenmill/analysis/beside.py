@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tokenmill.artifacts.golden import GOLDEN_FILE
 from tokenmill.dataset.manifest import MANIFEST_FILE
 from tokenmill.errors import TokenizerError, ValidationError
 from tokenmill.layout import TOKENIZER_DIRECTORY
@@ -25,12 +26,14 @@ def beside(dataset: Path, directory: str) -> Path:
 
 
 def tokenizer_of(dataset: Path, given: Path | None) -> tuple[Path, Tokenizer]:
-    """A dataset's tokenizer with its path: the folder of a tokenizer.json, or a file of another name. `given`: a folder or file
-    elsewhere. Raises TokenizerError if there is none."""
+    """A dataset's tokenizer with its path: the folder of a tokenizer.json, or a file. `given`: a folder or file elsewhere.
+
+    Raises TokenizerError if there is none."""
     path = given or beside(dataset, TOKENIZER_DIRECTORY)
     if not path.exists():
         raise TokenizerError(
             f"{path}: expected the dataset's tokenizer; nothing is there. Copy it there, or name it with --tokenizer."
         )
     loaded = Tokenizer.load(path)
-    return (path.parent if path.name == "tokenizer.json" else path), loaded
+    is_of_a_build = path.name == "tokenizer.json" and (path.parent / GOLDEN_FILE).exists()
+    return (path.parent if is_of_a_build else path), loaded

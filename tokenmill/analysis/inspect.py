@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.analysis.oddities import entry, of_document, of_model
+from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
+from tokenmill.tokenizer.formats.folder import with_folder
 from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 12
+_SECTIONS = ("normalizer", "pre_tokenizer", "decoder")
 _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
 
 
@@ -30,6 +33,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         content = read(file)
         as_read = read_document(content, str(file))
         found = {**mended(content, as_read), "fields that nothing reads": unread_fields(as_read)}
+        found |= _from_beside(path, as_read)
         oddities += [entry(what, examples) for what, examples in found.items() if examples]
     return {
         "kind": "byte-level BPE" if model else document["model"]["type"],
@@ -79,6 +83,29 @@ def as_text(found: dict[str, Any], place: str) -> str:
     if not found["oddities"]:
         lines.append("  odd             nothing")
     return "\n".join(_printable(line) for line in lines)
+
+
+def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:
+    """What the other files of a folder change in its tokenizer.json, as a folder or, if `path` is the file itself, would change."""
+    file = file_of(path)
+    is_folder = file != path
+    if not is_folder and path.name != "tokenizer.json":
+        return {}
+    try:
+        whole = with_folder(as_read, file.parent)
+    except TokenizerError as error:
+        return {"its folder would be refused, for the files beside it": [str(error)]}
+    known = {one["content"]: one for one in as_read["added_tokens"]}
+    tokens = [f"{one['content']} = {one['id']}" for one in whole["added_tokens"] if one != known.get(one["content"])]
+    sections = [name for name in (*_SECTIONS, "model") if whole.get(name) != as_read.get(name)]
+    if not is_folder:
+        return {
+            "files beside it would add or change tokens, or the split; this file counts alone": [*tokens, *sections]
+        }
+    return {
+        "added tokens of the files beside tokenizer.json, as transformers has them": tokens,
+        "sections that the class of transformers has otherwise than tokenizer.json": sections,
+    }
 
 
 def _of_others(document: dict[str, Any]) -> list[dict[str, Any]]:

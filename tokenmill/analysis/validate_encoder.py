@@ -18,8 +18,7 @@ from typing import Any, get_args
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.storage.atomic import read
-from tokenmill.tokenizer.formats.files import file_of
+from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
 
@@ -137,15 +136,14 @@ def _column(shard: Shard, separator: str | None) -> str:
 
 
 def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Any:
-    """The same tokenizer in the `tokenizers` library, from its own file, or from the saved form of a .tiktoken file."""
+    """The same tokenizer in the `tokenizers` library, from its own file or folder, or from the saved form of a .tiktoken file."""
     from tokenizers import Tokenizer as Reference
 
-    file = file_of(path)
-    with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(file)):
-        if file.suffix == ".tiktoken":
+    with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(path)):
+        if path.suffix == ".tiktoken":
             tokenizer.save(directory)
-            file = Path(directory) / "tokenizer.json"
-        reference = Reference.from_buffer(read(file))
+            path = Path(directory) / "tokenizer.json"
+        reference = Reference.from_buffer(content_of(path))
     reference.no_truncation()
     reference.no_padding()
     reference.encode_special_tokens = special != "allow"

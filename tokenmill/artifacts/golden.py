@@ -12,7 +12,7 @@ import tokenmill
 from tokenmill.config.record import Record
 from tokenmill.errors import TokenizerError, first_finding
 from tokenmill.storage.atomic import read, write_atomic
-from tokenmill.tokenizer.formats.files import file_of
+from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 GOLDEN_FILE = "golden.json"
@@ -145,13 +145,14 @@ def _made_once(path: Path, tokenizer: Tokenizer, special_in_text: bool) -> dict[
 
 
 def tokenizers_engine(path: Path, special_in_text: bool = False) -> Engine:
-    """The tokenizers library with the same tokenizer.json, in a folder or as a file of any name.
+    """The tokenizers library with the same tokenizer.json, in a folder or as a file of any name; with the tokens that the other
+    files of a folder add.
 
     The text of special tokens stays text unless `special_in_text`.
     """
     from tokenizers import Tokenizer as Reference
 
-    reference: Any = Reference.from_buffer(read(file_of(path)))
+    reference: Any = Reference.from_buffer(content_of(path))
     reference.no_truncation()
     reference.no_padding()
     reference.encode_special_tokens = not special_in_text

@@ -10,10 +10,10 @@ from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.tokenizer.formats.folder import names_in
 
 CONFIG_FILE = "tokenizer_config.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
-_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 _MORE, _SUFFIX = "additional_chat_templates", ".jinja"
 _PROCESSOR_FILE = "chat_template.json"
 DEFAULT, TOOL_USE = "default", "tool_use"
@@ -70,14 +70,10 @@ def _named(found: object, path: Path) -> dict[str, str]:
 
 
 def special_names(directory: Path) -> dict[str, str]:
-    """The texts of the special tokens that tokenizer_config.json names, such as bos_token, by these names."""
-    found, config = {}, _json(directory / CONFIG_FILE)
-    for name in _NAMES:
-        value = config.get(name)
-        text = value.get("content") if isinstance(value, dict) else value
-        if isinstance(text, str):
-            found[name] = text
-    return found
+    """The texts of the special tokens that the files of a tokenizer name, such as bos_token, by these names.
+
+    Raises TokenizerError if a file cannot be read."""
+    return names_in(directory)
 
 
 def chat_of(directory: Path) -> tuple[dict[str, str], dict[str, str]]:

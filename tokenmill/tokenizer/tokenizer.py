@@ -21,6 +21,7 @@ from tokenmill.pretokenizers.tokenizer_json import BeyondCore
 from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
+from tokenmill.tokenizer.formats.folder import json_of, with_folder
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.ids import Ids, plain_ids, plain_lists, refusal
 from tokenmill.tokenizer.model import AddedToken, Model, digest_of, encoder_of
@@ -103,7 +104,10 @@ class Tokenizer:
         repo: str | Path | None = None,
         public_key: str | Path | None = None,
     ) -> Tokenizer:
-        """The tokenizer in a directory (its tokenizer.json), in a tokenizer.json, or in a .tiktoken file; with `repo`, a version.
+        """The tokenizer in a directory, in a tokenizer.json, or in a .tiktoken file; with `repo`, a version.
+
+        A directory is read as AutoTokenizer of transformers reads it: the files beside its tokenizer.json may add tokens and change
+        how text is split. A tokenizer.json that `path` names counts alone.
 
         `pattern` (a name or a regex) and `special_tokens` (ids by text) belong to a .tiktoken file, which contains neither.
         `cache_mb_max`: the largest size of the pre-token cache for all threads together, in MB; it changes no id.
@@ -121,7 +125,7 @@ class Tokenizer:
                 raise TokenizerError(
                     f"{file}: pattern= and special_tokens= go with a .tiktoken file; tokenizer.json has its own."
                 )
-            return cls._from_json(content, str(file), cache_mb_max)
+            return cls._from_json(content, str(file), cache_mb_max, None if file == Path(path) else file.parent)
         if pattern is None:
             names = ", ".join(patterns.names())
             raise TokenizerError(
@@ -143,8 +147,11 @@ class Tokenizer:
             return cls.load(Path(folder) / "tokenizer", cache_mb_max=cache_mb_max)
 
     @classmethod
-    def _from_json(cls, content: bytes, place: str, cache_mb_max: int) -> Tokenizer:
-        document = read_document(content, place, merges_as_ids=True)
+    def _from_json(cls, content: bytes, place: str, cache_mb_max: int, directory: Path | None = None) -> Tokenizer:
+        """A tokenizer of a tokenizer.json. `directory`: the folder whose other files count as well; None if the file is alone."""
+        document = alone = read_document(content, place, merges_as_ids=True)
+        if directory is not None:
+            document = with_folder(alone, directory)
         if document.get("normalizer") is not None and sum(one["normalized"] for one in document["added_tokens"]) > 1:
             from tokenmill.tokenizer.tokenizers_engine import check_distinct
 
@@ -152,7 +159,11 @@ class Tokenizer:
         try:
             return cls(tokenizer_json.model_of(document), place, cache_mb_max)
         except BeyondCore as beyond:
+            is_changed = document is not alone
             document = read_document(content, place)  # with the texts of its merges
+            if directory is not None and is_changed:
+                document = with_folder(document, directory)
+                content = json_of(document)
             return cls._from_tokenizers(document, content, place, str(beyond), cache_mb_max)
 
     @classmethod

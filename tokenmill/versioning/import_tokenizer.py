@@ -15,8 +15,10 @@ from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
 from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
-from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
+from tokenmill.storage.atomic import read, sha256_directory, sha256_file, write_atomic, write_directory
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
+from tokenmill.tokenizer.formats.files import file_of
+from tokenmill.tokenizer.formats.folder import FOLDER_FILES, content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
 
@@ -49,6 +51,7 @@ def _pin(root: Path, asked: TokenizerSource, version: Version | None, tokenizer:
         digest=tokenizer.digest,
         files_sha256=files_sha256,
         chat_sha256=_chat_sha256(root, asked),
+        beside_sha256=_beside_sha256(root, asked),
     )
     write_pin(root, pin)
     return pin
@@ -78,7 +81,11 @@ def refuse_changed(root: Path, pin: Pin) -> None:
     if not source.exists():
         return
     try:
-        is_same = _files_sha256(source) == pin.files_sha256 and pin.chat_sha256 in (None, _chat_sha256(root, pin.asked))
+        is_same = (
+            _files_sha256(source) == pin.files_sha256
+            and pin.chat_sha256 in (None, _chat_sha256(root, pin.asked))
+            and _beside_is_same(root, pin)
+        )
     except FileNotFoundError:  # a directory without its tokenizer.json
         is_same = False
     if not is_same:
@@ -183,6 +190,22 @@ def _chat_sha256(root: Path, asked: TokenizerSource) -> str | None:
         templates.get(DEFAULT) if templates.keys() <= {DEFAULT} else templates
     )  # as in the pins of an earlier tokenmill
     return hashlib.sha256(json.dumps((only, names)).encode()).hexdigest()
+
+
+def _beside_sha256(root: Path, asked: TokenizerSource) -> str | None:
+    """The sha256 over the files beside a folder's tokenizer.json that may add tokens; None if there are none."""
+    if asked.name is not None or not (source := _source(root, asked)).is_dir() or _is_ours(source):
+        return None
+    files = {name: sha256_file(source / name) for name in FOLDER_FILES if (source / name).is_file()}
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest() if files else None
+
+
+def _beside_is_same(root: Path, pin: Pin) -> bool:
+    """Whether these files are those of the pin. In the pin of an earlier tokenmill, they count as the same if they add nothing."""
+    if pin.beside_sha256 is not None:
+        return pin.beside_sha256 == _beside_sha256(root, pin.asked)
+    source = _source(root, pin.asked)
+    return not source.is_dir() or _is_ours(source) or content_of(source) == read(file_of(source))
 
 
 def _copy(source: Path, directory: Path) -> None:

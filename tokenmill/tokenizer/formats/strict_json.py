@@ -2,11 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenmill.errors import TokenizerError, shown
 
 _DEPTH_MAX = 64
+_BESIDE_BYTES_MAX = 2**29
 
 
 def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -26,6 +28,26 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
         wrong(place, "an object", document)
     _check_depth(document, place, unchecked)
     return document
+
+
+def object_of(path: Path) -> dict[str, Any]:
+    """The JSON object in a file beside a tokenizer, {} without the file. What Python's json reads is read: config.json may have an
+    Infinity that nobody looks at here. Raises TokenizerError."""
+    try:
+        if not path.is_file():
+            return {}
+        if (n_bytes := path.stat().st_size) > _BESIDE_BYTES_MAX:
+            raise TokenizerError(
+                f"{path}: has {n_bytes:,} bytes; expected {_BESIDE_BYTES_MAX:,} at most. Fetch it again."
+            )
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise TokenizerError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path}: expected JSON: {error}. Fetch or make the tokenizer again.") from None
+    if not isinstance(found, dict):
+        wrong(str(path), "an object of JSON", found)
+    return found
 
 
 class _Twice(dict[str, Any]):

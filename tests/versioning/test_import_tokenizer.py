@@ -1,0 +1,61 @@
+"""What an import takes of a folder is pinned: the files beside its tokenizer.json as well."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill import Tokenizer
+from tokenmill.config.lockfile import read_pin, write_pin
+from tokenmill.config.params import TokenizerSource
+from tokenmill.errors import VersionsError
+from tokenmill.versioning.import_tokenizer import import_pinned, pin_anew, refuse_changed
+
+ASKED = TokenizerSource.model_validate({"from": "folder"})
+
+
+def folder(root: Path, config: dict[str, object]) -> Path:
+    made = root / "folder"
+    shutil.rmtree(made, ignore_errors=True)
+    TOKENIZER.save(made)
+    (made / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return made
+
+
+def test_the_imported_tokenizer_has_the_tokens_of_the_folder_in_every_file(tmp_path: Path) -> None:
+    folder(tmp_path, {"additional_special_tokens": ["<|im_start|>"], "eos_token": "<|im_end|>"})
+    pin = pin_anew(tmp_path, ASKED)
+    taken = import_pinned(tmp_path, pin, tmp_path / "taken")
+    assert {"<|im_start|>", "<|im_end|>"} <= taken.special_tokens.keys()
+    assert taken.digest == pin.digest == Tokenizer.load(tmp_path / "taken/tokenizer.json").digest != TOKENIZER.digest
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "taken/tokenizer.json"))
+    assert library.token_to_id("<|im_end|>") == taken.special_tokens["<|im_end|>"]
+    card = json.loads((tmp_path / "taken/card.json").read_text(encoding="utf-8"))
+    assert card["special_tokens"] == taken.special_tokens
+    assert "<|im_end|>" in (tmp_path / "taken/golden.json").read_text(encoding="utf-8")
+
+
+def test_added_tokens_that_change_are_another_tokenizer_than_the_pinned_one(tmp_path: Path) -> None:
+    folder(tmp_path, {"eos_token": "<|im_end|>"})
+    pin = pin_anew(tmp_path, ASKED)
+    refuse_changed(tmp_path, pin)
+    folder(tmp_path, {"eos_token": "<|im_end|>", "image_token": "<|image|>"})
+    with pytest.raises(VersionsError, match="not the tokenizer that"):
+        refuse_changed(tmp_path, pin)
+    folder(tmp_path, {"eos_token": "<|im_end|>", "model_max_length": 4096})  # which changes no token
+    refuse_changed(tmp_path, pin)
+
+
+def test_a_pin_of_an_earlier_version_holds_unless_the_folder_adds_tokens(tmp_path: Path) -> None:
+    made = folder(tmp_path, {"eos_token": "<|endoftext|>"})
+    pin = pin_anew(tmp_path, ASKED)
+    write_pin(tmp_path, pin.model_copy(update={"beside_sha256": None}))
+    earlier = read_pin(tmp_path)
+    assert earlier is not None
+    refuse_changed(tmp_path, earlier)
+    (made / "added_tokens.json").write_text('{"<|im_end|>": 5000}')
+    with pytest.raises(VersionsError, match="not the tokenizer that"):
+        refuse_changed(tmp_path, earlier)

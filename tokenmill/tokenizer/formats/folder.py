@@ -1,0 +1,235 @@
+"""Reads the files beside a tokenizer.json as AutoTokenizer of transformers does: they add tokens, and change how text is split."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenmill.errors import TokenizerError
+from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of, steps_from
+from tokenmill.tokenizer.formats.as_loaded import FLAGS, added_as_loaded
+from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
+from tokenmill.tokenizer.formats.named_tokens import (
+    ADDED_FILE,
+    CONFIG_FILE,
+    SPECIAL_MAP_FILE,
+    Token,
+    named_in,
+    text_in,
+)
+from tokenmill.tokenizer.formats.schema import read_document
+from tokenmill.tokenizer.formats.strict_json import object_of
+from tokenmill.tokenizer.formats.transformers_classes import Built, built_by, class_of
+from tokenmill.tokenizer.model import CHARACTERS, Merges, bytes_of
+
+MODEL_CONFIG_FILE = "config.json"
+FOLDER_FILES = (CONFIG_FILE, SPECIAL_MAP_FILE, ADDED_FILE, MODEL_CONFIG_FILE)
+_OURS = ("card.json", "golden.json")
+"""The files of a tokenizer that tokenmill made. Older versions named special tokens beside it that it does not have."""
+_NAMES_IN_ORDER = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+"""As the digests in pins have them."""
+_MISTRAL_MIN = 100_000
+"""transformers applies `fix_mistral_regex` only to a larger vocabulary."""
+_VERSIONED = re.compile(r"tokenizer\.(.*)\.json")
+_ALONE = "Or name tokenizer.json itself in place of its folder: then it counts alone."
+
+
+def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The tokenizer.json that AutoTokenizer makes of a folder with this one; the document itself if the other files change nothing.
+
+    Raises TokenizerError, which names the file, for settings that tokenmill cannot follow."""
+    files = {name: object_of(directory / name) for name in FOLDER_FILES}
+    if not any(files.values()):
+        return document
+    config, model_config = files[CONFIG_FILE], files[MODEL_CONFIG_FILE]
+    _check_followed(document, config, directory)
+    name = class_of(config, model_config, _has_byte_level(document))
+    built = built_by(name, config) if name else None
+    if name and (built is None or not _fits(document, built)):
+        raise TokenizerError(
+            f"{directory}: by {CONFIG_FILE} and {MODEL_CONFIG_FILE}, AutoTokenizer takes {name}, which does not use "
+            "tokenizer.json as it is: its ids may be others. If tokenizer.json is right, set tokenizer_class to "
+            f"PreTrainedTokenizerFast. {_ALONE}"
+        )
+    changed = {} if built is None else _sections(document, built)
+    listed = document["added_tokens"]
+    if "added_tokens_decoder" not in config and (built or files[ADDED_FILE]):
+        listed = object_of(directory / "tokenizer.json")["added_tokens"]  # with the ids that the file says
+    found = named_in(files, listed, built.named if built else {}, directory)
+    if all((directory / one).is_file() for one in _OURS):
+        known = {one["content"] for one in document["added_tokens"]} | set(_texts(document))
+        found = found._replace(
+            named={key: one for key, one in found.named.items() if not isinstance(one, str) or one in known}
+        )
+    own = [] if built else document["added_tokens"]
+    tokens = found.in_order({one["content"] for one in own})
+    if built and built.renews:
+        tokens += found.renewed(built.renews)
+    place = f"{directory / 'tokenizer.json'} with the files beside it"
+    added = _joined(own, _texts(document), tokens, place)
+    if not changed and _same_tokens(added, document["added_tokens"]):
+        return document
+    joined = {**document, **changed, "added_tokens": added}
+    _check_special(joined, document["added_tokens"], place)
+    return joined
+
+
+def content_of(path: Path) -> bytes:
+    """The tokenizer.json that a folder stands for, or the file at `path`. Raises TokenizerError."""
+    file = file_of(path)
+    content = read_tokenizer_file(file)
+    if file == path:
+        return content
+    document = read_document(content, str(file), merges_as_ids=True)
+    if with_folder(document, path) is document:
+        return content
+    return json_of(with_folder(read_document(content, str(file)), path))
+
+
+def names_in(directory: Path) -> dict[str, str]:
+    """The texts of the special tokens that the files of a folder name, such as bos_token, by these names. Raises TokenizerError."""
+    files = {name: object_of(directory / name) for name in FOLDER_FILES}
+    named = named_in(files, [], {}, directory).named
+    return {name: str(text_in(named[name])) for name in _NAMES_IN_ORDER if name in named}
+
+
+def json_of(document: Mapping[str, Any]) -> bytes:
+    """The bytes of a tokenizer.json, for the `tokenizers` library."""
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _check_followed(document: dict[str, Any], config: Mapping[str, Any], directory: Path) -> None:
+    where = f"{directory / CONFIG_FILE}:"
+    files = config.get("fast_tokenizer_files")
+    if versioned := [one for one in files or [] if isinstance(one, str) and _VERSIONED.search(one)]:
+        raise TokenizerError(
+            f"{where} fast_tokenizer_files: transformers reads {versioned[0]!r:.60} in place of tokenizer.json. "
+            f"Remove the entry if tokenizer.json is right. {_ALONE}"
+        )
+    if config.get("split_special_tokens"):
+        raise TokenizerError(
+            f"{where} split_special_tokens: transformers never turns the text of a special token into its id; in conversations "
+            f"tokenmill does. Remove the entry. {_ALONE}"
+        )
+    if config.get("fix_mistral_regex") and len(document["model"]["vocab"]) > _MISTRAL_MIN:
+        raise TokenizerError(
+            f"{where} fix_mistral_regex: transformers may split text otherwise than tokenizer.json says. Put the mended split into "
+            f"tokenizer.json, and remove the entry. {_ALONE}"
+        )
+
+
+def _has_byte_level(document: dict[str, Any]) -> bool:
+    sections = [document.get(one) for one in ("normalizer", "pre_tokenizer", "decoder", "post_processor")]
+    return '"ByteLevel"' in json.dumps(sections)
+
+
+def _fits(document: dict[str, Any], built: Built) -> bool:
+    """Whether a class is for vocabularies of this kind: of bytes, of characters, or of words."""
+    of_bytes = built.decoder["type"] == "ByteLevel"
+    return bool(built.kind == document["model"]["type"]) and of_bytes == _has_byte_level(document)
+
+
+def _texts(document: dict[str, Any]) -> Mapping[str, int]:
+    """The vocabulary of the model: ids by text."""
+    vocab = document["model"]["vocab"]
+    return vocab if isinstance(vocab, dict) else {text: id for id, (text, _score) in enumerate(vocab)}
+
+
+def _sections(document: dict[str, Any], built: Built) -> dict[str, Any]:
+    """The sections of a document that a class makes otherwise, so that ids or texts may differ."""
+    changed: dict[str, Any] = {}
+    for section, inner in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers"), ("decoder", "decoders")):
+        made = getattr(built, section)
+        if _effect(document.get(section), inner) != _effect(made, inner) and not (
+            section == "pre_tokenizer" and _splits_alike(document.get(section), made)
+        ):
+            changed[section] = made
+    model = document["model"]
+    fields = dict(built.model)
+    if built.kind == "BPE":
+        fields |= {
+            "ignore_merges": False,
+            "dropout": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+        }
+        is_byte_level = built.decoder["type"] == "ByteLevel"
+        bytes_ = CHARACTERS if is_byte_level else [f"<0x{byte:02X}>" for byte in range(256)]
+        if model["vocab"].keys() >= set(bytes_):  # then no text has a character without a token
+            for field in ("unk_token", "fuse_unk", *(["byte_fallback"] if is_byte_level else [])):
+                del fields[field]
+    if any((model.get(field) or None) != (value or None) for field, value in fields.items()):
+        changed["model"] = {**model, **fields}
+    return changed
+
+
+def _effect(section: Any, inner: str) -> list[dict[str, Any]]:
+    """The parts of a section without what has no effect on ids and texts."""
+    found = []
+    for part in parts_of(section, inner):
+        if part["type"] == "ByteLevel":
+            kept = (
+                {"add_prefix_space": True, "use_regex": True, **part}
+                if inner == "pretokenizers"
+                else {"type": "ByteLevel"}
+            )
+            part = {name: value for name, value in kept.items() if name != "trim_offsets"}
+        found.append(part)
+    return found
+
+
+def _splits_alike(one: Any, other: Any) -> bool:
+    try:
+        return steps_from(one) == steps_from(other)
+    except BeyondCore:
+        return False
+
+
+def _joined(
+    added: list[dict[str, Any]], vocab: Mapping[str, int], tokens: list[Token], place: str
+) -> list[dict[str, Any]]:
+    """The added tokens with others, as `tokenizers` adds them: a known one takes the new flags, a new one the next free id."""
+    found = list(added)
+    at = {one["content"]: i for i, one in enumerate(found)}
+    last = max((one["id"] for one in found), default=-1)
+    for token in tokens:
+        if token.content in at:
+            i = at[token.content]
+            found[i] = {**found[i], **token.flags()}
+        elif token.content:
+            last = max(last, id := vocab.get(token.content, max(last + 1, len(vocab))))
+            at[token.content] = len(found)
+            found.append({"id": id, "content": token.content, **token.flags()})
+    return added_as_loaded(found, vocab, place)
+
+
+def _same_tokens(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    def plain(tokens: list[dict[str, Any]]) -> list[list[Any]]:
+        return sorted([token["id"], token["content"], *(token[flag] for flag in FLAGS)] for token in tokens)
+
+    return plain(one) == plain(other)
+
+
+def _check_special(document: dict[str, Any], before: list[dict[str, Any]], place: str) -> None:
+    """Raises TokenizerError for a new special token that plain text would become: a byte's own token, or one that merges make."""
+    model, old = document["model"], {one["content"] for one in before if one["special"]}
+    new = {one["content"] for one in document["added_tokens"] if one["special"]} - old
+    if model["type"] != "BPE":
+        return
+    vocab, merges = model["vocab"], model["merges"]
+    inside = sorted(new & vocab.keys())
+    made = [text for text in inside if len(text) == 1 and bytes_of(text) is not None and text != model.get("unk_token")]
+    if isinstance(merges, Merges):
+        made += (
+            [text for text in inside if merges.makes([vocab[text]])]
+            if merges.makes([vocab[text] for text in inside])
+            else []
+        )
+    else:
+        made += sorted({left + right for left, right in merges}.intersection(inside))
+    if made:
+        raise TokenizerError(
+            f"{place}: {', '.join(f'{text!r:.60}' for text in made[:3])}: transformers makes a special token of it, but plain text "
+            f"becomes it, too. Remove it from the special tokens. {_ALONE}"
+        )
