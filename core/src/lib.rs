@@ -6,6 +6,7 @@
 //! | room | job | used by |
 //! |---|---|---|
 //! | [`pair`] | a pair of ids as a number, and the merge of that pair | train, encode |
+//! | [`hash`] | hashes of text, seeded anew in each process | count, train, encode, tokenizer_json |
 //! | [`memory`] | memory in large pages, output in blocks, records in a ring, prefetching | all below |
 //! | [`parallel`] | threads, results in order, processor affinity, and how a call is stopped | all below |
 //! | [`split`] | text → pre-tokens: scanners for the named patterns, a regex for any other | count, encode |
@@ -24,6 +25,8 @@
 #![deny(missing_docs)]
 
 pub mod pair;
+
+pub mod hash;
 
 pub mod memory;
 

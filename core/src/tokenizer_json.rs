@@ -4,11 +4,12 @@
 //! Invariant: in a file that `read` accepts, Python's reader would find the same vocabulary and merges. All else is left to that
 //! reader, which says what is wrong. Cost: O(bytes), and O(n log n) to sort n merges and tokens.
 
+use crate::hash::Seed;
 use rustc_hash::FxHashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
 use std::ops::Range;
 
@@ -42,9 +43,9 @@ pub fn read(file: &str) -> Option<Bpe<'_>> {
     let (vocabulary, merges) = (model.get("vocab")?.get(), model.get("merges")?.get());
     let Vocabulary(tokens) = serde_json::from_str(vocabulary).ok()?;
     let pairs = pairs_of(merges)?;
-    let mut ids: FxHashMap<&str, u32> = FxHashMap::with_capacity_and_hasher(tokens.len(), Default::default());
+    let mut ids = HashMap::with_capacity_and_hasher(tokens.len(), Seed::default());
     for (text, id) in &tokens {
-        if ids.insert(text, *id).is_some() {
+        if ids.insert(text.as_ref(), *id).is_some() {
             return None;
         }
     }
@@ -61,7 +62,7 @@ fn pairs_of(merges: &str) -> Option<Vec<(Text<'_>, Text<'_>)>> {
     merges.map(Text::in_two).collect()
 }
 
-fn merge_rows(pairs: &[(Text, Text)], ids: &FxHashMap<&str, u32>) -> Option<Vec<[u32; 4]>> {
+fn merge_rows(pairs: &[(Text, Text)], ids: &HashMap<&str, u32, Seed>) -> Option<Vec<[u32; 4]>> {
     let mut places: FxHashMap<(u32, u32), usize> = FxHashMap::with_capacity_and_hasher(pairs.len(), Default::default());
     let mut rows: Vec<[u32; 4]> = Vec::with_capacity(pairs.len());
     let mut token = String::new();

@@ -84,10 +84,12 @@ impl Lossy {
                 self.n_pretokens
             )));
         }
+        // In sorted order: when a table is full depends on the order in which longer pre-tokens came.
+        let all = std::mem::replace(&mut self.table, Table::new(0)).into_sorted();
         let mut pruned = Table::new(doubled);
-        for (pretoken, one) in self.table.iter().filter(|(_, one)| is_kept(one)) {
-            let place = pruned.slot(pretoken).ok_or_else(|| CoreError::Internal("a pruned table is full".into()))?;
-            *place = *one;
+        for row in (0..all.len()).filter(|&row| is_kept(all.value(row))) {
+            let place = pruned.slot(all.bytes(row));
+            *place.ok_or_else(|| CoreError::Internal("a pruned table is full".into()))? = *all.value(row);
         }
         self.table = pruned;
         Ok(())

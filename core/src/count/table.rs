@@ -4,6 +4,8 @@
 //! and 1 + its length. So equality is one comparison, and a key of zeros is a free entry. The bytes of a longer string are in an
 //! arena, and its key says where. Cost: O(1) per look-up, at most 3/4 of the entries in use, no allocation per string.
 
+use crate::hash::{Seed, word};
+
 const SHORT_BYTES_MAX: usize = 15;
 /// The last byte of a key whose string is in the arena.
 const LONG: u8 = 255;
@@ -23,6 +25,7 @@ pub struct Entry<V> {
 pub struct Table<V> {
     entries: Vec<Entry<V>>,
     n_used: usize,
+    seed: Seed,
     arena: Arena,
     bytes_max: usize,
 }
@@ -60,7 +63,7 @@ struct Place {
 impl<V: Copy + Default> Table<V> {
     /// An empty table that may take `bytes_max` of memory.
     pub fn new(bytes_max: usize) -> Self {
-        Self { entries: Vec::new(), n_used: 0, arena: Arena::default(), bytes_max }
+        Self { entries: Vec::new(), n_used: 0, seed: Seed::default(), arena: Arena::default(), bytes_max }
     }
 
     /// An empty table with as many entries as `bytes_max` allows for strings of the given shape.
@@ -113,7 +116,7 @@ impl<V: Copy + Default> Table<V> {
 
     #[inline]
     fn short_slot(&mut self, key: u128) -> Option<&mut V> {
-        let hash = hash_short(key);
+        let hash = self.seed.hash_short(key);
         let mut at = self.find(hash, |entry| entry.number() == key);
         if self.entries.get(at).is_none_or(|entry| entry.number() == 0) {
             if self.is_full() {
@@ -129,7 +132,7 @@ impl<V: Copy + Default> Table<V> {
     }
 
     fn long_slot(&mut self, bytes: &[u8]) -> Option<&mut V> {
-        let hash = hash_long(bytes);
+        let hash = self.seed.hash_long(bytes);
         let (tag, length) = (hash as u32 & 0xff_ffff, u32::try_from(bytes.len()).ok()?);
         let arena = &self.arena;
         let mut at = self.find(hash, |entry| {
@@ -185,8 +188,8 @@ impl<V: Copy + Default> Table<V> {
         for entry in old {
             if entry.number() != 0 {
                 let hash = match entry.key[15] {
-                    LONG => hash_long(self.arena.bytes(entry.place())),
-                    _ => hash_short(entry.number()),
+                    LONG => self.seed.hash_long(self.arena.bytes(entry.place())),
+                    _ => self.seed.hash_short(entry.number()),
                 };
                 let at = self.find(hash, |_| false);
                 self.entries[at] = entry;
@@ -331,45 +334,6 @@ fn pack(bytes: &[u8]) -> u128 {
         high = (u64::from_le_bytes(*last) >> 1) >> (8 * (16 - length) - 1);
     }
     u128::from(low) | u128::from(high) << 64 | (length as u128 + 1) << 120
-}
-
-/// The first 8 bytes as a number; missing bytes are zeros.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    let length = bytes.len();
-    if let Some(first) = bytes.first_chunk::<8>() {
-        u64::from_le_bytes(*first)
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << (8 * (length - 4))
-    } else if let [first, .., last] = bytes {
-        let middle = bytes[length / 2];
-        u64::from(*first) | u64::from(middle) << (8 * (length / 2)) | u64::from(*last) << (8 * (length - 1))
-    } else {
-        bytes.first().map_or(0, |&byte| u64::from(byte))
-    }
-}
-
-#[inline]
-fn hash_short(key: u128) -> u64 {
-    fold(key as u64 ^ 0x9e37_79b9_7f4a_7c15, (key >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03)
-}
-
-fn hash_long(bytes: &[u8]) -> u64 {
-    let (chunks, rest) = bytes.as_chunks::<8>();
-    let start = bytes.len() as u64 ^ 0xd1b5_4a32_d192_ed03;
-    let hash = chunks.iter().fold(start, |hash, chunk| step(hash, u64::from_le_bytes(*chunk)));
-    step(hash, word(rest))
-}
-
-fn step(hash: u64, word: u64) -> u64 {
-    fold(hash ^ word, 0x9e37_79b9_7f4a_7c15).rotate_left(23)
-}
-
-/// The exclusive or of both halves of the product, so that each bit of the result depends on all bits of both factors.
-#[inline]
-fn fold(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]

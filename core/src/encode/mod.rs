@@ -26,6 +26,7 @@ use crate::encode::new_pretoken::NewPretokens;
 use crate::encode::pretokens::{AT_ONCE_IDS, TextEncoding, Waiting};
 use crate::encode::shared_cache::{Reader, Shared};
 use crate::encode::whole_tokens::Whole;
+use crate::hash::Seed;
 use crate::memory::out_buffer::Tail;
 use crate::memory::pages::Pages;
 use crate::parallel::in_order::{Turn, in_order, pieces};
@@ -33,7 +34,8 @@ use crate::parallel::interrupt::{CoreError, Result, Stop, lossy};
 use crate::split::joins::Joins;
 use crate::split::pattern::Pattern;
 use aho_corasick::{AhoCorasick, MatchKind};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -182,7 +184,7 @@ impl Encoder {
         let others = added.iter().filter(|one| !known.contains(&one.id)).map(|one| (one.id, one.bytes));
         let tokens: Vec<_> = vocabulary.iter().copied().chain(others).collect();
         let decoder = Decoder::new(tokens.into_iter())?;
-        let mut ids: FxHashMap<&[u8], u32> = FxHashMap::default();
+        let mut ids: HashMap<&[u8], u32, Seed> = HashMap::default();
         let mut byte_ids = [None; 256];
         for &(id, bytes) in vocabulary {
             if let Some(other) = ids.insert(bytes, id) {

@@ -4,14 +4,15 @@
 //! English were 0.9 times as fast.
 
 use crate::encode::cache::Key;
-use rustc_hash::FxHashMap;
+use crate::hash::Seed;
+use std::collections::HashMap;
 
 /// The tokens and their ids.
 #[derive(Default)]
 pub struct Whole {
     /// Tokens whose key holds all of their bytes.
-    short: FxHashMap<[u64; 2], u32>,
-    long: FxHashMap<Box<[u8]>, u32>,
+    short: HashMap<[u64; 2], u32, Seed>,
+    long: HashMap<Box<[u8]>, u32, Seed>,
 }
 
 impl Whole {

@@ -11,6 +11,7 @@ pub mod pairs;
 pub mod score;
 pub mod words;
 
+use crate::hash::Seed;
 use crate::parallel::interrupt::{CoreError, Result, Stop};
 use crate::parallel::threads::in_threads;
 use crate::train::pair_queue::PairQueue;
@@ -18,8 +19,6 @@ use crate::train::pairs::{Pairs, ids_of};
 use crate::train::score::{ByBytesSaved, ByCount, ByWordPiece, Score, Scoring, Side};
 use crate::train::words::{Found, ID_MAX, Joint, Words, WordsBuilder};
 use hashbrown::HashTable;
-use rustc_hash::FxHasher;
-use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A merge with fewer places is done by one thread, because starting others takes longer.
@@ -375,6 +374,7 @@ struct Tokens {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     ids: HashTable<u32>,
+    seed: Seed,
     /// The lengths, in an array of their own for the cache.
     cells: Vec<u32>,
     n_first: usize,
@@ -384,12 +384,13 @@ struct Tokens {
 impl Tokens {
     fn new(tokens: &[Vec<u8>], n_first: usize) -> Result<Self> {
         let (bytes, ends, cells) = (Vec::new(), Vec::new(), Vec::new());
-        let mut all = Self { bytes, ends, cells, ids: HashTable::new(), n_first, n_start: tokens.len() };
+        let mut all =
+            Self { bytes, ends, cells, ids: HashTable::new(), seed: Seed::default(), n_first, n_start: tokens.len() };
         for token in tokens {
             if token.is_empty() {
                 return Err(CoreError::Tokenizer("a token has no bytes.".into()));
             }
-            all.add(token, hash_of(token))?;
+            all.add(token, all.seed.hash_long(token))?;
         }
         Ok(all)
     }
@@ -427,7 +428,7 @@ impl Tokens {
 
     /// The id of the token with these bytes, which may be new. Two pairs with the same joined bytes are one token.
     fn id_of(&mut self, bytes: &[u8]) -> Result<u32> {
-        let hash = hash_of(bytes);
+        let hash = self.seed.hash_long(bytes);
         match self.ids.find(hash, |&id| self.of(id) == bytes) {
             Some(&id) => Ok(id),
             None => self.add(bytes, hash),
@@ -441,20 +442,14 @@ impl Tokens {
         self.bytes.extend_from_slice(bytes);
         self.ends.push(self.bytes.len());
         self.cells.push(bytes.len() as u32);
-        let Self { bytes: held, ends, cells, .. } = self;
+        let Self { bytes: held, ends, cells, seed, .. } = self;
         let of = |id: u32| &held[ends[id as usize] - cells[id as usize] as usize..ends[id as usize]];
         match self.ids.find_mut(hash, |&id| of(id) == bytes) {
             Some(earlier) => *earlier = id,
-            None => _ = self.ids.insert_unique(hash, id, |&id| hash_of(of(id))),
+            None => _ = self.ids.insert_unique(hash, id, |&id| seed.hash_long(of(id))),
         }
         Ok(id)
     }
-}
-
-fn hash_of(bytes: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write(bytes);
-    hasher.finish()
 }
 
 #[cfg(test)]
