@@ -23,9 +23,10 @@ _BY_CHECK = {  # what a validator takes that the type alone does not say
 }
 _MEANINGS = {  # of keys that a new project's params.yaml does not have
     "sources.glob": "the files of the source: a glob or a list of globs",
+    "sources.format": "the format of its files, whatever their names; without the key, that of `source`",
     "sources.text_column": "the column or key that holds a document's text; null: that of `source`",
     "sources.id_column": "the column or key that holds its id, or null for rows; without the key, that of `source`",
-    "sources.text_separator": "for .txt: the string between documents, or null; without the key, that of `source`",
+    "sources.text_separator": "for plain text: the string between documents, or null; without the key, that of `source`",
     "sources.messages_column": "the column or key that holds a list of messages; null: that of `source`",
     "sources.tools_column": "the column or key that holds the tools of its messages; null: that of `source`",
     "sources.template": "how rows become conversations, in place of `messages_column`; null: that of `source`",

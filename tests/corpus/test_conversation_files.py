@@ -405,7 +405,9 @@ def test_lines_may_lack_the_tools_and_tables_may_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("conversations", "setting"), [(MESSAGES, "messages_column"), (ALPACA, "template")])
 def test_a_txt_file_has_no_conversations(tmp_path: Path, conversations: Conversations, setting: str) -> None:
     (tmp_path / "a.txt").write_text("Hi")
-    with pytest.raises(ColumnError, match=rf"a\.txt: a \.txt file has no columns.*source\.{setting} in params\.yaml"):
+    with pytest.raises(
+        ColumnError, match=rf"a\.txt: a file of plain text has no columns.*source\.{setting} in params\.yaml"
+    ):
         read(tmp_path / "a.txt", conversations)
 
 

@@ -1,5 +1,7 @@
+import bz2
 import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -29,6 +31,10 @@ def jsonl(rows: Rows) -> bytes:
     return b"".join(json.dumps({"id": i, "more": [1, {"x": None}], "text": t}).encode() + b"\n" for i, t in rows)
 
 
+def array(rows: Rows, indent: int | None = None) -> str:
+    return json.dumps([{"id": i, "more": [1, {"x": "]},"}], "text": t} for i, t in rows], indent=indent)
+
+
 def table(rows: Rows, kind: pa.DataType | None = None) -> pa.Table:
     texts = pa.array([t for _, t in rows], pa.string())
     return pa.table(
@@ -51,6 +57,20 @@ WRITERS: dict[str, Callable[[Path, Rows], object]] = {
     "a.jsonl.zst": lambda path, rows: path.write_bytes(zstd(jsonl(rows))),
     "members.jsonl.gz": lambda path, rows: path.write_bytes(b"".join(gzip.compress(jsonl([row])) for row in rows)),
     "frames.jsonl.zst": lambda path, rows: path.write_bytes(b"".join(zstd(jsonl([row])) for row in rows)),
+    "a.NDJSON": lambda path, rows: path.write_bytes(jsonl(rows)),
+    "a.jsonl.bz2": lambda path, rows: path.write_bytes(bz2.compress(jsonl(rows))),
+    "streams.jsonl.bz2": lambda path, rows: path.write_bytes(b"".join(bz2.compress(jsonl([row])) for row in rows)),
+    "a.jsonl.xz": lambda path, rows: path.write_bytes(lzma.compress(jsonl(rows))),
+    "streams.ndjson.xz": lambda path, rows: path.write_bytes(
+        b"".join(lzma.compress(jsonl([row])) + bytes(8) for row in rows)
+    ),
+    "lines.json": lambda path, rows: path.write_bytes(jsonl(rows)),
+    "lines.json.zst": lambda path, rows: path.write_bytes(zstd(jsonl(rows))),
+    "array.json.gz": lambda path, rows: path.write_bytes(gzip.compress(array(rows).encode())),
+    "pretty array.json": lambda path, rows: path.write_text(" \n" + array(rows, indent=1), encoding="utf-8"),
+    "pretty objects.json.bz2": lambda path, rows: path.write_bytes(
+        bz2.compress("\n".join(json.dumps(one, indent=2) for one in json.loads(array(rows))).encode())
+    ),
     "a.parquet": lambda path, rows: pq.write_table(table(rows), path, row_group_size=3),
     "file.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_file),
     "stream.arrow": lambda path, rows: write_ipc(path, table(rows), pa.ipc.new_stream),
@@ -120,6 +140,23 @@ def test_a_txt_file_splits_where_str_split_does_whatever_its_blocks(
     assert [i for b in found if b.ids for i in b.ids.to_pylist()] == [str(row) for row in range(len(texts_of(found)))]
 
 
+@given(
+    st.lists(st.text('"\\\n{}[],a', max_size=5), min_size=1, max_size=6),
+    st.integers(1, 9),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_an_array_and_objects_of_several_lines_are_read_whatever_the_blocks(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], block_bytes: int, indent: int | None, is_array: bool
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "a.json"
+    rows = json.loads(array([("x", text) for text in texts]))
+    path.write_text(json.dumps(rows, indent=indent) if is_array else "\n".join(json.dumps(r, indent=1) for r in rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "_BLOCK_BYTES", block_bytes)
+        assert texts_of(read(path)) == texts
+
+
 @given(st.lists(st.text("ab\n", max_size=5), max_size=6), st.integers(1, 9))
 def test_lines_are_whole_whatever_the_blocks(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], block_bytes: int
@@ -137,7 +174,9 @@ def test_a_txt_file_without_separator_is_one_document(tmp_path: Path) -> None:
     assert read(tmp_path / "a.txt", id_column=None)[0].ids is None
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.txt"])
+@pytest.mark.parametrize(
+    "name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl.bz2", "a.jsonl.xz", "a.json", "a.txt", "a.txt.xz"]
+)
 def test_a_file_of_no_bytes_has_no_document(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     assert read(tmp_path / name) == []

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenmill.corpus.shards import SUFFIXES, find_shards
+from tokenmill.corpus.shards import find_shards
 from tokenmill.errors import CorpusError
 
 
@@ -101,12 +101,22 @@ def test_every_glob_of_a_list_must_match(tmp_path: Path) -> None:
     assert "'*.jsonl'" in error_of(tmp_path, ["*.txt", "*.jsonl"])
 
 
-@pytest.mark.parametrize("name", ["notes.doc", "a.json", "a.jsonl.bz2", "README", "a.parquet.gz"])
+@pytest.mark.parametrize("name", ["notes.doc", "a.jsonl.lz4", "README", "a.parquet.gz", "json"])
 def test_a_file_of_unknown_kind_is_named_with_the_kinds_there_are(tmp_path: Path, name: str) -> None:
     touch(tmp_path, "a.txt", name)
     message = error_of(tmp_path, "*")
     assert message.startswith(f"{name}: ")
-    assert all(suffix in message for suffix in SUFFIXES)
+    assert all(
+        suffix in message for suffix in (".parquet", ".jsonl", ".ndjson", ".json", ".arrow", ".txt", ".gz", ".xz")
+    )
+
+
+def test_all_files_that_cannot_be_read_are_in_one_message(tmp_path: Path) -> None:
+    touch(tmp_path, "a.txt", "b.csv", "c/b.csv", "d.csv.gz", "README")
+    (tmp_path / "gone.txt").symlink_to("/nowhere")
+    message = error_of(tmp_path, "**/*")
+    assert "2 .csv, like b.csv; 1 without a suffix, like README; 1 .csv.gz, like d.csv.gz" in message
+    assert "gone.txt (a link to /nowhere)" in message and "source.format: text" in message
 
 
 def test_a_name_that_is_no_utf8_is_refused(tmp_path: Path) -> None:

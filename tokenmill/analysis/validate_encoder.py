@@ -192,9 +192,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="exit code: 0 all equal, 1 a difference, 2 an error",
     )
     parser.add_argument("tokenizer", help="a directory with tokenizer.json, such a file, or a .tiktoken file")
-    parser.add_argument(
-        "files", nargs="+", help="shards, or folders of them: .parquet, .jsonl(.gz, .zst), .arrow, .txt"
-    )
+    parser.add_argument("files", nargs="+", help="files of documents, or folders of them")
     parser.add_argument("--pattern", help="how a .tiktoken file's text is split: a name or a regex")
     parser.add_argument(
         "--text-column",

@@ -157,8 +157,9 @@ def _documents(glob: str, language: str | None) -> Iterator[tuple[str, "Batch"]]
     sources = {_place(one): one.source for one in shards}
     bad: list[BadDocument] = []
     first, damaged, n_read = "", [], 0
-    for shard in find_shards(Path.cwd(), glob, "--corpus"):
-        if language and shard.name.endswith(".txt"):
+    one_source = None if params.sources else params.document_sources()[0]
+    for shard in find_shards(Path.cwd(), glob, "--corpus", one_source):
+        if language and not shard.kind.has_columns:
             raise CorpusError(f"--language {language}: {shard.name} has no columns. Omit --language.")
         n_bad, source = len(bad), sources.get(_place(shard)) or params.source
         columns = (source.text_column, language, source.text_separator, source.conversations)

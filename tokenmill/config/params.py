@@ -18,7 +18,7 @@ from pydantic import (
 from tokenmill.config.conversation_template import Template
 from tokenmill.config.gates import parse_gate
 from tokenmill.config.record import Record
-from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentSource
+from tokenmill.config.sources import EPOCHS_MAX, Conversations, DocumentFormat, DocumentSource
 from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
@@ -70,7 +70,8 @@ class Source(Record):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    # A params.yaml of an earlier tokenmill lacks the next three keys.
+    # A params.yaml of an earlier tokenmill lacks the next four keys.
+    format: DocumentFormat | None = None
     messages_column: str | None = Field(default=None, min_length=1)
     tools_column: str | None = Field(default=None, min_length=1)
     template: SourceTemplate = None
@@ -118,6 +119,7 @@ class NamedSource(Record):
     Tokens and measures are counted apart by these names."""
 
     glob: Globs
+    format: DocumentFormat | None = None
     text_column: str | None = Field(default=None, min_length=1)
     id_column: str | None = Field(default=None, min_length=1)
     text_separator: str | None = Field(default=None, min_length=1)
@@ -512,7 +514,14 @@ class Params(Record):
             globs, columns = tuple(source.glob), (source.text_column, source.id_column, source.text_separator)
             return [
                 DocumentSource(
-                    None, globs, *columns, special, epochs=1.0, tokens=None, conversations=source.conversations
+                    None,
+                    globs,
+                    *columns,
+                    special,
+                    1.0,
+                    tokens=None,
+                    conversations=source.conversations,
+                    format=source.format,
                 )
             ]
         return [
@@ -526,6 +535,7 @@ class Params(Record):
                 one.epochs or (1.0 if one.tokens is None else None),
                 one.tokens,
                 _conversations_of(one, source),
+                one.format if "format" in one.model_fields_set else source.format,
             )
             for name, one in self.sources.items()
         ]

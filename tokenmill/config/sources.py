@@ -1,9 +1,12 @@
 """A source of documents as a build reads it: params.yaml with its defaults filled in."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tokenmill.special_tokens import SpecialTokensInText
+
+DocumentFormat = Literal["parquet", "arrow", "jsonl", "json", "text"]
+"""The formats of files of documents, which tokenmill.corpus.kinds describes."""
 
 EPOCHS_MAX = 1000
 """How often a document of a source may be used in one epoch, at most: a larger number is a slip, and would run for hours."""
@@ -28,7 +31,7 @@ class DocumentSource:
     that `source.glob` is. `globs`: of its shards, relative to the project's folder; none where a manifest names the shards.
 
     `epochs`: how often each document is used. `tokens`: the budget of tokens in its place. One of them is None. `conversations`:
-    None where documents are texts.
+    None where documents are texts. `format`: that of its files; None: their names say it.
     """
 
     name: str | None
@@ -40,6 +43,7 @@ class DocumentSource:
     epochs: float | None
     tokens: int | None
     conversations: Conversations | None = None
+    format: DocumentFormat | None = None
 
     @property
     def columns(self) -> tuple[str, str | None, str | None, Conversations | None]:

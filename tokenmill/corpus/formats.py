@@ -1,11 +1,15 @@
 """Reads texts, or conversations, and ids from a file of each format.
 
-Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (jsonlines.org). A .txt file is plain text.
+Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (jsonlines.org). A .json file has objects, one per
+line or one after the other, or one array of them. A .txt file is plain text, and so is any file with format: text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -13,8 +17,11 @@ from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import Maker, maker_of
+from tokenmill.corpus.decompression import decompressed
+from tokenmill.corpus.json_values import as_lines, form_of
 from tokenmill.corpus.jsonl import LineReader, conversation_reader, line_reader
 from tokenmill.corpus.limits import UNBOUNDED, BoundedFile, Limits
+from tokenmill.corpus.line_faults import OnBadLine
 from tokenmill.corpus.page_sizes import is_of, rows_within
 from tokenmill.corpus.parquet_files import open_parquet
 from tokenmill.corpus.shard_files import open_arrow
@@ -24,7 +31,6 @@ from tokenmill.corpus.table_columns import check_columns
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
 _TABLE_BYTES = 4 << 20  # the text that one read of a Parquet file should give
 _TABLE_ROWS_MAX = 1024  # because Parquet's sizes can mislead: a dictionary makes a column of long texts look small
-_COMPRESSION = {".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -62,20 +68,19 @@ def read_columns(
     Raises CorpusError for a missing or wrong column, a bad line, and a document or block that is larger than `limits`. Raises
     OSError or pa.ArrowException for a damaged file.
     """
-    if shard.name.endswith((".jsonl", *_COMPRESSION)):
-        bad: list[BadDocument] = []
-        on_bad = bad.append if has_bad else None
+    kind = shard.kind
+    if kind.format in ("jsonl", "json"):
         if conversations is None:
-            read = line_reader(shard, text_column, id_column, on_bad)
+            new_reader = partial(line_reader, shard, text_column, id_column)
         else:
-            read = conversation_reader(shard, maker_of(conversations), id_column, on_bad)
-        return _read_jsonl(shard, read, bad, part, limits)
-    if shard.name.endswith(".txt"):
+            new_reader = partial(conversation_reader, shard, maker_of(conversations), id_column)
+        return _read_json(shard, new_reader, has_bad, part, limits)
+    if kind.format == "text":
         if conversations is not None:
             raise _no_columns(shard, conversations)
         return _read_txt(shard, id_column is not None, separator, limits)
     wanted = _Wanted(text_column, id_column, None if conversations is None else maker_of(conversations))
-    if shard.name.endswith(".parquet"):
+    if kind.format == "parquet":
         return _read_parquet(shard, wanted, part, limits)
     return _read_arrow(shard, wanted, limits)
 
@@ -91,7 +96,7 @@ class _Wanted(NamedTuple):
 def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
     setting = f"{shard.section}.{'template' if conversations.column is None else 'messages_column'}"
     return ColumnError(
-        f"{shard.name}: a .txt file has no columns to make conversations of.",
+        f"{shard.name}: a file of plain text has no columns to make conversations of.",
         f"Narrow {shard.section}.glob to files with columns, or set {setting} in params.yaml to null.",
         setting,
     )
@@ -138,40 +143,74 @@ def _read_arrow(shard: Shard, wanted: _Wanted, limits: Limits) -> Iterator[Colum
             file.begin_batch()
 
 
-def _read_jsonl(
-    shard: Shard, read: LineReader, bad: list[BadDocument], part: ShardRange | None, limits: Limits
+def _read_json(
+    shard: Shard,
+    new_reader: Callable[[OnBadLine | None], LineReader],
+    has_bad: bool,
+    part: ShardRange | None,
+    limits: Limits,
 ) -> Iterator[Columns]:
-    """`read` adds bad lines to `bad`."""
-    compression = next((name for suffix, name in _COMPRESSION.items() if shard.name.endswith(suffix)), None)
+    """`new_reader`: makes a reader of lines from what is called with each bad one. Where the values of a .json file are not one a
+    line, bad ones are told by their rows, and never raised here."""
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with open_arrow(shard, part.stop if part else None) as file:
         file.seek(start)
-        stream = pa.CompressedInputStream(file, compression) if compression else file
+        stream = decompressed(file, shard.kind.compression, limits.block_bytes_max, shard.name)
         blocks = _blocks(stream, part.n_bytes if part else None)
-        blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}")
+        form, blocks = _form(blocks) if shard.kind.format == "json" else ("lines", blocks)
+        if is_lines := form == "lines":
+            blocks = _whole_lines(blocks, limits, lambda: f"{shard.name}, line {first_line}")
+        else:
+            blocks = as_lines(blocks, form == "array", limits, shard.name)
+        bad: list[BadDocument] = []
+        read = new_reader(bad.append if has_bad or not is_lines else None)
         for lines in blocks:
             found = read(lines.removeprefix(_BOM) if first_line == 1 else lines, first_line)
             first_line += found.n_line_ends
-            yield Columns(found.texts, found.ids, file.tell() - start, [*bad], found.messages)
+            by_row = bad if is_lines else (msgspec.structs.replace(one, line=None) for one in bad)
+            yield Columns(found.texts, found.ids, file.tell() - start, [*by_row], found.messages)
             bad.clear()
+
+
+def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
+    """How the values of a .json file stand in it, by its first line; and the same blocks from the beginning."""
+    beginning = b""
+    for block in blocks:
+        beginning = (beginning + block).removeprefix(_BOM)
+        if (form := form_of(beginning)) or len(beginning) > _BLOCK_BYTES:
+            return form or "lines", chain([beginning], blocks)
+    return "lines", iter([beginning] if beginning else [])
 
 
 def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits) -> Iterator[Columns]:
     first_row = 0
     with open_arrow(shard) as file:
-        if not separator:
+        stream = decompressed(file, shard.kind.compression, limits.block_bytes_max, shard.name)
+        if not separator and not shard.kind.compression:
             limits.check_document(file.size(), f"{shard.name}, row 0")
-        cut = _split(_blocks(file), (separator or "").encode(), limits, shard)
-        for texts in cut if separator else filter(any, ([file.read()],)):
-            ids = [str(row) for row in range(first_row, first_row + len(texts))]
+        blocks = _blocks(stream)
+        for texts in _split(blocks, separator.encode(), limits, shard) if separator else _whole(blocks, limits, shard):
+            ids = [shard.id_of(row, is_whole=not separator) for row in range(first_row, first_row + len(texts))]
             yield Columns(
                 pa.array(texts, pa.large_binary()), pa.array(ids, pa.large_string()) if has_ids else None, file.tell()
             )
             first_row += len(texts)
 
 
-def _blocks(file: pa.NativeFile, n_bytes: int | None = None) -> Iterator[bytes]:
-    """The next `n_bytes` of the file, or all of the rest for None, in blocks."""
+def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[list[bytes]]:
+    """All of the file as one document; none for a file of no bytes."""
+    parts: list[bytes] = []
+    n_held = 0
+    for block in blocks:
+        parts.append(block)
+        n_held += len(block)
+        limits.check_document(n_held, f"{shard.name}, row 0")
+    if parts:
+        yield [b"".join(parts)]
+
+
+def _blocks(file: Any, n_bytes: int | None = None) -> Iterator[bytes]:
+    """The next `n_bytes` of an open file, or all of the rest for None, in blocks."""
     while block := file.read(_BLOCK_BYTES if n_bytes is None else min(_BLOCK_BYTES, n_bytes)):
         n_bytes = None if n_bytes is None else n_bytes - len(block)
         yield block

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tokenmill.config.params import Source
-from tokenmill.config.sources import Conversations
+from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
 from tokenmill.corpus.dropped import FindDropped
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.quarantine import good_batches
@@ -44,7 +44,7 @@ class CountedSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sources of a table of counts. Columns, separator and conversations: how shards without a named source were read.
+    """The sources of a table of counts. Columns, separator, conversations and format: how shards without a named source were read.
     `samples`: see `Samples`. `sources`: by name."""
 
     text_column: str
@@ -54,6 +54,12 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     samples: dict[str, str]
     sources: dict[str, CountedSource] = {}
     conversations: Conversations | None = None
+    format: DocumentFormat | None = None
+
+    def source(self) -> DocumentSource:
+        """How other files are read as those without a named source were."""
+        columns = self.text_column, self.id_column, self.text_separator
+        return DocumentSource(None, (), *columns, "as_text", 1.0, None, self.conversations, self.format)
 
     def sources_of_shards(self) -> dict[str, CountedSource]:
         """How the shards of named sources were read, by the names of the shards."""

@@ -11,18 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.config.sources import Conversations
-from tokenmill.corpus.bad_documents import BadDocument
+from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
 from tokenmill.corpus.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.corpus.shard_files import held, open_shard
-from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange, find_shards
+from tokenmill.corpus.shards import Shard, ShardRange, find_shards
 from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_error
 from tokenmill.errors import CorpusError, DamagedError, unreadable
 
-__all__ = ["SUFFIXES", "BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
-
-LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+__all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
 _BATCH_ROWS_MAX = 1 << 18  # because empty documents have no bytes, but each needs an offset and an id
 _TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # of zstd
@@ -100,8 +98,9 @@ def read_batches(
     `drop`: called with the row, texts (or canonical JSON) and ids of consecutive documents; gives the texts with a null for each
     document to leave out. The batches are then those of a shard without these documents.
 
-    The file's suffix decides its format. `separator` splits a .txt file into documents; None: the file is one document. An
-    empty file has no documents. A .txt file has no ids, so with `id_column` the id is the row in decimal. Integer ids become
+    The file's name decides its format, unless its source says it. `separator` splits plain text into documents; None: the file is
+    one document. An empty file has no documents. Plain text has no ids, so with `id_column` the id is the row in decimal; where its
+    source says that it is text, the id is the file's path, and with a separator the path and the row. Integer ids become
     decimal text. Memory grows with the longest document, up to `limits`, and not with the file.
 
     Raises CorpusError, which names the file and the line or row, for bad or too long documents, wrong columns, and a file that
@@ -134,9 +133,8 @@ def read_batches(
             reason = f"the file is damaged, or not compressed as its name says: {_first_line(error)}. Copy, make or rename it."
         raise DamagedError(f"{shard.name}: {reason}") from None
     except (pa.ArrowException, NotImplementedError) as error:
-        suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))
         raise DamagedError(
-            f"{shard.name}: expected a whole {suffix} file; it is damaged, truncated or of another kind: "
+            f"{shard.name}: expected a whole {shard.kind.suffix} file; it is damaged, truncated or of another kind: "
             f"{_first_line(error)}. Copy or make it again."
         ) from None
 
@@ -193,11 +191,17 @@ def _numbered(
 ) -> Iterator[_Strings]:
     """The checked columns with their rows. Rows are counted only here. `row`: the row of the first document."""
     for one in columns:
-        if on_bad and not shard.name.endswith(LINES):
+        if on_bad and shard.kind.format not in ("jsonl", "json"):
             one = _with_nulls_for_bad(shard, text_column, id_column, one)
         for bad in one.bad:
             if on_bad is None:
                 words = f"{shard.name}, row {row + (bad.row or 0)}: {bad.reason}"
+                if bad.setting:
+                    raise ColumnError(
+                        words,
+                        f"Set {bad.setting} in params.yaml, {whom(bad.setting)}, to a key that they have.",
+                        bad.setting,
+                    )
                 raise CorpusError(f"{words} Correct the row, or delete it.", code="TM201")
             on_bad(bad.moved(row, 0))
         texts = _strings(shard, text_column, one.texts, row, has_nulls=on_bad is not None)
@@ -231,7 +235,7 @@ def _strings(shard: Shard, column: str, array: pa.Array, first_row: int, has_nul
 
 
 def _invalid_utf8(shard: Shard, column: str, array: pa.Array, first_row: int) -> CorpusError:
-    what = "the text" if shard.name.endswith(".txt") else f"column {column!r}"
+    what = "the text" if not shard.kind.has_columns else f"column {column!r}"
     for row, value in enumerate(array.cast(pa.large_binary()), first_row):
         try:
             (value.as_py() or b"").decode()
@@ -278,7 +282,7 @@ def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[in
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error):
             raise
-    what = "the text" if shard.name.endswith(".txt") else f"column {column!r}"
+    what = "the text" if not shard.kind.has_columns else f"column {column!r}"
     for i, value in enumerate(_as_bytes(array)):
         found = value.as_py()
         if found is None:

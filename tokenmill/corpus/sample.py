@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.corpus.shards import SUFFIXES
+from tokenmill.corpus.kinds import kind_of
 from tokenmill.errors import of_the_machine
 from tokenmill.storage.atomic import write_atomic
 
@@ -54,7 +54,7 @@ def make_sample(directory: Path) -> str:
 
     A directory that already contains any shard is left as it is.
     """
-    if any(path.name.endswith(SUFFIXES) for path in directory.rglob("*") if path.is_file()):
+    if any(kind_of(path.name) for path in directory.rglob("*") if path.is_file()):
         return f"sample: {directory} holds documents already; nothing made."
     code, prose = list(code_documents()), list(prose_documents())
     with ExitStack() as shards:  # all are written before the first is renamed; half a sample would never be completed

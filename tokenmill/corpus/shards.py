@@ -10,15 +10,16 @@ from functools import cache, partial
 from pathlib import Path, PurePath
 
 from tokenmill.config.sources import DocumentSource
+from tokenmill.corpus.file_messages import nothing_matches, strange_files
+from tokenmill.corpus.kinds import Kind, kind_of
 from tokenmill.corpus.object_globs import find_objects
 from tokenmill.corpus.pointers import how_to_restore
 from tokenmill.errors import CorpusError, PointerError
-from tokenmill.storage.urls import StoredObject, is_url, local_path
-
-SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".arrow", ".txt")
+from tokenmill.storage.urls import StoredObject, is_url, local_path, place
 
 _LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and files that DVC puts beside data
-_N_NAMES_SHOWN = 5
+_N_ERRORS_SHOWN = 20
+_RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,25 @@ class Shard:
         return None if self.source is None else self.source.name
 
     @property
+    def kind(self) -> Kind:
+        """The kind of the file: what its source says, or else its name."""
+        found = kind_of(self.name, None if self.source is None else self.source.format)
+        assert found is not None
+        return found
+
+    @property
+    def ids_from_name(self) -> str | None:
+        """What the ids of its documents are made of, where its source says that it is plain text: its path, without data/raw. None:
+        their ids do not depend on it."""
+        is_asked = self.source is not None and self.source.format == "text"
+        return inside(self.name) if is_asked else None
+
+    def id_of(self, row: int, is_whole: bool) -> str:
+        """The id of a document of plain text. `is_whole`: whether the file is one document."""
+        name = self.ids_from_name
+        return str(row) if name is None else name if is_whole else f"{name}:{row}"
+
+    @property
     def section(self) -> str:
         """Where params.yaml says how it is read."""
         return "source" if self.source is None else self.source.section
@@ -55,6 +75,16 @@ class ShardRange:
     first_line: int
 
 
+@dataclass(frozen=True)
+class Found:
+    """The files that globs match. `shards`: those that can be read, sorted by name. `strange`: those whose kind is not known, each
+    with the parameter whose glob matches it. `wrong`: the errors of others."""
+
+    shards: list[Shard]
+    strange: list[tuple[str, str]]
+    wrong: list[CorpusError]
+
+
 def find_shards(
     root: Path, glob: str | Sequence[str], asked: str = "source.glob", source: DocumentSource | None = None
 ) -> list[Shard]:
@@ -63,21 +93,63 @@ def find_shards(
 
     `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. A glob may be the
     URL of objects in object storage, of which those without content and with a name of no kind are left out, too: they mark
-    folders. Raises CorpusError for a glob that matches no file, a folder that cannot be listed, a file of unknown kind, a
-    broken link, and a .dvc file whose data is not there; and StorageError.
+    folders. Raises CorpusError for a glob that matches no file, a folder that cannot be listed, a .dvc file whose data is not
+    there, and, all of them together, files of unknown kind and those that cannot be read; and StorageError.
     """
+    return whole([look_for(root, glob, asked, source)])
+
+
+def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[str]:
+    """The names of the files that the globs match, whatever their kind. Raises CorpusError as `find_shards` does, and
+    StorageError."""
+    found = look_for(root, glob, asked, None)
+    return sorted([one.name for one in found.shards] + [name for name, _ in found.strange])
+
+
+def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> Found:
+    """As `find_shards`, but the files of which nothing can be read are in what it returns."""
     globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
     names = {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}
     listings: dict[str, list[StoredObject]] = {}
     stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked, listings)}
-    shards = [_shard(root, name, asked, source) for name in names]
-    shards += [_stored_shard(one, asked, source) for one in stored.values()]
-    return sorted(shards, key=lambda shard: shard.name)
+    format = None if source is None else source.format
+    found = Found([], [], [])
+    for name in sorted({*names, *stored}):
+        if kind_of(name, format) is None:
+            found.strange.append((name, asked))
+        elif name in stored:
+            found.shards.append(Shard(stored[name], name, stored[name].n_bytes, source))
+        else:
+            try:
+                found.shards.append(_shard(root, name, source))
+            except CorpusError as error:
+                found.wrong.append(error)
+    return found
+
+
+def whole(found: Sequence[Found]) -> list[Shard]:
+    """All shards, in order. Raises CorpusError if some files are of unknown kind or cannot be read: one error for all of them."""
+    wrong = [error for one in found for error in one.wrong]
+    if strange := [pair for one in found for pair in one.strange]:
+        wrong.append(CorpusError(strange_files(strange)))
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        n_more = len(wrong) - _N_ERRORS_SHOWN
+        more = [f"  and {n_more:,} more"] if n_more > 0 else []
+        shown = [f"  {error}" for error in wrong[:_N_ERRORS_SHOWN]]
+        raise CorpusError("\n".join(["the files that documents are read from:", *shown, *more]))
+    return [shard for one in found for shard in one.shards]
+
+
+def inside(name: str) -> str:
+    """A shard's name without data/raw, or an object's path in its bucket."""
+    return (place(name).key if is_url(name) else name).removeprefix(_RAW_PREFIX)
 
 
 def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
-    found = [one for one in find_objects(glob, asked, listings) if one.n_bytes or one.url.endswith(SUFFIXES)]
+    found = [one for one in find_objects(glob, asked, listings) if one.n_bytes or kind_of(one.url)]
     found = [one for one in found if not _is_left_out(one.url.rpartition("/")[2])]
     if not found:
         raise CorpusError(
@@ -86,11 +158,6 @@ def _objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> 
             code="TM203",
         )
     return found
-
-
-def _stored_shard(stored: StoredObject, asked: str, source: DocumentSource | None) -> Shard:
-    _check_kind(stored.url, asked)
-    return Shard(stored, stored.url, stored.n_bytes, source)
 
 
 # A build lists the shards after every stage, and there may be many, so paths are text here: Path objects take six times as long.
@@ -119,7 +186,7 @@ def _matches(base: str, glob: str, asked: str) -> set[str]:
         )
     if not names:
         folder = min((name for name, is_folder in found if is_folder and "**" not in glob), default=None)
-        raise CorpusError(_nothing_matches(Path(base), glob, asked, folder), code="TM203")
+        raise CorpusError(nothing_matches(Path(base), glob, asked, folder), code="TM203")
     return names
 
 
@@ -182,11 +249,10 @@ def _name(base: str, folder: str) -> str:
     return os.path.normpath(folder) if outside else inside
 
 
-def _shard(root: Path, name: str, asked: str, source: DocumentSource | None) -> Shard:
+def _shard(root: Path, name: str, source: DocumentSource | None) -> Shard:
     path = root / name
     if not name.isascii() and name != name.encode(errors="ignore").decode():
         raise CorpusError(f"{name!r}: the file's name is not valid UTF-8. Rename the file.")
-    _check_kind(name, asked)
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -199,46 +265,3 @@ def _shard(root: Path, name: str, asked: str, source: DocumentSource | None) -> 
         raise CorpusError(
             f"{place}: cannot be read: {error.strerror}. Restore the file (`{restore}`), or remove it."
         ) from None
-
-
-def _check_kind(name: str, asked: str) -> None:
-    if not name.endswith(SUFFIXES):
-        raise CorpusError(
-            f"{name}: files of this kind cannot be read; expected a name that ends with {', '.join(SUFFIXES)}. "
-            f"Convert it, move it elsewhere, or make {asked} narrower."
-        )
-
-
-def _nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> str:
-    parts = Path(glob).parts
-    n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
-    folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
-    exists = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
-    missing = "" if exists == folder else ", which is not there"
-    if matched_folder is not None:
-        return (
-            f"{asked}: expected files that match {glob!r}; found the folder {matched_folder}. "
-            f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
-        )
-    if missing and folder.with_name(f"{folder.name}.dvc").is_file():
-        return f"{asked}: expected files that match {glob!r}; {folder} is tracked by DVC and not downloaded. Run `dvc pull`."
-    return (
-        f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
-        f"{exists} holds {_listing(exists)}. "
-        f"Put files ({', '.join(SUFFIXES)}) there, or correct {asked}."
-    )
-
-
-def _listing(folder: Path) -> str:
-    try:
-        names = sorted(_entries(folder))
-    except OSError as error:
-        return f"files that cannot be listed ({error.strerror})"
-    more = f" and {len(names) - _N_NAMES_SHOWN} more" if len(names) > _N_NAMES_SHOWN else ""
-    return ", ".join(names[:_N_NAMES_SHOWN]) + more if names else "nothing"
-
-
-def _entries(folder: Path) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            yield entry.name + ("/" if entry.is_dir() else "")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.shards import Shard, find_shards
+from tokenmill.corpus.shards import Shard, look_for, whole
 from tokenmill.errors import ParamsError
 from tokenmill.storage.urls import is_url
 
@@ -14,8 +14,11 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
     Raises CorpusError as `find_shards` does, and ParamsError for a shard that two sources match.
     """
     found: dict[str, Shard] = {}
-    for source in params.document_sources():
-        for shard in find_shards(root, source.globs, f"{source.section}.glob", source):
+    looked = [look_for(root, one.globs, f"{one.section}.glob", one) for one in params.document_sources()]
+    for shards in looked:
+        for shard in shards.shards:
+            source = shard.source
+            assert source is not None
             other = found.get(shard.name)
             if other is not None and other.source is not None:
                 raise ParamsError(
@@ -24,6 +27,7 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
                     where="sources",
                 )
             found[shard.name] = shard
+    whole(looked)
     return [found[name] for name in sorted(found)]
 
 

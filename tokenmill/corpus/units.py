@@ -24,13 +24,11 @@ from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.parquet_files import read_metadata
 from tokenmill.corpus.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.corpus.shard_files import open_shard
-from tokenmill.corpus.shards import Shard, ShardRange
+from tokenmill.corpus.shards import Shard, ShardRange, inside
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.file_facts import Digests
 from tokenmill.storage.retries import with_retries
-from tokenmill.storage.urls import is_url, place
 
-_RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 _READ_BYTES = 1 << 20
 _LINE_FEED = 10
 UNREAD = ""  # the digest of a file that was not read
@@ -185,7 +183,8 @@ def _beyond(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, read
 
 
 def _may_be_cut(shard: Shard, unit_bytes_max: int) -> bool:
-    return shard.n_bytes > unit_bytes_max and shard.name.endswith((".jsonl", ".parquet"))
+    kind = shard.kind
+    return shard.n_bytes > unit_bytes_max and (kind.is_cut_at_lines or kind.format == "parquet")
 
 
 def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cut:
@@ -205,11 +204,11 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
             if n_bytes <= POINTER_BYTES_MAX:
                 refuse_pointer(shard.name, file)
                 file.seek(0)
-            if may_be_cut and shard.name.endswith(".jsonl"):
+            if may_be_cut and shard.kind.is_cut_at_lines:
                 parts = list(_line_parts(file, shard.n_bytes, unit_bytes_max, whole.update, stopped))
             for block in _blocks(file, None, stopped):
                 whole.update(block)
-        if may_be_cut and shard.name.endswith(".parquet"):
+        if may_be_cut and shard.kind.format == "parquet":
             parts = [(part, whole.hexdigest()) for part in _row_group_parts(shard, unit_bytes_max)]
     except OSError as error:
         raise unreadable(str(shard.path), error) from None
@@ -350,11 +349,7 @@ def source_name(shard: Shard) -> str:
 def source_folder(name: str) -> str:
     """The source of a shard without named sources: the first folder in data/raw above it, or "" if it is in data/raw itself. Of an
     object, its path in the bucket counts."""
-    return "/".join(PurePosixPath(_inside(name)).parts[:-1][:1])
-
-
-def _inside(name: str) -> str:
-    return (place(name).key if is_url(name) else name).removeprefix(_RAW_PREFIX)
+    return "/".join(PurePosixPath(inside(name)).parts[:-1][:1])
 
 
 def _unit(pieces: Sequence[Piece]) -> Unit:
@@ -369,7 +364,7 @@ def _part_unit(shard: Shard, i: int, part: ShardRange, digest: str) -> Unit:
 
 
 def _output(name: str) -> str:
-    parts = [part for part in PurePosixPath(_inside(name)).parts if part not in ("..", "/")]
+    parts = [part for part in PurePosixPath(inside(name)).parts if part not in ("..", "/")]
     return "/".join(parts).removesuffix(".parquet")
 
 

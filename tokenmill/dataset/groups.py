@@ -65,8 +65,8 @@ class GroupKeys:
 
     def _read(self, piece: int) -> Iterator[Batch]:
         one, source = self._unit.pieces[piece], self._unit.source
-        if one.shard.name.endswith(".txt"):
-            raise CorpusError(f"{one.shard.name}: a .txt file has no column {self._column!r}. {_ADVICE}")
+        if not one.shard.kind.has_columns:
+            raise CorpusError(f"{one.shard.name}: a file of plain text has no column {self._column!r}. {_ADVICE}")
         columns = (source.text_column, self._column, source.text_separator, source.conversations)
         try:  # a document without a group is found when it is asked for; other bad ones are left out anyway
             yield from read_batches(one.shard, *columns, part=one.part, on_bad=_pass, limits=self._limits)

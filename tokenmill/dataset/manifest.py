@@ -12,7 +12,7 @@ import tokenmill
 from tokenmill import _core
 from tokenmill.config.params import Mask, Pack, Shuffle
 from tokenmill.config.record import Record
-from tokenmill.config.sources import Conversations, DocumentSource
+from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
 from tokenmill.corpus.units import source_folder
 from tokenmill.errors import ValidationError as DatasetError
 from tokenmill.errors import first_finding
@@ -100,12 +100,18 @@ class ConversationsEntry(Record):
 
 class Reading(Record):
     """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
-    `conversations`: the key is there alone where documents are conversations."""
+    `conversations`: the key is there alone where documents are conversations. `format`: `source.format`; the key is there alone
+    where that is not null."""
 
     text_column: str
     id_column: str | None
     text_separator: str | None
     conversations: ConversationsEntry | None = None
+    format: DocumentFormat | None = None
+
+    def not_written(self) -> set[str]:
+        """The keys that manifest.json does not have of it."""
+        return {name for name in ("conversations", "format") if getattr(self, name) is None}
 
 
 class SourceEntry(Reading):
@@ -325,10 +331,10 @@ class Manifest(Record):
             left_out |= {"chat": True, "shards": {"__all__": {"n_trained"}}}
         elif self.chat.tool_use_template is None:
             left_out["chat"] = {"tool_use_template"}
-        if self.source is not None and self.source.conversations is None:
-            left_out["source"] = {"conversations"}
-        if texts := [i for i, one in enumerate(self.sources) if one.conversations is None]:
-            left_out["sources"] = {i: {"conversations"} for i in texts}
+        if self.source is not None:
+            left_out["source"] = self.source.not_written()
+        if self.sources:
+            left_out["sources"] = {i: one.not_written() for i, one in enumerate(self.sources)}
         return left_out | (dict.fromkeys(_SINCE_5, True) if self.format_version < 5 else {})
 
     @property
@@ -354,6 +360,7 @@ class Manifest(Record):
                     one.epochs,
                     one.tokens,
                     conversations_of(one.conversations),
+                    one.format,
                 )
                 for one in self.sources
             }
@@ -368,6 +375,7 @@ class Manifest(Record):
             epochs=1.0,
             tokens=None,
             conversations=conversations_of(self.source.conversations),
+            format=self.source.format,
         )
         return {one.name: source for one in self.inputs}
 

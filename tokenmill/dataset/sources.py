@@ -54,7 +54,7 @@ def parts_of(
     with open_shard(shard) as file:
         while (block := file.read(_BLOCK_BYTES)) and not stopped():
             digest.update(block)
-            if is_cut and shard.name.endswith(".jsonl"):
+            if is_cut and shard.kind.is_cut_at_lines:
                 ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_FEED)
                 for line in first_lines[len(starts) :]:  # line n begins behind the line feed number n - 1
                     if not n_lines < line - 1 <= n_lines + len(ends):
@@ -65,7 +65,7 @@ def parts_of(
     sha256 = digest.hexdigest()
     if not is_cut:
         return sha256, [None]
-    if shard.name.endswith(".parquet"):
+    if shard.kind.format == "parquet":
         return sha256, list(_row_groups(shard, rows))
     if len(starts) < len(rows):
         line = first_lines[len(starts)]

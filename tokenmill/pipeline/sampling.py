@@ -19,7 +19,7 @@ from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.parquet_files import read_metadata
 from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shard_files import open_shard
-from tokenmill.corpus.shards import SUFFIXES, Shard, ShardRange
+from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.units import source_name
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.table import merge, write_batches
@@ -41,7 +41,6 @@ _FILE_BATCHES = 5
 _PIECE_BYTES_MIN = 4_000_000
 _SHARDS_MAX = 12
 _STRATA_MAX = 8
-_COMPRESSED = (".gz", ".zst")
 _COMPRESSED_READ_BYTES = 1 << 16  # what pyarrow reads of such a file at once
 _AFTER_BOM = 2  # a line from which on no byte order mark can stand
 
@@ -211,8 +210,7 @@ def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
     by_kind: dict[tuple[str, str], list[Shard]] = {}
     for shard, n_bytes in shards.items():
         if n_bytes:
-            suffix = next(suffix for suffix in SUFFIXES if shard.name.endswith(suffix))
-            by_kind.setdefault((source_name(shard), suffix), []).append(shard)
+            by_kind.setdefault((source_name(shard), shard.kind.suffix), []).append(shard)
     found = [
         Stratum(f"{source or '.'} {suffix}", some, sum(shards[one] for one in some), _special_of(some[0]))
         for (source, suffix), some in by_kind.items()
@@ -297,7 +295,7 @@ def _read(
         sum(batch.text_bytes for batch in some),
         sum(len(batch.texts) for batch in some),
         is_whole=is_at_end and part is None,
-        blur_bytes=0 if is_at_end or not shard.name.endswith(_COMPRESSED) else _COMPRESSED_READ_BYTES,
+        blur_bytes=0 if is_at_end or not shard.kind.compression else _COMPRESSED_READ_BYTES,
     )
 
 
@@ -315,13 +313,13 @@ def _between_blocks(batches: list[Batch]) -> list[Batch]:
 
 def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange | None:
     """A range of the shard that begins somewhere; None for all of it."""
-    if shard.name.endswith(".jsonl") and shard.n_bytes > 2 * text_bytes_max:
+    if shard.kind.is_cut_at_lines and shard.n_bytes > 2 * text_bytes_max:
         with open_shard(shard) as file:
             file.seek(rng.randrange(shard.n_bytes - 2 * text_bytes_max))
             file.readline()
             start = file.tell()
         return ShardRange(start, shard.n_bytes, shard.n_bytes - start, 0, _AFTER_BOM)
-    if shard.name.endswith(".parquet"):
+    if shard.kind.format == "parquet":
         try:
             metadata = read_metadata(shard)
         except pa.ArrowException:

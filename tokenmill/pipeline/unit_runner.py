@@ -10,7 +10,7 @@ from typing import Any
 from tokenmill.config.params import Source
 from tokenmill.config.sources import DocumentSource
 from tokenmill.console import Progress, say, say_more
-from tokenmill.corpus.shards import SUFFIXES, Shard
+from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Corpus, Piece, Unit, cut
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.memory import Memory
@@ -132,10 +132,15 @@ def content(unit: Unit, with_rows: bool) -> list[Any]:
 
 
 def _content(piece: Piece, with_rows: bool) -> list[Any]:
-    suffix = next(suffix for suffix in SUFFIXES if piece.shard.name.endswith(suffix))
-    part = piece.part
+    shard, part = piece.shard, piece.part
     if part is None:
-        return [suffix, piece.digest, None, 0]
-    is_lines = piece.shard.name.endswith(".jsonl")  # a part's digest covers its lines, wherever in the file they are
+        return [
+            shard.kind.suffix,
+            piece.digest,
+            None,
+            0,
+            *([] if shard.ids_from_name is None else [shard.ids_from_name]),
+        ]
+    is_lines = shard.kind.is_cut_at_lines  # a part's digest covers its lines, wherever in the file they are
     span = ["lines", part.first_line == 1] if is_lines else ["row groups", part.start, part.stop]
-    return [suffix, piece.digest, span, part.first_row if with_rows else 0]
+    return [shard.kind.suffix, piece.digest, span, part.first_row if with_rows else 0]

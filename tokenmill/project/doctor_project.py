@@ -24,7 +24,6 @@ from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
 
 _ANSWER_S_MAX = 2.0
 _PORTS = {"http": 80, "https": 443, "ssh": 22, "webdav": 80, "webdavs": 443}
-_PACKED = (".gz", ".zst", ".parquet")
 _PACKED_TIMES = 4  # compressed text grows about this many times
 _BUILD_SHARE = 0.5  # the disk space of a build, beside its documents, is about this share of their text
 
@@ -52,7 +51,7 @@ def corpus(root: Path, params: Params) -> Finding:
     except TokenmillError as error:
         is_empty = error.code == "TM203"  # as in a new project, or one whose first step makes the documents
         return Finding("documents", "warning" if is_empty else "wrong", str(error))
-    n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.name.endswith(_PACKED) else 1) for shard in shards)
+    n_bytes = sum(shard.n_bytes * (_PACKED_TIMES if shard.kind.is_packed else 1) for shard in shards)
     free_bytes = shutil.disk_usage(root).free
     said = f"{len(shards):,} files, about {size(n_bytes)} of text; {size(free_bytes)} are free"
     if free_bytes < n_bytes * _BUILD_SHARE:

@@ -90,7 +90,7 @@ def draw_documents(
     for name, pieces in drawn.items():
         piece_bytes = max(TEXT_BYTES_MAX // len(drawn) // len(pieces), _PIECE_BYTES_MIN)
         for piece in pieces:
-            has_columns = not piece.shard.name.endswith(".txt")
+            has_columns = piece.shard.kind.has_columns
             column = language_column if has_columns else None
             if column in _read_columns(piece):
                 refused.append(f"{piece.shard.name}: {column!r} is the column of the documents")

@@ -16,7 +16,7 @@ from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.provenance import CountedShard, CountedSource, Provenance, Samples, write_provenance
 from tokenmill.corpus.quarantine import Documents, LeftOut, check_limit, left_out
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.shards import matching_names
 from tokenmill.corpus.units import Unit
 from tokenmill.counts.counter import Counter
 from tokenmill.counts.spill import Run, Totals, sum_of_runs
@@ -141,6 +141,7 @@ def count(
                 samples.texts(source, runner.memory.limits, drop_list(root, source.drop, runner.has_ids).find),
                 {name: CountedSource(*one.columns) for name, one in runner.sources().items() if name is not None},
                 source.conversations,
+                source.format,
             )
             write_provenance(provenance, directory / Path(PROVENANCE_FILE).name)
     if dropped.n_distinct:
@@ -234,14 +235,13 @@ def weights_of(root: Path, weights: Mapping[str, Any], names: Sequence[str]) -> 
     """
     glob_of: dict[str, str] = {}
     for glob in weights:
-        for shard in find_shards(root, glob, "count.weights"):
-            if shard.name in glob_of:
+        for name in matching_names(root, glob, "count.weights"):
+            if name in glob_of:
                 raise ParamsError(
-                    f"count.weights: {shard.name} is matched by {glob_of[shard.name]!r} and by {glob!r}; "
-                    "allowed: one glob for a shard.",
+                    f"count.weights: {name} is matched by {glob_of[name]!r} and by {glob!r}; allowed: one glob for a shard.",
                     where="count.weights",
                 )
-            glob_of[shard.name] = glob
+            glob_of[name] = glob
     return {name: weight_of(weights[glob_of[name]]) for name in names if name in glob_of}
 
 

@@ -208,6 +208,7 @@ def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
         id_column=one.id_column,
         text_separator=one.text_separator,
         conversations=entry_of(one.conversations),
+        format=one.format,
     )
 
 
@@ -226,6 +227,7 @@ def _entries(
                     id_column=one.id_column,
                     text_separator=one.text_separator,
                     conversations=entry_of(one.conversations),
+                    format=one.format,
                     special_tokens_in_text=one.special_tokens_in_text,
                     epochs=one.epochs,
                     tokens=one.tokens,

@@ -183,7 +183,8 @@ def _changes(
     documents are read in the same way as the counted ones."""
     n_documents = n_changed = 0
     named = provenance.sources_of_shards()
-    for shard in find_shards(root, extended.old_glob, "train_vocab.extend.old_glob") if extended.old_glob else ():
+    asked = "train_vocab.extend.old_glob"
+    for shard in find_shards(root, extended.old_glob, asked, provenance.source()) if extended.old_glob else ():
         source = named.get(shard.name, provenance)
         columns = (source.text_column, source.id_column, source.text_separator, source.conversations)
         for batch in read_batches(shard, *columns, limits=memory.limits):

@@ -1,0 +1,72 @@
+"""Reads compressed files of documents as the bytes that they hold."""
+
+import bz2
+import lzma
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from tokenmill.errors import CorpusError
+
+_BY_PYARROW = {".gz": "gzip", ".zst": "zstd"}
+_READ_BYTES = 1 << 16
+
+
+def decompressed(file: pa.NativeFile, compression: str, memory_bytes_max: int | None, name: str) -> Any:
+    """What `file` holds, with a method `read`. `compression`: the suffix that says how; "": it is the file itself.
+    `memory_bytes_max`: the most that a dictionary of xz may take; None: no limit. `name`: of the file, for error messages.
+
+    Reading raises OSError without a number for what is damaged, and CorpusError for a dictionary that is too large.
+    """
+    match compression:
+        case "":
+            return file
+        case ".bz2":
+            return _Streams(file, bz2.BZ2Decompressor, name)
+        case ".xz":
+            return _Streams(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memory_bytes_max), name)
+        case _:
+            return pa.CompressedInputStream(file, _BY_PYARROW[compression])
+
+
+class _Streams:
+    """The compressed streams of a file, one behind the other, as one."""
+
+    def __init__(self, file: pa.NativeFile, new: Callable[[], Any], name: str) -> None:
+        self._file, self._new, self._name = file, new, name
+        self._decoder: Any = None
+        self._left = b""  # compressed bytes behind the end of a stream
+
+    def read(self, n_bytes: int) -> bytes:
+        """The next bytes, up to `n_bytes`; none at the end."""
+        while True:
+            if self._decoder is None or self._decoder.eof:
+                self._left = (self._left or self._file.read(_READ_BYTES)).lstrip(b"\0")  # xz may fill up with zeros
+                if not self._left:
+                    if self._file.tell() == self._file.size():
+                        return b""
+                    continue
+                self._decoder, given, self._left = self._new(), self._left, b""
+            elif self._decoder.needs_input:
+                given = self._file.read(_READ_BYTES)
+                if not given:
+                    raise OSError("the compressed stream is truncated")
+            else:
+                given = b""
+            try:
+                found: bytes = self._decoder.decompress(given, n_bytes)
+            except lzma.LZMAError as error:
+                if "limit" in str(error):
+                    raise CorpusError(
+                        f"{self._name}: run.memory_mb_max leaves too little for its xz dictionary. Raise it, lower run.workers, or "
+                        "compress the file with a smaller one, such as that of `xz -6`.",
+                        code="TM206",
+                    ) from None
+                raise OSError(str(error)) from None
+            except ValueError as error:  # of bz2, for what ends where it should not
+                raise OSError(str(error)) from None
+            if self._decoder.eof:
+                self._left = self._decoder.unused_data
+            if found:
+                return found

@@ -1,0 +1,71 @@
+"""What to say of a glob that matches no file, and of files whose kind is not known."""
+
+import glob as globbing
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+from tokenmill.corpus.kinds import COMPRESSIONS, known_suffixes
+
+_N_NAMES_SHOWN = 5
+_N_KINDS_SHOWN = 8
+
+
+def strange_files(files: Sequence[tuple[str, str]]) -> str:
+    """What to say of files of unknown kind: how many have each suffix, and one of them. `files`: the name of each, with the
+    parameter whose glob matches it."""
+    by_suffix: dict[str, list[str]] = {}
+    for name, _ in files:
+        last = PurePath(name)
+        packed = last.suffix if last.suffix.lower() in COMPRESSIONS else ""
+        by_suffix.setdefault((PurePath(last.stem).suffix if packed else last.suffix) + packed, []).append(name)
+    groups = sorted(by_suffix.items(), key=lambda one: (-len(one[1]), one[0]))
+    kinds = [
+        f"{len(some):,} {suffix or 'without a suffix'}, like {min(some)}" for suffix, some in groups[:_N_KINDS_SHOWN]
+    ]
+    kinds += [f"and {len(groups) - _N_KINDS_SHOWN:,} other kinds"] if len(groups) > _N_KINDS_SHOWN else []
+    what = f"{files[0][0]}: files of this kind" if len(files) == 1 else f"files of these kinds ({'; '.join(kinds)})"
+    settings = list(dict.fromkeys(asked for _, asked in files))
+    sections = [asked.removesuffix(".glob") for asked in settings if asked.endswith(".glob")]
+    say_it = f"Plain text of any name is read with {sections[0]}.format: text. " if sections else ""
+    return (
+        f"{what} cannot be read; expected a name that ends with {known_suffixes()}. {say_it}Otherwise convert "
+        f"{'it' if len(files) == 1 else 'them'}, move {'it' if len(files) == 1 else 'them'} elsewhere, or make "
+        f"{' and '.join(settings)} narrower."
+    )
+
+
+def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> str:
+    """What to say of a glob that matches no file. `matched_folder`: a folder that it matches."""
+    parts = Path(glob).parts
+    n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
+    folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
+    exists = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+    missing = "" if exists == folder else ", which is not there"
+    if matched_folder is not None:
+        return (
+            f"{asked}: expected files that match {glob!r}; found the folder {matched_folder}. "
+            f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
+        )
+    if missing and folder.with_name(f"{folder.name}.dvc").is_file():
+        return f"{asked}: expected files that match {glob!r}; {folder} is tracked by DVC and not downloaded. Run `dvc pull`."
+    return (
+        f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
+        f"{exists} holds {_listing(exists)}. "
+        f"Put files there, or correct {asked}. They are read if their names end with {known_suffixes()}."
+    )
+
+
+def _listing(folder: Path) -> str:
+    try:
+        names = sorted(_entries(folder))
+    except OSError as error:
+        return f"files that cannot be listed ({error.strerror})"
+    more = f" and {len(names) - _N_NAMES_SHOWN} more" if len(names) > _N_NAMES_SHOWN else ""
+    return ", ".join(names[:_N_NAMES_SHOWN]) + more if names else "nothing"
+
+
+def _entries(folder: Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry.name + ("/" if entry.is_dir() else "")

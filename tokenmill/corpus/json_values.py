@@ -1,0 +1,137 @@
+"""Cuts JSON values out of a stream of bytes, so that each can be read as a line: the elements of an array, or objects that take
+several lines. Memory grows with the longest value, and not with the stream."""
+
+import re
+from collections.abc import Iterator
+
+from tokenmill.corpus.limits import Limits
+from tokenmill.errors import DamagedError
+
+_BLANK = b" \t\r\n"
+_PLAIN = re.compile(rb'[^"\[\]{},]*+')
+_IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_NOTHING = b","  # stands for an element that is missing between two commas: it is no JSON, so it becomes a bad document
+
+
+def form_of(beginning: bytes) -> str | None:
+    """What a .json file that begins with these bytes holds: an "array", "objects" that take several lines, or "lines"; None where
+    they do not tell it yet. Objects take several lines if the first line is an opening brace."""
+    first, end, _ = beginning.lstrip(_BLANK).partition(b"\n")
+    if not first or (first == b"{" and not end):
+        return None
+    if first.startswith(b"["):
+        return "array"
+    return "objects" if end and first.strip(_BLANK) == b"{" else "lines"
+
+
+def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str) -> Iterator[bytes]:
+    """The values in blocks of whole lines, a value a line. `is_array`: they are the elements of one array; else they follow one
+    another. `name`: of the file, for error messages.
+
+    White space in a value stays but for line ends, each of which becomes a carriage return. So a line end in a string, which
+    JSON does not allow, is still none. Raises CorpusError for a value beyond `limits`, and DamagedError if the last value or
+    the array has no end, or something follows it.
+    """
+    cutter = _Cutter(is_array)
+    n_values = 0
+    for block in blocks:
+        values = cutter.cut(block)
+        n_values += len(values)
+        limits.check_document(cutter.n_held, f"{name}, row {n_values}")
+        if values:
+            yield b"".join(value.replace(b"\n", b"\r") + b"\n" for value in values)
+    if (rest := cutter.rest.strip(_BLANK)) and not is_array:
+        yield rest.replace(b"\n", b"\r") + b"\n"
+    if not cutter.is_at_end:
+        whole = "its array" if is_array else "its last object"
+        raise DamagedError(f"{name}: the file is damaged or truncated: {whole} has no end. Copy or make it again.")
+    if rest and is_array:
+        raise DamagedError(f"{name}: expected nothing behind the array; found {rest[:20]!r}. Delete it.")
+
+
+class _Cutter:
+    """Takes a stream of JSON in blocks. `n_held`: the bytes of the value that has not ended yet."""
+
+    def __init__(self, is_array: bool) -> None:
+        self.n_held = 0
+        self._is_array = is_array
+        self._depth = 0
+        self._is_in_string = self._is_escaped = False
+        self._has_begun = self._has_ended = False  # the array
+        self._n_values = 0
+        self._parts: list[
+            bytes
+        ] = []  # of the value that has not ended yet; behind the array, the beginning of what follows
+
+    @property
+    def rest(self) -> bytes:
+        """What has no end yet; or the beginning of what follows the array."""
+        return b"".join(self._parts)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the stream may end here."""
+        return self._has_ended if self._is_array else not self._depth and not self._is_in_string
+
+    def cut(self, block: bytes) -> list[bytes]:
+        """The values that end in the next block."""
+        values: list[bytes] = []
+        at = start = 0
+        while at < len(block):
+            if self._has_ended:
+                if not self.rest.strip(_BLANK):
+                    self._parts = [block[at:].strip(_BLANK)[:100]]
+                return values
+            if self._is_in_string:
+                at = self._through_string(block, at)
+                continue
+            at = _PLAIN.match(block, at).end()  # type: ignore[union-attr]
+            if at == len(block):
+                break
+            match block[at]:
+                case 0x22:  # a quote
+                    self._is_in_string = True
+                case 0x7B | 0x5B:
+                    self._depth += 1
+                    if self._is_array and not self._has_begun:
+                        self._has_begun, start = True, at + 1
+                case 0x7D | 0x5D:
+                    self._depth -= 1
+                    if self._is_array and self._depth <= 0:
+                        self._has_ended = True
+                        self._add(block[start:at], values, is_last=True)
+                    elif not self._is_array and self._depth <= 0:
+                        self._depth = 0
+                        self._add(block[start : at + 1], values)
+                        start = at + 1
+                case _:  # a comma
+                    if self._is_array and self._depth == 1:
+                        self._add(block[start:at], values)
+                        start = at + 1
+            at += 1
+        if not self._has_ended and (self._has_begun or not self._is_array):
+            self._parts.append(block[start:])
+            self.n_held += len(block) - start
+        return values
+
+    def _through_string(self, block: bytes, at: int) -> int:
+        """The place behind the string that is open at `at`, or the end of the block."""
+        if self._is_escaped:
+            self._is_escaped = False
+            return at + 1
+        end = _IN_STRING.match(block, at).end()  # type: ignore[union-attr]
+        if end == len(block):
+            return end
+        if block[end] == 0x22:
+            self._is_in_string = False
+        else:  # a backslash at the end of the block
+            self._is_escaped = True
+        return end + 1
+
+    def _add(self, last: bytes, values: list[bytes], is_last: bool = False) -> None:
+        value = b"".join([*self._parts, last]).strip(_BLANK)
+        self._parts, self.n_held = [], 0
+        if not value and is_last and not self._n_values:  # the array is empty
+            return
+        self._n_values += 1
+        values.append(value or _NOTHING)

@@ -1,0 +1,67 @@
+"""The kinds of files that hold documents: the format of each, and how it is compressed."""
+
+from typing import NamedTuple, get_args
+
+from tokenmill.config.sources import DocumentFormat
+
+_SUFFIXES: dict[str, DocumentFormat] = {
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".arrow": "arrow",
+    ".txt": "text",
+}
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
+_NEVER_COMPRESSED = ("parquet", "arrow")  # compressed inside
+
+assert set(_SUFFIXES.values()) == set(get_args(DocumentFormat))
+
+
+class Kind(NamedTuple):
+    """A kind of file. `compression`: the suffix that says how the whole file is compressed; "" if it is not."""
+
+    format: DocumentFormat
+    compression: str
+
+    @property
+    def suffix(self) -> str:
+        """The suffix that names of this kind have where no parameter says the format."""
+        return next(suffix for suffix, name in _SUFFIXES.items() if name == self.format) + self.compression
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether its documents have columns or keys, and are not plain text."""
+        return self.format != "text"
+
+    @property
+    def is_cut_at_lines(self) -> bool:
+        """Whether a large file is cut between lines."""
+        return self == ("jsonl", "")
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the file is smaller than its text."""
+        return bool(self.compression) or self.format == "parquet"
+
+
+def kind_of(name: str, asked: DocumentFormat | None = None) -> Kind | None:
+    """The kind of a file with this name, or None if it is none that can be read. `asked`: its format; None: the name says it.
+
+    >>> kind_of("web/a.ndjson.gz"), kind_of("src/a.py"), kind_of("src/a.py", "text")
+    (Kind(format='jsonl', compression='.gz'), None, Kind(format='text', compression=''))
+    """
+    stem = name.lower()
+    compression = next((suffix for suffix in COMPRESSIONS if stem.endswith(suffix)), "")
+    stem = stem.removesuffix(compression)
+    format = asked or next((format for suffix, format in _SUFFIXES.items() if stem.endswith(suffix)), None)
+    if format is None or (compression and format in _NEVER_COMPRESSED):
+        return None
+    return Kind(format, compression)
+
+
+def known_suffixes() -> str:
+    """What the names of files that can be read end with, in words."""
+    plain = [suffix for suffix, format in _SUFFIXES.items() if format in _NEVER_COMPRESSED]
+    others = [suffix for suffix, format in _SUFFIXES.items() if format not in _NEVER_COMPRESSED]
+    return f"{', '.join(plain + others)} (the last {len(others)} also with {', '.join(COMPRESSIONS)} behind them)"
