@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.conftest import Project
 from tests.dataset.test_mixture import weigh
 from tokenmill.config.params import load_params
 from tokenmill.dataset.manifest import read_manifest
+from tokenmill.errors import CorpusError, SpecialTokenError
 from tokenmill.pipeline.estimate import Range, exactly
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pipeline.plan import Disk, compare, refusals
@@ -178,6 +180,68 @@ def test_finished_units_cost_nothing(project: Project) -> None:
     assert "seconds count" not in plan.ranges
     (project.root / "data/raw/a.jsonl").unlink()
     assert work(plan_of(project))["encode"] == (1, ["files of documents: 1 new, 1 removed"])
+
+
+def test_files_that_were_read_before_are_not_estimated(project: Project) -> None:
+    texts = texts_of(400, 1)
+    project.write("old.jsonl", texts)
+    project.build()
+    manifest = read_manifest(project.root / "data/tokens")
+    few = {"read_bytes": 60_000, "work_bytes": 60_000}
+    project.set(count__pattern="cl100k")
+    plan = plan_of(project, **few)
+    assert work(plan)["encode"][0] == 3
+    assert plan.ranges["documents"] == exactly(manifest.n_documents)
+    assert plan.ranges["text_bytes"] == exactly(manifest.text_bytes)
+    project.write("new.jsonl", texts_of(50, 2))
+    documents = plan_of(project, **few).ranges["documents"]
+    assert manifest.n_documents + 25 < documents.low <= manifest.n_documents + 50 <= documents.high
+    assert documents.high - documents.low < 50
+    project.set(source__id_column=None)  # what is read of the files may change
+    assert plan_of(project, **few).ranges["documents"].low < manifest.n_documents
+
+
+def test_a_counted_corpus_is_known_before_there_is_a_dataset(project: Project) -> None:
+    texts = texts_of(400, 1)
+    project.write("old.jsonl", texts)
+    project.build("--only", "count")
+    assert plan_of(project, read_bytes=60_000, work_bytes=60_000).ranges["documents"] == exactly(406)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_text_that_is_refused_is_named_by_file_and_row_wherever_the_sample_enters(
+    project: Project, suffix: str
+) -> None:
+    texts = ["plain words of a text"] * 3000 + ["one <|endoftext|> here"] * 3000
+    path = project.write("z.jsonl", texts)
+    path.write_text("\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    if suffix == ".parquet":
+        pq.write_table(
+            pa.table({"id": list(map(str, range(6000))), "text": texts}), path.with_suffix(suffix), row_group_size=100
+        )
+        path.unlink()
+    project.set(encode__special_tokens_in_text="reject")
+    for name in ("a.jsonl", "b.jsonl"):
+        (project.root / "data/raw" / name).unlink()
+    with pytest.raises(SpecialTokenError) as raised:
+        plan_of(project, seed=1, read_bytes=1000, work_bytes=1000)
+    name, row = str(raised.value).split(":")[0].split(", row ")
+    assert name == f"data/raw/z{suffix}"
+    assert int(row) >= 3000
+    assert int(row) < 6000
+
+
+def test_a_bad_document_has_its_line_in_the_file_wherever_the_sample_enters(project: Project) -> None:
+    path = project.write("z.jsonl", ["plain words of a text"] * 6000)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for at in range(0, 6000, 20):
+        lines[at] = json.dumps({"id": f"bad {at + 1}", "text": 1})
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(CorpusError) as raised:
+        plan_of(project, read_bytes=1000, work_bytes=1000)
+    line = int(re.findall(r"z\.jsonl, line (\d+)", str(raised.value))[0])
+    assert line % 20 == 1
+    assert line > 1
 
 
 def test_an_interrupted_build_leaves_the_rest(project: Project) -> None:

@@ -139,6 +139,7 @@ def test_a_verbose_build_says_one_cause_for_each_unit(project: Project) -> None:
         ("count.pattern", "cl100k", "count"),
         ("count.approximate", {"error": 0.1}, "count"),
         ("encode.begin_of_document", "<|endoftext|>", "encode"),
+        ("encode.special_tokens_in_text", "allow", "encode"),
         ("encode.split_group", "id", "encode"),
         ("validate.sample_documents", 3, "validate"),
     ],

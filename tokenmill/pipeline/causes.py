@@ -52,6 +52,11 @@ class Cause(NamedTuple):
     words: str
     key: str = ""
 
+    @property
+    def decides_documents(self) -> bool:
+        """Whether other documents may be made of the same files, or the files are not known."""
+        return self.kind in ("never built", "code", "drop list") or bool(_SOURCE.match(self.key))
+
 
 NEVER = Cause("never built", "never built")
 FORCED = Cause("forced", "--force")
@@ -66,11 +71,12 @@ DATASET = Cause("dataset", "dataset changed")
 _OUTPUTS = {"deleted": "outputs deleted", "not in cache": "outputs not in DVC's cache"}
 _N_SHOWN_MAX = 3  # outputs
 
+_SOURCE = re.compile(r"source\.(?!glob$|unit_bytes_)|sources\b")
 _READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template)|$)"
 _DECIDING = {
     "count": re.compile(rf"{_READING}|count\.(pattern|approximate|weights)"),
     "encode": re.compile(
-        rf"{_READING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|split_group|chat)"
+        rf"{_READING}|sources\.[^.]+\.special_|encode\.(begin_of_document|end_of_document|special_tokens_in_text|split_group|chat)"
     ),
     "validate": re.compile(rf"{_READING}|sources\.[^.]+\.special_|validate\.sample_documents"),
 }

@@ -1,8 +1,9 @@
 """What a build will cost, from a sample: a point, a low and a high for each quantity."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
 from tokenmill.config.params import Params
@@ -114,10 +115,23 @@ class Finished(NamedTuple):
     output_bytes: int = 0
 
 
+class Read(NamedTuple):
+    """Files of documents that were read before: their bytes, the documents in them, and the bytes of their text."""
+
+    file_bytes: float = 0
+    documents: float = 0
+    text_bytes: float = 0
+
+    def plus(self, other: "Read") -> "Read":
+        """The sums of both."""
+        return Read(*(one + more for one, more in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True)
 class Known:
     """What is known before the sample. `shard_bytes`: of all files of documents, `n_shards` of them. `distinct`: of the counts, if
-    they stay. `copies`: how often an output is on the disk beside the unit store: 0 where files are shared."""
+    they stay. `copies`: how often an output is on the disk beside the unit store: 0 where files are shared.
+    `read`: of the files that are to be encoded, those that were read before."""
 
     stages: Mapping[str, StageWork]
     n_shards: int
@@ -125,6 +139,7 @@ class Known:
     finished: Finished
     distinct: Distinct | None
     copies: int
+    read: Mapping[Shard, Read] = field(default_factory=dict)
 
 
 def estimate(sample: Sample | None, known: Known, params: Params, memory: Memory) -> dict[str, Range]:
@@ -147,9 +162,15 @@ def _dataset(sample: Sample | None, known: Known) -> dict[str, Range]:
     done = known.finished._asdict()
     if sample is None:
         return {name: exactly(n) for name, n in done.items()}
-    texts = [_read_of(one) for one in sample.strata]
+    before = [_sum_of(known.read.get(shard) for shard in one.shards) for one in sample.strata]
+    texts = [_read_of(one, some) for one, some in zip(sample.strata, before, strict=True)]
     found = {
-        "documents": _sum([_scaled(one, "n_documents", n) for one, (_, n) in zip(sample.strata, texts, strict=True)]),
+        "documents": _sum(
+            [
+                _scaled(one, "n_documents", n, some.file_bytes, some.documents)
+                for one, (_, n), some in zip(sample.strata, texts, before, strict=True)
+            ]
+        ),
         "text_bytes": _sum([text for text, _ in texts]),
     }
     unsure = _FLOOR_TOKENS + sample.optimism / 2 + _FLOOR_LEARNED * sample.is_learned
@@ -170,21 +191,31 @@ def _dataset(sample: Sample | None, known: Known) -> dict[str, Range]:
     return {name: found[name].plus(exactly(n)) for name, n in done.items()}
 
 
-def _read_of(stratum: Stratum) -> tuple[Range, float]:
-    """The bytes of text of a stratum, and the share of its files that was not read."""
+def _sum_of(some: Iterable[Read | None]) -> Read:
+    """What is known of several files."""
+    return reduce(Read.plus, (one for one in some if one is not None), Read())
+
+
+def _read_of(stratum: Stratum, before: Read) -> tuple[Range, float]:
+    """The bytes of text of a stratum, and the share of its files that was not read. `before`: of files that were read before."""
     n_read = sum(piece.shard.n_bytes if piece.is_whole else piece.file_bytes for piece in stratum.pieces)
     unread = max(1 - n_read / max(stratum.file_bytes, 1), 0.0)
-    return _scaled(stratum, "text_bytes", unread), unread
+    return _scaled(stratum, "text_bytes", unread, before.file_bytes, before.text_bytes), unread
 
 
-def _scaled(stratum: Stratum, field: str, unread: float) -> Range:
+def _scaled(stratum: Stratum, field: str, unread: float, known_bytes: float, known: float) -> Range:
+    """A field of the pieces for the whole stratum. `known`: what it is of so many bytes of its files."""
+    rest_bytes = stratum.file_bytes - known_bytes
+    if rest_bytes <= 0:
+        return exactly(known)
     ratio, error = _ratio([(piece.file_bytes, getattr(piece, field)) for piece in stratum.pieces], unread)
-    point = ratio * stratum.file_bytes
+    point = ratio * rest_bytes
     blur = (
         _Z * math.hypot(*(piece.blur_bytes for piece in stratum.pieces)) / math.sqrt(6)
     )  # of a difference of two places
     blur /= max(sum(piece.file_bytes for piece in stratum.pieces), 1)
-    return around(point, error * stratum.file_bytes + point * (blur + _FLOOR_TEXT * min(2 * unread, 1)))
+    half = error * rest_bytes + point * (blur + _FLOOR_TEXT * min(2 * unread, 1))
+    return around(point, half).plus(exactly(known))
 
 
 def _unseen(stratum: Stratum, text_bytes: float) -> float:

@@ -29,7 +29,7 @@ from tokenmill.dataset.formats.parquet import read_tokens, write_tokens
 from tokenmill.dataset.spans import aligned
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, rows, schema
-from tokenmill.errors import ChatError, CorpusError, DamagedError
+from tokenmill.errors import ChatError, CorpusError, DamagedError, SpecialTokenError
 from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, learn
@@ -48,7 +48,8 @@ _AFTER_BOM = 2  # a line from which on no byte order mark can stand
 @dataclass(frozen=True)
 class Piece:
     """What was read of one shard. `is_whole`: all of it. `file_bytes`, `text_bytes`, `n_documents`: of what was read, from which
-    the ratios between them follow. `blur_bytes`: by how much `file_bytes` may be wrong."""
+    the ratios between them follow. `blur_bytes`: by how much `file_bytes` may be wrong. `part`: the range that was read; None for
+    all of the shard."""
 
     shard: Shard
     batches: list[Batch]
@@ -57,6 +58,12 @@ class Piece:
     n_documents: int
     is_whole: bool
     blur_bytes: int
+    part: ShardRange | None = None
+
+    def place(self, batch: Batch, index: int) -> str:
+        """Where a document of one of the batches is: file and row."""
+        first_row = 0 if self.part is None else _placed(self.shard, self.part).first_row
+        return f"{self.shard.name}, row {first_row + batch.rows()[index].as_py()}"
 
 
 @dataclass(frozen=True)
@@ -263,16 +270,20 @@ def _read(
     batches: list[Batch] = []
     n_read = n_file = 0
     is_at_end, is_nearly_read = True, False
-    try:
-        for batch in read_batches(
+
+    def read(some: ShardRange | None) -> Iterator[Batch]:
+        return read_batches(
             shard,
             *columns,
             batch_bytes=_BATCH_BYTES,
-            part=part,
+            part=some,
             on_bad=passes,
             limits=limits,
             drop=without_dropped,
-        ):
+        )
+
+    try:
+        for batch in read(part):
             if n_read >= text_bytes_max and not is_nearly_read:
                 # A file that is nearly read is read to its end, which may be of another kind than its beginning.
                 left = ((part or shard).n_bytes - n_file) * n_read / max(n_file, 1)
@@ -283,10 +294,13 @@ def _read(
             batches.append(batch)
             n_read += batch.text_bytes
             n_file += batch.file_bytes
-    except DamagedError:
-        if source.on_bad_shard != "quarantine":
-            raise
-        return None
+    except CorpusError as error:
+        if isinstance(error, DamagedError) and source.on_bad_shard == "quarantine":
+            return None
+        if part is not None:
+            for _ in read(_placed(shard, part)):  # it raises the same error, with the row as it is in the whole file
+                pass
+        raise
     some = batches if is_at_end else _between_blocks(batches)
     return Piece(
         shard,
@@ -296,7 +310,22 @@ def _read(
         sum(len(batch.texts) for batch in some),
         is_whole=is_at_end and part is None,
         blur_bytes=0 if is_at_end or not shard.kind.compression else _COMPRESSED_READ_BYTES,
+        part=part,
     )
+
+
+def _placed(shard: Shard, part: ShardRange) -> ShardRange:
+    """A range with its true first row and line. They are counted for a message alone, since that reads the file up to there."""
+    first_row, n_lines = 0, 0
+    if shard.kind.format == "parquet":
+        metadata = read_metadata(shard)
+        first_row = sum(metadata.row_group(i).num_rows for i in range(part.start))
+    else:
+        with open_shard(shard) as file:
+            while file.tell() < part.start:
+                line = file.readline()
+                n_lines, first_row = n_lines + 1, first_row + bool(line.strip())
+    return replace(part, first_row=first_row, first_line=n_lines + 1)
 
 
 def _between_blocks(batches: list[Batch]) -> list[Batch]:
@@ -439,17 +468,19 @@ def _encode(
         with write_tokens(path, shape) as write, unit_index(index_path, [0], has_names, None, has_mask) as add_to_index:
             for batch in batches:
                 encoded, loss_mask = batch, None
-                if chat is not None and batch.messages is not None:
-                    try:
+                try:
+                    if chat is not None and batch.messages is not None:
                         ids, loss_mask, texts = chat.encode_batch(batch.messages)
-                    except ChatError as error:
-                        row = batch.rows()[error.index].as_py()
-                        raise CorpusError(f"{stratum.name}, row {row}: {error}", code=error.code) from None
-                    encoded = replace(batch, texts=texts)
-                else:
-                    ids = tokenizer.encode_batch(
-                        batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special
-                    )
+                        encoded = replace(batch, texts=texts)
+                    else:
+                        ids = tokenizer.encode_batch(
+                            batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special
+                        )
+                except ChatError as error:
+                    raise CorpusError(f"{_place(stratum, batch, error.index)}: {error}", code=error.code) from None
+                except SpecialTokenError as error:
+                    place = _place(stratum, batch, error.index)
+                    raise SpecialTokenError(error.index, error.byte_offset, error.token, place) from None
                 counts.add(ids.values)
                 made = rows(encoded, ids, shape, loss_mask)
                 write(made)
@@ -468,6 +499,11 @@ def _encode(
     rates.encode, rates.validate = encode_s / max(n_bytes, 1), validate_s / max(n_bytes, 1)
     counts.write(counts_path)
     return index_bytes / max(n_documents, 1), counts_path.stat().st_size
+
+
+def _place(stratum: Stratum, batch: Batch, index: int) -> str:
+    """Where a document of a batch of a stratum is."""
+    return next(piece.place(batch, index) for piece in stratum.pieces if any(one is batch for one in piece.batches))
 
 
 def _in_files(chosen: Sequence[Chosen]) -> Iterator[tuple[Stratum, list[Batch]]]:

@@ -1,11 +1,12 @@
 """What a build would still have to do, and why."""
 
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.config.params import Params
+from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents
 from tokenmill.corpus.units import UNREAD, Corpus, Unit, cut
@@ -22,12 +23,12 @@ from tokenmill.layout import (
 from tokenmill.pipeline.build import refuse_unseen
 from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows
 from tokenmill.pipeline.code_pins import code_changes
-from tokenmill.pipeline.estimate import Finished, StageWork
+from tokenmill.pipeline.estimate import Finished, Read, StageWork
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.pipeline.unit_drops import known_drops
-from tokenmill.stages.count import count_keys, groups_of, weights_of
+from tokenmill.stages.count import CountFacts, count_keys, groups_of, weights_of
 from tokenmill.stages.encode import encode_keys, framing_of
 from tokenmill.stages.encode_chat import chat_entry
 from tokenmill.storage.file_facts import Digests
@@ -42,12 +43,14 @@ _HASHED_BYTES_MAX = 256_000_000  # of files without a known digest: such as a fi
 @dataclass(frozen=True)
 class Outstanding:
     """The stages in order, and what is finished of the dataset. `tokenizer`: the one there is, if the build would encode with
-    it or with one learned by the same parameters; None if there is none that says how long the dataset will be."""
+    it or with one learned by the same parameters; None if there is none that says how long the dataset will be. `read`: what is
+    known of the files that are to be encoded, because they were read before."""
 
     shards: list[Shard]
     stages: dict[str, StageWork]
     finished: Finished
     tokenizer: Tokenizer | None
+    read: dict[Shard, Read]
 
     @property
     def would_run(self) -> bool:
@@ -71,8 +74,10 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     reasons = _reasons(root, params, shards, corpus)
     stages = {name: StageWork(name, bool(why), as_words(why)) for name, why in reasons.items()}
     store = UnitStore(root)
+    counted: dict[str, CountFacts] = {}
     if params.tokenizer is None:  # else nothing is counted
-        stages["count"] = _with_units(stages["count"], corpus, _counted(root, params, corpus, store))
+        counted = _counted(root, params, corpus, store)
+        stages["count"] = _with_units(stages["count"], corpus, set(counted))
     tokenizer = _tokenizer(root, reasons["train-vocab"])
     finished = Finished()
     found: dict[str, str] = {}
@@ -84,7 +89,8 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     checked = _keys_of_the_dataset(root) if found else set()
     again = {name for name, key in found.items() if key in checked}
     stages["validate"] = _with_units(stages["validate"], corpus, again)
-    return Outstanding(shards, stages, finished, tokenizer)
+    read = _read(root, params, corpus, set(found), counted, reasons["encode"])
+    return Outstanding(shards, stages, finished, tokenizer, read)
 
 
 def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[Cause]]:
@@ -129,15 +135,57 @@ def _is_read(unit: Unit) -> bool:
     return all(piece.digest != UNREAD for piece in unit.pieces)
 
 
-def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> set[str]:
-    """The names of the units that are counted already."""
+def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> dict[str, CountFacts]:
+    """The facts of the units that are counted already, by their names."""
     units = [unit for unit in corpus.units if _is_read(unit)]
     weights = weights_of(root, params.count.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     drops = known_drops(root, params, units, store)
     keys = count_keys(units, params.count, by_weight, drops)
-    there = store.keys()
-    return {name for name, key in keys.items() if key in there}
+    found = {name: store.find(key, CountFacts) for name, key in keys.items()}
+    return {name: one.facts for name, one in found.items() if one is not None}
+
+
+def _read(
+    root: Path,
+    params: Params,
+    corpus: Corpus,
+    finished: set[str],
+    counted: Mapping[str, CountFacts],
+    reasons: Sequence[Cause],
+) -> dict[Shard, Read]:
+    """What is known of the files of the units that are to be encoded, from the facts of `counted` ones and from the dataset.
+    Nothing of conversations: their text follows from the template."""
+    if params.encode.chat is not None or not reasons:
+        return {}
+    before = {} if any(one.decides_documents for one in reasons) else _units_of_the_dataset(root, corpus)
+    found: dict[Shard, Read] = {}
+    for unit in corpus.units:
+        facts = counted.get(unit.name)
+        known = before.get(unit.output) if facts is None else (starts_of(unit), facts.n_documents, facts.text_bytes)
+        if unit.name in finished or known is None or known[0] != starts_of(unit):
+            continue
+        _, n_documents, text_bytes = known
+        for piece in unit.pieces:
+            share = piece.n_bytes / max(unit.n_bytes, 1)
+            read = Read(piece.n_bytes, n_documents * share, text_bytes * share)
+            found[piece.shard] = found.get(piece.shard, Read()).plus(read)
+    return found
+
+
+def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[str, tuple[list[tuple[str, int]], int, int]]:
+    """The pieces, documents and bytes of text of each file of data/tokens whose files of documents are unchanged."""
+    try:
+        manifest = read_manifest(root / TOKENS_DIRECTORY)
+    except (TokenmillError, OSError):
+        return {}
+    now = {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}
+    same = {one.name for one in manifest.inputs if now.get(one.name) == one.sha256}
+    return {
+        one.name: (one.pieces, one.n_documents, one.text_bytes)
+        for one in manifest.shards
+        if all(rows.name in same for rows in one.rows)
+    }
 
 
 def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:

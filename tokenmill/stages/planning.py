@@ -172,6 +172,7 @@ def _known(root: Path, work: Outstanding, copies: int) -> Known:
         work.finished,
         _distinct(root / COUNTS_FILE) if not work.stages["count"].would_run else None,
         copies,
+        work.read,
     )
 
 
