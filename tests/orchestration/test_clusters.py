@@ -94,6 +94,37 @@ def test_a_failing_unit_on_a_cluster_is_told_as_in_one_process(project: Project,
     assert done.stderr.splitlines()[-1] == expected
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_a_task_that_ends_its_worker_twice_ends_the_build_with_its_words(
+    project: Project, server: Server, engine: str
+) -> None:
+    path = project.root / "tasks/count.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("    return finished(", "    __import__('os')._exit(9)\n    return finished("))
+    (project.root / "data/raw/b.jsonl").unlink()
+    project.set(run__engine=engine)
+    done = project.run("tokenmill", "build", **server.environment)
+    assert done.returncode == 2, done.stderr
+    assert f"error[TM705]: run.engine: {engine}: count data/raw/a.jsonl: the cluster did not end" in done.stderr
+    assert "died" in done.stderr
+    assert "finished units are kept" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_workers_have_the_tokenmill_of_the_build_also_where_the_project_has_another_one(
+    project: Project, server: Server, engine: str
+) -> None:
+    """A clone of tokenmill's repository is a project, and its core may not be compiled."""
+    project.build()
+    expected = project.outputs()
+    shutil.copytree(REPOSITORY / "tokenmill", project.root / "tokenmill", ignore=shutil.ignore_patterns("*.so"))
+    project.set(run__engine=engine)
+    project.build("--force", **server.environment)
+    assert project.outputs() == expected
+
+
 @dataclass
 class Cluster:
     """A Dask cluster of processes."""

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, chdir, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from prefect.context import FlowRunContext
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+import tokenmill
 from tokenmill.console import Advance, say
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
@@ -23,6 +24,8 @@ from tokenmill.pipeline.code_digest import units_digest
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
+_FIRST_WORK_S_MAX = 60.0
+_DEATHS_MAX = 2  # workers that a task may end before it is given up
 _DASK_GREETING_BYTES_MAX = 1 << 20
 _HTTP2_SETTINGS = b"\4"  # RFC 9113: the kind of a frame, its fourth byte
 _HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + bytes(5)  # with no settings
@@ -59,17 +62,20 @@ class Engine:
         return min(tasks_max(self.tasks), max(self.tasks, -(-n_units // self.threads)))
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Turns an error of the cluster itself, such as a lost scheduler, into ClusterError."""
+    def errors(self, doing: str | None = None) -> Iterator[None]:
+        """Turns an error of the cluster itself, such as a lost scheduler, into ClusterError. `doing`: the task whose result is
+        awaited."""
         try:
             yield
         except Exception as error:
             if not (self.is_cluster and type(error).__module__.startswith(_FAILURES)):
                 raise
-            words = " ".join(str(error).split()) or type(error).__name__
+            words = f"{' '.join(str(error).split()) or type(error).__name__:.300}"
+            task = f"{doing}: " if doing else ""
             raise ClusterError(
-                f"run.engine: {self.name}: the cluster did not end its work: {words:.300}. See that its scheduler and workers run, "
-                "and build again: finished units are kept."
+                f"run.engine: {self.name}: {task}the cluster did not end its work: {words}. See that its "
+                "scheduler and workers run, and build again: finished units are kept. If a task ends its worker each time, as for "
+                "lack of memory, change run.memory_mb_max or run.workers, or look for the reason with run.engine: inline."
             ) from error
 
     def show(self, futures: Sequence[Any], batches: Sequence[Batch], advance: Advance) -> None:
@@ -84,28 +90,29 @@ def running(build: Build) -> Iterator[None]:
     run = build.params.run
     context = FlowRunContext.get()
     assert context is not None
-    runner: Any
-    match run.engine:
-        case "dask":
-            runner, n_slots = _dask(run.address, build.workers)
-        case "ray":
-            runner, n_slots = _ray(run.address, build.workers)
-        case _:
-            runner, n_slots = threads(build.workers), build.workers
     is_elsewhere = run.engine in ("dask", "ray") and run.address is not None
     n_threads = build.workers if is_elsewhere else 1
     sign = partial_path(build.root / SCRATCH_DIRECTORY / "cluster") if is_elsewhere else None
-    engine = Engine("threads" if run.engine == "inline" else run.engine, n_threads, n_slots, sign)
-    with engine.errors(), runner as started, context.model_copy(update={"task_runner": started}):
-        token = Engine._current.set(engine)
-        if sign is not None:
-            sign.touch()
-        try:
-            yield
-        finally:
-            Engine._current.reset(token)
+    with ExitStack() as open_until_done:
+        runner: Any
+        match run.engine:
+            case "dask":
+                runner, n_slots = open_until_done.enter_context(_dask(run.address, build.workers))
+            case "ray":
+                runner, n_slots = open_until_done.enter_context(_ray(run.address, build.workers))
+            case _:
+                runner, n_slots = threads(build.workers), build.workers
+        engine = Engine("threads" if run.engine == "inline" else run.engine, n_threads, n_slots, sign)
+        with engine.errors(), runner as started, context.model_copy(update={"task_runner": started}):
+            token = Engine._current.set(engine)
             if sign is not None:
-                sign.unlink(missing_ok=True)
+                sign.touch()
+            try:
+                yield
+            finally:
+                Engine._current.reset(token)
+                if sign is not None:
+                    sign.unlink(missing_ok=True)
 
 
 def threads(workers: int) -> TaskRunner[Any]:
@@ -113,52 +120,76 @@ def threads(workers: int) -> TaskRunner[Any]:
     return cast(TaskRunner[Any], ThreadPoolTaskRunner(max_workers=workers))
 
 
-def _dask(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
-    """The task runner, and the number of tasks that run at the same time."""
-    prefect_dask, distributed = _needed("dask", "prefect_dask"), _needed("dask", "distributed")
+@contextmanager
+def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], int]]:
+    """The task runner, and the number of tasks that run at the same time. Workers of this machine end with the block."""
+    prefect_dask, distributed, dask = (_needed("dask", one) for one in ("prefect_dask", "distributed", "dask"))
     _send_by_value(_needed("dask", "cloudpickle"))
-    if address is None:
-        local = {
-            "n_workers": workers,
-            "threads_per_worker": 1,
-            "host": "127.0.0.1",
-            "dashboard_address": None,
-            "memory_limit": 0,  # tokenmill keeps to run.memory_mb_max itself; a nanny would kill the worker
-            "silence_logs": "ERROR",
-        }
-        return prefect_dask.DaskTaskRunner(cluster_class=distributed.LocalCluster, cluster_kwargs=local), workers
-    _check_answers("dask", address)
-    with _contact("dask", address), distributed.Client(address, timeout=_ANSWER_S_MAX, set_as_default=False) as client:
-        n_slots = sum(client.nthreads().values())
-        _check_workers("dask", address, client.run(worker_code, on_error="return"))
-    _check_slots("dask", address, n_slots)
-    return prefect_dask.DaskTaskRunner(address=address), n_slots
-
-
-def _ray(address: str | None, workers: int) -> tuple[TaskRunner[Any], int]:
-    """The task runner of Ray, and the number of tasks that run at the same time."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    prefect_ray, ray = _needed("ray", "prefect_ray"), _needed("ray", "ray")
-    _send_by_value(_needed("ray", "ray.cloudpickle"))
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address is None:
-        own = {"num_cpus": workers, "include_dashboard": False, "object_store_memory": 100_000_000}
-        return prefect_ray.RayTaskRunner(init_kwargs=options | own), workers
-    _check_answers("ray", address)
-    with _contact("ray", address), _ray_at(ray, address, options):
-        n_slots = int(ray.cluster_resources().get("CPU", 0))
-        _check_workers("ray", address, _ray_answers(ray))
-    _check_slots("ray", address, n_slots)
-    return prefect_ray.RayTaskRunner(address=address, init_kwargs=options), n_slots
+    with ExitStack() as open_until_done:
+        found = address
+        if found is None:
+            with _contact("dask", None), dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS_MAX - 1}):
+                local = distributed.LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                    memory_limit=0,  # tokenmill keeps to run.memory_mb_max itself; a nanny would kill the worker
+                    silence_logs="ERROR",
+                )
+            found = open_until_done.enter_context(local).scheduler_address
+        else:
+            _check_answers("dask", found)
+        with (
+            _contact("dask", address),
+            distributed.Client(found, timeout=_ANSWER_S_MAX, set_as_default=False) as client,
+        ):
+            n_slots = sum(client.nthreads().values())
+            _check_workers("dask", address, client.run(worker_code, on_error="return"))
+        _check_slots("dask", address, n_slots)
+        yield prefect_dask.DaskTaskRunner(address=found), n_slots
 
 
 @contextmanager
-def _ray_at(ray: Any, address: str, options: dict[str, Any]) -> Iterator[None]:
-    ray.init(address, namespace="prefect", **options)
+def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], int]]:
+    """As `_dask`, of Ray."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_task_oom_retries", str(_DEATHS_MAX - 1))  # for ever by default
+    prefect_ray, ray = _needed("ray", "prefect_ray"), _needed("ray", "ray")
+    _send_by_value(_needed("ray", "ray.cloudpickle"))
+    options: dict[str, Any] = {"namespace": "prefect", "log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        options |= {"num_cpus": workers, "include_dashboard": False, "object_store_memory": 100_000_000}
+    else:
+        _check_answers("ray", address)
+    with ExitStack() as open_until_done:
+        open_until_done.enter_context(prefect_ray.context.remote_options(max_retries=_DEATHS_MAX - 1))
+        with _contact("ray", address):
+            open_until_done.enter_context(_ray_at(ray, address, options))
+            n_slots = workers if address is None else int(ray.cluster_resources().get("CPU", 0))
+            _check_workers("ray", address, _ray_answers(ray))
+        _check_slots("ray", address, n_slots)
+        yield prefect_ray.RayTaskRunner(), n_slots  # it uses the cluster that this process is connected to
+
+
+@contextmanager
+def _ray_at(ray: Any, address: str | None, options: dict[str, Any]) -> Iterator[None]:
+    with _beside_tokenmill():
+        ray.init(address, **options)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _beside_tokenmill() -> Iterator[None]:
+    """Lets the block run where no other tokenmill is: Ray's workers look for modules in the folder in which `ray.init` is called,
+    and that may be a clone of tokenmill's repository."""
+    package = Path(tokenmill.__file__).parent
+    here = Path.cwd() / package.name
+    with chdir(package.parent) if here.is_dir() and here.resolve() != package.resolve() else nullcontext():
+        yield
 
 
 def _needed(engine: str, module: str) -> Any:
@@ -200,11 +231,16 @@ def _check_answers(engine: str, address: str) -> None:
 
 
 @contextmanager
-def _contact(engine: str, address: str) -> Iterator[None]:
+def _contact(engine: str, address: str | None) -> Iterator[None]:
     """Turns the errors of a first contact, which each library raises in its own way, into ClusterError."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:
+        if address is None:
+            raise ClusterError(
+                f"run.engine: {engine}: the workers on this machine did not start: {error}. Set run.engine: threads, which "
+                "needs none."
+            ) from error
         raise ClusterError(
             f"run.address: no {engine.capitalize()} answers at {address}: {error}. Start the cluster, correct the address (like "
             f"{'tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379'}), or set it to null, which starts workers on this "
@@ -223,7 +259,7 @@ def _ray_answers(ray: Any) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for name, answer in asked.items():
         try:
-            answers[name] = ray.get(answer)
+            answers[name] = ray.get(answer, timeout=_FIRST_WORK_S_MAX)
         except Exception as error:  # noqa: BLE001 — of many kinds, each a reason why this worker cannot work
             answers[name] = error
     return answers
@@ -235,7 +271,7 @@ def worker_code() -> str:
     return units_digest()
 
 
-def _check_workers(engine: str, address: str, answers: Mapping[str, Any]) -> None:
+def _check_workers(engine: str, address: str | None, answers: Mapping[str, Any]) -> None:
     """Raises ClusterError if a worker has another tokenmill than the build, or none: the cluster itself would wait without a word
     for workers that crashed on their first task."""
     wrong = {name: answer for name, answer in answers.items() if answer != worker_code()}
@@ -246,13 +282,18 @@ def _check_workers(engine: str, address: str, answers: Mapping[str, Any]) -> Non
             why = f"not answered: {' '.join(str(answer).split()):.200}"
         elif isinstance(answer, Exception):
             why = f"none, or not all that it needs: {' '.join(str(answer).split()):.200}"
+        where, what = "run.engine", "on this machine"
+        fix = "See that neither PYTHONPATH nor the project's folder has another tokenmill, or modules of the names that it imports."
+        if address is not None:
+            where, what = "run.address", f"at {address}"
+            fix = f"Install the same packages on each worker as here, with tokenmill[{engine}], start them again, and build."
         raise ClusterError(
-            f"run.address: {len(wrong):,} of {len(answers):,} workers at {address} cannot do this build. The first, {name}, has "
-            f"{why}. Install the same packages on each worker as here, with tokenmill[{engine}], start them again, and build."
+            f"{where}: {len(wrong):,} of {len(answers):,} workers {what} cannot do this build. The first, {name}, has {why}. {fix}"
         )
 
 
-def _check_slots(engine: str, address: str, n_slots: int) -> None:
+def _check_slots(engine: str, address: str | None, n_slots: int) -> None:
     if not n_slots:
         raise ClusterError(f"run.address: the cluster at {address} has no worker. Start workers, and build again.")
-    say(f"{engine} at {address}: {n_slots:,} tasks at the same time")
+    if address is not None:
+        say(f"{engine} at {address}: {n_slots:,} tasks at the same time")

@@ -12,8 +12,9 @@ from tokenmill.errors import ParamsError
 def load_flow(root: Path, name: str, *arguments: object) -> Any:
     """The Prefect flow `name` from the project's flows/NAME.py. Raises ParamsError if it is missing, or does not take these
     arguments."""
-    path = root.resolve() / "flows" / f"{name}.py"
-    sys.path.insert(0, str(root.resolve()))
+    folder = root.resolve()
+    path = folder / "flows" / f"{name}.py"
+    sys.path.insert(0, str(folder))
     try:
         if not path.is_file():
             raise ImportError("not there; run.engine: threads runs the project's own flow")
@@ -26,4 +27,8 @@ def load_flow(root: Path, name: str, *arguments: object) -> Any:
             "stages.",
             code="TM108",
         ) from error
+    finally:
+        # Last from now on: workers take over this path, and a clone of tokenmill's repository as the project has another tokenmill.
+        sys.path.remove(str(folder))
+        sys.path.append(str(folder))
     return flow

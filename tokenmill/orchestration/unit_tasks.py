@@ -66,7 +66,10 @@ def map_units(unit_task: Task[..., Any]) -> RunUnits:
                     futures = named.map(batches, do=unmapped(work))
                 wait(futures)
                 all_done = True
-                outcomes = [one for future in futures for one in _outcomes(future)]
+                outcomes = []
+                for future, one in zip(futures, batches, strict=True):
+                    with engine.errors(f"{stage} {one.name}"):
+                        outcomes += _outcomes(future)
         finally:
             if not all_done:  # Ctrl-C or a termination signal while the threads are in the core
                 _core.interrupt(True)
