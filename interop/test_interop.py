@@ -87,6 +87,19 @@ def test_datasets_reads_parquet(ids: str, packed: bool, tmp_path: Path) -> None:
 
 @id_types
 @kinds
+def test_duckdb_reads_parquet_in_folders(ids: str, packed: bool, tmp_path: Path) -> None:
+    import duckdb
+
+    (tmp_path / "documents/de").mkdir(parents=True)
+    items = written("parquet", tmp_path / "documents/de", ids, packed)
+    names = columns(packed)
+    query = f"SELECT {', '.join(names)} FROM '{tmp_path}/documents/**/*.parquet'"
+    rows = [dict(zip(names, row, strict=True)) for row in duckdb.sql(query).fetchall()]
+    assert rows == kept(items, *names)
+
+
+@id_types
+@kinds
 def test_datasets_maps_arrow(ids: str, packed: bool, tmp_path: Path) -> None:
     from datasets import Dataset, concatenate_datasets, load_dataset
 

@@ -14,6 +14,7 @@ from tests.conftest import Project, make_project
 from tests.registry import cli
 from tests.s3_server import SECRET, client, environment, moto
 from tokenmill.analysis.remote_dataset import RemoteDataset
+from tokenmill.dataset.manifest_checks import files_below
 from tokenmill.storage import objects
 from tokenmill.versioning.upload import upload
 
@@ -144,19 +145,21 @@ def test_a_dataset_in_a_folder_is_verified_where_it_is(built: Project, tmp_path:
     for name in (folder, f"{folder}/tokens", f"file://{folder}"):
         assert verified(Project(tmp_path), name, 0, "--no-source")["dataset"] == f"{folder}/tokens"
         assert cli(Project(tmp_path), "info", name).returncode == 0
-    os.truncate(f"{folder}/tokens/a.jsonl.parquet", 100)
-    assert verified(Project(tmp_path), folder, 1, "--no-source")["findings"][0]["file"] == "a.jsonl.parquet"
+    os.truncate(f"{folder}/tokens/documents/a.jsonl.parquet", 100)
+    assert verified(Project(tmp_path), folder, 1, "--no-source")["findings"][0]["file"] == "documents/a.jsonl.parquet"
 
 
 def test_a_fetched_file_is_there_while_it_is_checked(url: str, tmp_path: Path) -> None:
     remote = RemoteDataset(url, tmp_path)
-    with remote.at_hand("a.jsonl.parquet", Event()):
-        assert (remote.tokens / "a.jsonl.parquet").read_bytes() == objects.get(f"{url}/tokens/a.jsonl.parquet")
-    assert not list(remote.tokens.iterdir())
+    with remote.at_hand("documents/a.jsonl.parquet", Event()):
+        assert (remote.tokens / "documents/a.jsonl.parquet").read_bytes() == objects.get(
+            f"{url}/tokens/documents/a.jsonl.parquet"
+        )
+    assert not files_below(remote.tokens)
     remote.keeps = True
-    with remote.at_hand("a.jsonl.parquet", Event()), remote.at_hand("of-nobody", Event()):
+    with remote.at_hand("documents/a.jsonl.parquet", Event()), remote.at_hand("of-nobody", Event()):
         pass
-    assert [path.name for path in remote.tokens.iterdir()] == ["a.jsonl.parquet"]
+    assert files_below(remote.tokens) == ["documents/a.jsonl.parquet"]
 
 
 def test_a_storage_that_is_away_is_no_verdict(built: Project, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_the_manifest_says_how_conversations_became_tokens(manifest: Manifest, t
     found = read_manifest(tmp_path)
     assert found.chat == manifest.chat and found.has_mask
     text = json.loads((tmp_path / "manifest.json").read_text())
-    assert text["format_version"] == 7
+    assert text["format_version"] == 8
     assert text["chat"]["variables"] == {"enable_thinking": False} and text["chat"]["n_trained"] == 4
     assert [shard["n_trained"] for shard in text["shards"]] == [3, 1]
     assert list(wrong_in_itself(found)) == []

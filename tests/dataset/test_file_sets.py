@@ -296,8 +296,12 @@ def test_a_format_that_cannot_hold_the_documents_is_refused_before_anything_is_e
 
 
 @pytest.mark.slow
-def test_documents_in_a_folder_with_the_name_of_a_format_are_refused(project: Project) -> None:
-    project.write("megatron/x.jsonl", ["a", "b"])
-    project.set(encode__formats=["megatron"])
-    done = cli(project, "build")
-    assert done.returncode == 2 and "Rename the folder megatron" in done.stderr
+def test_folders_of_documents_may_be_called_like_formats(project: Project) -> None:
+    for name in ("megatron", "parquet", "index", "documents"):
+        project.write(f"{name}/x.jsonl", [f"{name} a", "b"])
+    pack = {"length": 16, "mode": "concat", "output": "index"}
+    project.set(encode__formats=["megatron", "parquet"], encode__pack=pack)
+    build(project)
+    assert ids(project, "megatron") == ids(project, "parquet") == [tokens for _, tokens in documents(project)]
+    assert len(documents(project)) == sum(map(len, DOCUMENTS.values())) + 8
+    assert cli(project, "verify").returncode == 0

@@ -21,7 +21,7 @@ def test_a_build_leaves_a_dataset_that_decodes_to_its_documents(project: Project
     tokenizer = Tokenizer.load(project.root / "data/tokenizer")
     end = tokenizer.special_tokens["<|endoftext|>"]
     for shard, documents in DOCUMENTS.items():
-        table = pq.read_table(project.root / f"data/tokens/{shard}.parquet")
+        table = pq.read_table(project.root / f"data/tokens/documents/{shard}.parquet")
         assert table.schema.field("input_ids").type.value_type == "uint16"
         assert table["id"].to_pylist() == [f"{shard}-{i}" for i in range(len(documents))]
         assert table["n_bytes"].to_pylist() == [len(text.encode()) for text in documents]
@@ -35,7 +35,7 @@ def test_the_manifest_and_the_report_say_what_was_made(project: Project) -> None
     project.build()
     manifest = json.loads((project.root / "data/tokens/manifest.json").read_text(encoding="utf-8"))
     report = json.loads((project.root / "data/report/report.json").read_text(encoding="utf-8"))
-    table = pl.read_parquet(project.root / "data/tokens/*.parquet")
+    table = pl.read_parquet(project.root / "data/tokens/documents")
     assert manifest["n_documents"] == report["documents"] == table.height == 6
     assert manifest["n_tokens"] == report["tokens"] == table["input_ids"].list.len().sum()
     assert manifest["tokenizer_digest"] == Tokenizer.load(project.root / "data/tokenizer").digest
@@ -150,18 +150,18 @@ def test_a_frozen_stage_whose_outputs_are_not_there_is_refused(project: Project)
 def test_documents_without_names_get_their_position(project: Project) -> None:
     project.set(source__id_column=None)
     project.build()
-    assert pq.read_table(project.root / "data/tokens/a.jsonl.parquet")["id"].to_pylist() == [0, 1, 2]
+    assert pq.read_table(project.root / "data/tokens/documents/a.jsonl.parquet")["id"].to_pylist() == [0, 1, 2]
 
 
 def test_without_end_of_document_no_id_is_added(project: Project) -> None:
     project.set(encode__end_of_document=None)
     project.build()
-    assert pq.read_table(project.root / "data/tokens/a.jsonl.parquet")["input_ids"].to_pylist()[2] == []
+    assert pq.read_table(project.root / "data/tokens/documents/a.jsonl.parquet")["input_ids"].to_pylist()[2] == []
 
 
 def test_other_libraries_read_the_dataset(project: Project) -> None:
     project.build()
-    path = project.root / "data/tokens/a.jsonl.parquet"
+    path = project.root / "data/tokens/documents/a.jsonl.parquet"
     expected = pq.read_table(path)["input_ids"].to_pylist()
     assert pl.read_parquet(path)["input_ids"].to_list() == expected
     datasets = pytest.importorskip("datasets")

@@ -121,7 +121,7 @@ def test_all_documents_of_a_file_may_be_left_out_and_bad_ones_beside_them(projec
         ("data/raw/c.jsonl", 1, "c.jsonl-1", "y", "digest"),
     ]
     assert read_manifest(project.root / "data/tokens").n_bad == 1
-    assert pq.read_table(project.root / "data/tokens/c.jsonl.parquet").num_rows == 0
+    assert pq.read_table(project.root / "data/tokens/documents/c.jsonl.parquet").num_rows == 0
     assert project.cli("verify").returncode == 0
 
 
@@ -156,7 +156,7 @@ def test_documents_without_ids_are_named_by_digest_alone(project: Project) -> No
     write_drop(project, ("", digest(DOCUMENTS["a.jsonl"][0]), "leak"))
     project.build()
     assert dropped(project) == [("data/raw/a.jsonl", 0, None, "leak", "digest")]
-    assert pq.read_table(project.root / "data/tokens/a.jsonl.parquet")["id"].to_pylist() == [1, 2]
+    assert pq.read_table(project.root / "data/tokens/documents/a.jsonl.parquet")["id"].to_pylist() == [1, 2]
     assert project.cli("verify").returncode == 0
     write_drop(project, ("5", "", "leak"))
     done = project.cli("build")
@@ -265,7 +265,9 @@ def test_verify_finds_a_document_that_the_list_names(dropping: Project) -> None:
     write_drop(dropping, ("b.jsonl-2", "", "takedown"))
     done = dropping.cli("verify")
     assert done.returncode == 1
-    assert "b.jsonl.parquet: data/raw/b.jsonl: row 2: the document 'b.jsonl-2' is in the dataset" in done.stdout
+    assert (
+        "documents/b.jsonl.parquet: data/raw/b.jsonl: row 2: the document 'b.jsonl-2' is in the dataset" in done.stdout
+    )
     assert "drop.csv, line 2" in done.stdout
     assert "data/raw/a.jsonl: row 1: no line of drop.csv names this document" in done.stdout
 

@@ -50,7 +50,7 @@ def test_a_changed_a_new_and_a_renamed_shard_are_all_that_is_done_again(project:
     (project.root / "data/raw/f.jsonl").touch()
     assert said(build(project).stderr, "encode") == "1 of 6"
     names = {
-        path.relative_to(project.root / "data/tokens").as_posix()
+        path.relative_to(project.root / "data/tokens/documents").as_posix()
         for path in (project.root / "data/tokens").rglob("*.parquet")
     }
     assert names == {f"{name}.jsonl.parquet" for name in ("a", "b", "c", "deep/d", "f", "g")}
@@ -121,7 +121,7 @@ def rows_of(project: Project) -> list[tuple[str, int]]:
 def test_equal_shards_are_one_unit(project: Project) -> None:
     shutil.copy(project.root / "data/raw/a.jsonl", project.root / "data/raw/copy.jsonl")
     build(project)
-    tokens = project.root / "data/tokens"
+    tokens = project.root / "data/tokens/documents"
     assert (tokens / "a.jsonl.parquet").read_bytes() == (tokens / "copy.jsonl.parquet").read_bytes()
     units = list((project.root / ".tokenmill/units").glob("*/*/tokens.parquet"))
     assert len(units) == 2
@@ -138,7 +138,7 @@ def test_another_tokenizer_encodes_everything_and_the_old_one_comes_back_without
 
 def test_an_output_shares_its_bytes_with_the_store_and_the_cache_and_is_read_only(project: Project) -> None:
     build(project)
-    output = (project.root / "data/tokens/a.jsonl.parquet").stat()
+    output = (project.root / "data/tokens/documents/a.jsonl.parquet").stat()
     assert output.st_mode & 0o222 == 0
     [unit] = [
         path.stat()
@@ -152,7 +152,7 @@ def test_with_a_cache_of_copies_nobody_shares_a_writable_file(project: Project) 
     project.dvc("config", "cache.type", "copy")
     build(project)
     project.dvc("unprotect", "data/tokens")
-    for path in (project.root / "data/tokens").glob("*"):
+    for path in (project.root / "data/tokens/documents").glob("*"):
         path.write_bytes(b"written in place")
     for path in (*(project.root / ".tokenmill/units").rglob("*"), *(project.root / ".dvc/cache").rglob("*")):
         assert path.is_dir() or path.read_bytes() != b"written in place"

@@ -187,7 +187,7 @@ def test_changes_in_the_bucket_are_seen(s3: pytest.MonkeyPatch, local: Project, 
     assert actions["count"] == actions["encode"] == "run"
     names = [one["url"] for one in json.loads((project.root / "data/objects.json").read_bytes())]
     assert names == sorted(names) and "s3://bucket/data/raw/web/new.jsonl" in names
-    assert "web/new.jsonl.parquet" in digests(project)
+    assert "documents/web/new.jsonl.parquet" in digests(project)
     # The same content again: its e-tag is that of before, so nothing is done.
     put_all(local.root / "data/raw/web", "data/raw/web")
     assert set(project.actions(project.build()).values()) == {"up to date"}

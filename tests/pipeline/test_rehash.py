@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 OUTPUTS = [
     "data/counts/counts.parquet",
     "data/tokenizer/tokenizer.json",
-    "data/tokens/a.jsonl.parquet",
+    "data/tokens/documents/a.jsonl.parquet",
     "data/tokens/manifest.json",
     "data/quarantine/quarantine.parquet",
     "data/report/report.json",
@@ -165,7 +165,7 @@ def test_a_build_after_one_with_rehash_that_was_killed_ends_as_that_one_would(
         project.set(run__engine="threads")
         home = {"PREFECT_HOME": str(prefect_home(tmp_path / "prefect", prefect_database))}
     project.build(**home)
-    flip_a_byte(project.root / "data/tokens/b.jsonl.parquet")
+    flip_a_byte(project.root / "data/tokens/documents/b.jsonl.parquet")
     in_place(project.root / "data/raw/a.jsonl", b"cat", b"cow")
     killed = project.run(sys.executable, "-c", KILLED.format(where=where), **home)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -179,7 +179,7 @@ def test_altered_outputs_that_dvc_sees_are_not_taken_from_the_unit_store(project
     """As after its site cache was deleted: nothing is remembered then, and no build is told to read again."""
     project.build()
     before = project.outputs()
-    flip_a_byte(project.root / "data/tokens/a.jsonl.parquet")
+    flip_a_byte(project.root / "data/tokens/documents/a.jsonl.parquet")
     forget = "from tokenmill.versioning.dvc_repository import forget_hashes; from pathlib import Path; forget_hashes(Path('.'))"
     assert project.run(sys.executable, "-c", forget).returncode == 0
     done = project.build()

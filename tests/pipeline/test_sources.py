@@ -79,7 +79,7 @@ def project(built: Project, tmp_path: Path) -> Project:
 
 
 def rows_of(project: Project, source: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(project.root / "data/tokens" / FILES[source]).to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(project.root / "data/tokens/documents" / FILES[source]).to_pylist()
     return rows
 
 
@@ -121,7 +121,7 @@ def with_fixed_tokenizer(project: Project) -> None:
 
 def test_each_source_is_read_by_its_columns_and_has_files_of_its_own(built: Project) -> None:
     manifest = read_manifest(built.root / "data/tokens")
-    assert {shard.name for shard in manifest.shards} == set(FILES.values())
+    assert {shard.name for shard in manifest.shards} == {f"documents/{file}" for file in FILES.values()}
     for source, texts in TEXTS.items():
         assert [row["n_bytes"] for row in rows_of(built, source)] == [len(one.encode()) for one in texts]
     assert [row["id"] for row in rows_of(built, "code")][-2:] == ["mix/4.parquet-0.py", "mix/4.parquet-1.py"]

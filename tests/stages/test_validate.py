@@ -38,7 +38,7 @@ def built(built_once: Project) -> Iterator[Project]:
 
 def forge(project: Project, change: Callable[[Rows], object]) -> None:
     """Changes the rows of a.jsonl's file and gives the manifest the new digest."""
-    path = project.root / "data/tokens/a.jsonl.parquet"
+    path = project.root / "data/tokens/documents/a.jsonl.parquet"
     table = pq.read_table(path)
     rows = table.to_pylist()
     change(rows)
@@ -113,7 +113,10 @@ def test_a_position_that_is_wrong_is_named(project: Project) -> None:
         (lambda manifest: manifest.update(tokenizer_digest="0" * 64), "was made with the tokenizer 0000"),
         (lambda manifest: manifest.update(id_type="uint32"), "id_type"),
         (lambda manifest: manifest.update(end_of_document_id=5), "5 is no special token"),
-        (lambda manifest: manifest["shards"].pop(), "data/tokens/b.jsonl.parquet: not named by manifest.json"),
+        (
+            lambda manifest: manifest["shards"].pop(),
+            "data/tokens/documents/b.jsonl.parquet: not named by manifest.json",
+        ),
         (lambda manifest: manifest["shards"][0].update(sha256="0" * 64), "not the file that the manifest names"),
         (lambda manifest: manifest.pop("engine"), "engine"),
         (lambda manifest: manifest.update(begin_of_document_id=5), "begin_of_document_id: 5 is no special token"),
@@ -151,7 +154,7 @@ def test_a_table_that_the_tokens_do_not_give_is_named(built: Project) -> None:
 
 def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None:
     directory = built.root / "data/tokens"
-    (directory / "more.parquet").write_bytes((directory / "a.jsonl.parquet").read_bytes())
+    (directory / "more.parquet").write_bytes((directory / "documents/a.jsonl.parquet").read_bytes())
     assert "data/tokens/more.parquet: not named by manifest.json" in complaint(built)
 
 
@@ -160,9 +163,9 @@ def test_a_file_that_the_manifest_does_not_name_is_found(built: Project) -> None
     [
         (
             b'{"format_version": 1, "documents": 2}',
-            "format_version: found 1, expected 3 or 4 or 5 or 6 or 7: an older tokenmill",
+            "format_version: found 1, expected 3 to 8: an older tokenmill",
         ),
-        (b'{"format_version": 8}', "format_version: found 8, expected 3 or 4 or 5 or 6 or 7: a newer tokenmill"),
+        (b'{"format_version": 9}', "format_version: found 9, expected 3 to 8: a newer tokenmill"),
         (b'{"n_documents": 2}', "format_version: Field required"),
         (b"PAR1", "Invalid JSON"),
     ],

@@ -175,7 +175,7 @@ def test_outputs_that_dvc_has_not_recorded_do_not_stop_a_restore(project: Projec
     before = project.outputs()
     project.set(train_vocab__vocab_size=270)
     project.build()
-    output = project.root / "data/tokens/a.jsonl.parquet"
+    output = project.root / "data/tokens/documents/a.jsonl.parquet"
     output.unlink()
     output.write_bytes(b"of a killed build")
     project.set(train_vocab__vocab_size=272)

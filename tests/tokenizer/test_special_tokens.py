@@ -163,7 +163,7 @@ def test_the_policies_are_those_of_tiktoken() -> None:
 def test_a_build_allows_what_it_is_told_to(project: Project) -> None:
     project.set(encode__special_tokens_in_text="allow")
     project.build()
-    ids = pq.read_table(project.root / "data/tokens/b.jsonl.parquet")["input_ids"].to_pylist()
+    ids = pq.read_table(project.root / "data/tokens/documents/b.jsonl.parquet")["input_ids"].to_pylist()
     assert [one.count(0) for one in ids] == [2, 1, 1]
 
 

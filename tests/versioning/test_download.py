@@ -83,7 +83,7 @@ def test_from_a_folder(built: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tokens/a.jsonl.parquet", "tables/documents.parquet", "quarantine/quarantine.parquet"]
+    "name", ["tokens/documents/a.jsonl.parquet", "tables/documents.parquet", "quarantine/quarantine.parquet"]
 )
 def test_a_changed_file_is_named_and_nothing_is_left(url: str, tmp_path: Path, name: str) -> None:
     content = objects.get(f"{url}/{name}")

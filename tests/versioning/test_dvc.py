@@ -93,7 +93,7 @@ def test_units_that_were_cleaned_away_are_taken_from_the_dataset(built: Team, tm
     assert project.outputs() == expected
 
 
-@pytest.mark.parametrize("name", ["data/tokens/b.jsonl.parquet", "data/quarantine/quarantine.parquet"])
+@pytest.mark.parametrize("name", ["data/tokens/documents/b.jsonl.parquet", "data/quarantine/quarantine.parquet"])
 def test_a_pulled_file_with_another_digest_is_not_taken(pulled: Project, expected: Made, name: str) -> None:
     n_bad_units = sum(
         any(rows["n_bad"] for rows in shard["rows"])
@@ -169,6 +169,6 @@ def test_an_experiment_runs_with_another_parameter_and_linked_files_are_on_disk_
     found = json.loads(shown.stdout)["data/report/metrics.json"]["tokens"]
     assert found["diff"] == found["new"] - found["old"] > 0
     raw = (project.root / "data/raw/a.jsonl").stat()
-    tokens = (project.root / "data/tokens/a.jsonl.parquet").stat()
+    tokens = (project.root / "data/tokens/documents/a.jsonl.parquet").stat()
     assert (raw.st_nlink, raw.st_mode & 0o777) == (2, 0o444)  # and in DVC's cache
     assert (tokens.st_nlink, tokens.st_mode & 0o777) == (3, 0o444)  # and in the unit store

@@ -77,7 +77,7 @@ def test_no_empty_file_is_made_for_a_clone_where_there_are_none(
             assert not target.exists()
 
 
-@pytest.mark.parametrize("name", ["data/tokens/a.jsonl.parquet", "data/counts/counts.parquet"])
+@pytest.mark.parametrize("name", ["data/tokens/documents/a.jsonl.parquet", "data/counts/counts.parquet"])
 def test_an_empty_file_that_a_killed_build_left_in_the_cache_is_not_taken_for_an_output(
     project: Project, name: str
 ) -> None:

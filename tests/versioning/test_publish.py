@@ -252,7 +252,7 @@ def test_a_directory_that_a_killed_push_left_empty_in_the_remote_is_pushed_again
 @pytest.mark.parametrize("damage", ["cut", "lost"])
 def test_a_file_that_the_remote_lost_is_pushed_again(team: Team, damage: str) -> None:
     publish(team.project, "tokenizer@v1.0.0")
-    part = next((team.project.root / "data/tokens").glob("*.parquet"))
+    part = next((team.project.root / "data/tokens/documents").glob("*.parquet"))
     name = md5_file(part)
     stored = team.store / "files/md5" / name[:2] / name[2:]
     stored.unlink()
@@ -300,10 +300,7 @@ def test_a_directory_that_is_there_is_not_overwritten(team: Team) -> None:
     publish(team.project, "dataset@v0.1.0")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "data/tokens")
     assert done.returncode == 2
-    assert (
-        "[TM406]: data/tokens: is not empty: it holds a.jsonl.parquet, b.jsonl.parquet, manifest.json. Nothing was"
-        in done.stderr
-    )
+    assert "[TM406]: data/tokens: is not empty: it holds documents, manifest.json. Nothing was" in done.stderr
     assert done.stderr.endswith("or delete this one first: `rm -r data/tokens`.\n")
     done = cli(team.project, "fetch", "dataset@v0.1.0", "dvc.lock")
     assert "dvc.lock: is a file. Name a directory that is not there yet" in done.stderr

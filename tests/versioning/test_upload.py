@@ -188,7 +188,7 @@ def test_a_killed_upload_goes_on_and_sends_no_finished_file_again(team: Team, bu
 
 def test_a_file_that_is_another_in_the_place_is_sent_again(team: Team, bucket: str) -> None:
     done = upload(team.project)
-    file = f"{done['url']}/tokens/a.jsonl.parquet"
+    file = f"{done['url']}/tokens/documents/a.jsonl.parquet"
     content = bytearray(objects.get(file))
     content[40] ^= 1
     client().put_object(Bucket="bucket", Key=file.removeprefix("s3://bucket/"), Body=bytes(content))
@@ -261,7 +261,7 @@ def test_a_dataset_that_dvc_does_not_cache_is_uploaded(team: Team, bucket: str) 
     assert said.returncode == 2 and "Share it with `tokenmill upload`" in said.stderr
     done = upload(project)
     assert stored_files(done["url"]) == local_files(project)
-    md5 = md5_file(project.root / "data/tokens/a.jsonl.parquet")
+    md5 = md5_file(project.root / "data/tokens/documents/a.jsonl.parquet")
     assert not (project.root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]).exists()
 
 
@@ -284,11 +284,11 @@ def test_what_a_killed_upload_leaves_in_a_folder_is_removed_after_a_day(team: Te
     running.send_signal(signal.SIGKILL)
     running.communicate()
     folder = next(place.iterdir())
-    (folder / "tokens").mkdir(exist_ok=True)
-    (folder / f"tokens/a.jsonl.parquet.{running.pid}-1.partial").write_bytes(b"x")
+    (folder / "tokens/documents").mkdir(parents=True, exist_ok=True)
+    (folder / f"tokens/documents/a.jsonl.parquet.{running.pid}-1.partial").write_bytes(b"x")
     for path in folder.rglob("*.partial"):
         os.utime(path, (time.time() - 2 * 86_400,) * 2)
-    living = folder / "tokens/b.jsonl.parquet.1-1.partial"  # of a process on another machine
+    living = folder / "tokens/documents/b.jsonl.parquet.1-1.partial"  # of a process on another machine
     living.write_bytes(b"x")
     done = upload(team.project, str(place))
     assert list(folder.rglob("*.partial")) == [living]

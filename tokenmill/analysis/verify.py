@@ -356,14 +356,14 @@ class _Verification:
         shape = documents_shape(self._tokenizer, begin_id, end_id, manifest.has_ids, manifest.chat is not None)
         units = [
             EncodedUnit(
-                entry.name,
+                name,
                 self._dataset / entry.name,
                 part.folder / UNIT_INDEX_FILE,
                 entry.pieces,
                 [entry.name],
                 part.source if manifest.sources else "",
             )
-            for entry, part in zip(manifest.shards, parts, strict=True)
+            for (name, entry), part in zip(manifest.outputs(), parts, strict=True)
         ]
         finish = partial(_in_folders, scratch / "sets", self._options.threads)
         try:

@@ -365,7 +365,9 @@ def _part_unit(shard: Shard, i: int, part: ShardRange, digest: str) -> Unit:
 
 def _output(name: str) -> str:
     parts = [part for part in PurePosixPath(inside(name)).parts if part not in ("..", "/")]
-    return "/".join(parts).removesuffix(".parquet")
+    # pyarrow, pandas and Spark leave out names that begin so when they read a folder.
+    visible = [f"x{part}" if part.startswith(("_", ".")) else part for part in parts]
+    return "/".join(visible).removesuffix(".parquet")
 
 
 def _refuse_clashes(units: Sequence[Unit]) -> None:

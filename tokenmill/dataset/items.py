@@ -39,9 +39,9 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EncodedUnit:
-    """The tokens of one unit. `file`: its name in the dataset. `tokens`, `index`: its Parquet file and its document index.
-    `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty where nobody asks for keys.
-    `source`: the name of its source; "" without named sources."""
+    """The tokens of one unit. `file`: the name of its file below the folder of documents. `tokens`, `index`: its Parquet file and
+    its document index. `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty where
+    nobody asks for keys. `source`: the name of its source; "" without named sources."""
 
     file: str
     tokens: Path

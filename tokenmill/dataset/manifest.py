@@ -20,8 +20,9 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
-FORMAT_VERSION = 7
-_READ = (3, 4, 5, 6, 7)  # format versions that are read; the earlier ones lack the fields with a default
+DOCUMENTS_FOLDER = "documents"  # in the dataset's folder: of the documents' own files, since format 8
+FORMAT_VERSION = 8
+_READ = range(3, FORMAT_VERSION + 1)  # format versions that are read; the earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
@@ -284,8 +285,14 @@ class Manifest(Record):
 
     def tokens_digest(self) -> str:
         """The sha256, in hex, of what the file sets are made from: the tokenizer's digest, and name and digest of each file of
-        documents. The order of a shuffled set is a function of it."""
-        return tokens_digest(self.tokenizer_digest, ((shard.name, shard.sha256) for shard in self.shards))
+        documents. The order of a shuffled set is a function of it, and so the name is that below the folder of documents, which
+        earlier formats did not have."""
+        return tokens_digest(self.tokenizer_digest, ((name, shard.sha256) for name, shard in self.outputs()))
+
+    def outputs(self) -> list[tuple[str, OutputShard]]:
+        """The entries of the documents' own files in order, each with its name below their folder: the `output` of its unit."""
+        above = "" if self.format_version < 8 else f"{DOCUMENTS_FOLDER}/"
+        return [(shard.name.removeprefix(above), shard) for shard in self.shards]
 
     def names(self) -> list[str]:
         """The names of all files of the dataset but for the manifest, relative to its folder."""
@@ -458,6 +465,6 @@ def parse_manifest(content: bytes, place: str) -> Manifest:
         ) from None
     age = "an older" if form < FORMAT_VERSION else "a newer"
     raise DatasetError(
-        f"{place}: format_version: found {form}, expected {' or '.join(map(str, _READ))}: {age} tokenmill made this dataset. "
+        f"{place}: format_version: found {form}, expected {_READ[0]} to {FORMAT_VERSION}: {age} tokenmill made this dataset. "
         "Run `tokenmill build --force` to make it anew, or read it with the version that made it."
     )

@@ -15,7 +15,14 @@ from tokenmill.corpus.quarantine import QUARANTINE_FILE, LeftOut, left_out, read
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.document_index import read_index, unit_of_index
 from tokenmill.dataset.formats.parquet import read_tokens
-from tokenmill.dataset.manifest import MANIFEST_FILE, InputRows, Manifest, OutputShard, read_manifest_file
+from tokenmill.dataset.manifest import (
+    DOCUMENTS_FOLDER,
+    MANIFEST_FILE,
+    InputRows,
+    Manifest,
+    OutputShard,
+    read_manifest_file,
+)
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_COUNTS_FILE, UNIT_INDEX_FILE
 from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.errors import ValidationError
@@ -56,7 +63,7 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
     """The manifest's entry for a unit that is in the unit store under `key`."""
     facts, file = done.facts, done.files[TOKENS_FILE]
     return OutputShard(
-        name=unit.output,
+        name=f"{DOCUMENTS_FOLDER}/{unit.output}",
         unit=key,
         n_bytes=file.n_bytes,
         sha256=file.sha256,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer
-from tokenmill.config.params import Encode, FormatName, Source, TokenizerSource
+from tokenmill.config.params import Encode, Source, TokenizerSource
 from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
@@ -37,7 +37,6 @@ from tokenmill.corpus.units import Unit
 from tokenmill.counts.table import most_frequent
 from tokenmill.dataset.document_index import unit_index
 from tokenmill.dataset.file_sets import documents_shape, shape_of
-from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.parquet import write_tokens
 from tokenmill.dataset.groups import GroupKeys
 from tokenmill.dataset.manifest import ChatEntry, Manifest
@@ -76,7 +75,7 @@ _WARM_BYTES_MIN = 1 << 24  # file bytes to encode; finding the frequent pre-toke
 def encode(
     source: Source, asked: TokenizerSource | None, params: Encode, runner: UnitRunner, run_units: RunUnits
 ) -> StageSummary:
-    """Encodes every unit into one Parquet file of data/tokens, and writes the manifest beside them, the file sets, and data/tables.
+    """Encodes every unit into one Parquet file of data/tokens/documents, and writes the manifest, the file sets, and data/tables.
     Bad documents, if params.yaml lets them pass, go to data/quarantine. Documents that source.drop names are left out. For each
     of `encode.vocab_sizes` there is such a dataset in data/vocab_sizes, encoded in the same reading.
 
@@ -98,7 +97,6 @@ def encode(
     for one in (main, *others.values()):
         shape = documents_shape(one.tokenizer, one.begin_id, one.end_id, runner.has_ids, entry is not None)
         refuse_formats(formats, params, shape_of(files_of(params, one.tokenizer), shape))
-    _refuse_clashes(units, formats)
     if not runner.anew and not others:
         _take_over(set(main.keys.values()) - runner.store.keys(), runner)
     done = _encode_units(source, params, main, list(others.values()), drops, runner, run_units)
@@ -418,14 +416,3 @@ def encode_keys(
         )
         for unit in units
     }
-
-
-def _refuse_clashes(units: Sequence[Unit], formats: Sequence[FormatName]) -> None:
-    """Raises ParamsError if a file of documents would be in the folder of a format."""
-    folders = {*formats, INDEX_FORMAT.name} if formats else set()
-    for unit in units:
-        if (folder := unit.output.partition("/")[0]) in folders:
-            raise ParamsError(
-                f"encode.formats: the files of {unit.pieces[0].shard.name} would be in {TOKENS_DIRECTORY}/{folder}, which is the "
-                f"folder of that format. Rename the folder {folder} of the documents."
-            )

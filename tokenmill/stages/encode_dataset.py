@@ -90,8 +90,8 @@ def write_dataset(
     n_dropped = dict(sorted(sum((Counter(one.facts.reasons) for one in done), Counter()).items()))
     folders = [one.folder for one in done]
     parts = [
-        Part(unit.output, starts_of(unit), folder, source_name(unit.pieces[0].shard))
-        for unit, folder in zip(units, folders, strict=True)
+        Part(shard.name, starts_of(unit), folder, source_name(unit.pieces[0].shard))
+        for unit, shard, folder in zip(units, shards, folders, strict=True)
     ]
     with (
         write_directory(folders_of.tokens) as directory,
@@ -115,7 +115,9 @@ def write_dataset(
             epochs = epochs_of(runner.sources().values(), encoded, params.splits)
             _refuse_epochs(epochs, runner.sources())
             files = files.model_copy(update={"epochs": epochs})
-        made_from = tokens_digest(tokenizer.digest, ((shard.name, shard.sha256) for shard in shards))
+        made_from = tokens_digest(
+            tokenizer.digest, ((unit.output, shard.sha256) for unit, shard in zip(units, shards, strict=True))
+        )
         if entry is not None:
             entry = entry.model_copy(update={"n_trained": sum(one.facts.n_trained or 0 for one in done)})
             check_trained(entry, sum(shard.n_tokens for shard in shards))

@@ -89,7 +89,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     raise_first(wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}), _MANIFEST)
     raise_first(wrong_sources(manifest, runner.shards), _MANIFEST)
     _check_digests(manifest, runner)
-    entries = {shard.name: shard for shard in manifest.shards}
+    entries = dict(manifest.outputs())
     for unit in corpus.units:
         _check_rows(unit, entries.get(unit.output))
     chat = None if manifest.chat is None else ChatEncoder(tokenizer, place=_MANIFEST, **manifest.chat.encoding)
@@ -126,7 +126,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     parts = []
     for unit, one in zip(corpus.units, done, strict=True):
         check_sums(entries[unit.output], one.facts)
-        parts.append(Part(unit.output, starts_of(unit), one.folder, source_name(unit.pieces[0].shard)))
+        parts.append(Part(entries[unit.output].name, starts_of(unit), one.folder, source_name(unit.pieces[0].shard)))
     with scratch_directory(runner.root / SCRATCH_DIRECTORY, "validate-") as scratch:
         write_dropped(
             scratch / DROPPED_FILE,
@@ -177,7 +177,7 @@ def validate_unit(
     are."""
     unit, (entry, drops, allows) = job.unit, job.own
     documents = documents_of(unit, entry, source, limits, job.advance, drops.find)
-    draw = random.Random(f"{_SEED} {entry.name}")
+    draw = random.Random(f"{_SEED} {unit.output}")
     n_drawn = min(n_sampled(sample_documents, entry.text_bytes), entry.n_documents)
     sample = set(draw.sample(range(entry.n_documents), n_drawn))
     groups = None if group_column is None else GroupKeys(unit, group_column, limits)
@@ -214,11 +214,11 @@ def _check_sets(
     from tokenmill.dataset.set_checks import wrong_sets
 
     finish, is_done = finisher("validate", runner, run_units)
-    entries = {shard.name: shard for shard in manifest.shards}
+    entries = dict(manifest.outputs())
     encoded = [
         EncodedUnit(
             unit.output,
-            directory / unit.output,
+            directory / entries[unit.output].name,
             one.folder / UNIT_INDEX_FILE,
             starts_of(unit),
             [entries[unit.output].sha256, one.files[UNIT_INDEX_FILE].sha256],
