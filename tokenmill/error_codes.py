@@ -208,6 +208,13 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
             "Run the command that the message names: `git lfs pull`, `git annex get` or `dvc pull`. A copy of the repository as a "
             "ZIP file never has the files of Git LFS, so clone it instead.",
         ),
+        "TM215": ErrorCode(
+            "a file is read by no source",
+            "source.sources_strict is true in params.yaml, and the folder data/raw has files that neither source.glob nor the glob "
+            "of a named source matches. They would not be in the dataset.",
+            "Add a source, or a glob to one, that matches them. Otherwise move them out of data/raw, or set "
+            "source.sources_strict: false, with which a build only names them.",
+        ),
         "TM301": ErrorCode(
             "a tokenizer is refused",
             "A tokenizer file cannot be read, or asks for something that tokenmill cannot do exactly. Ids, or lists of them, "

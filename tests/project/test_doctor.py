@@ -1,11 +1,14 @@
 """tokenmill doctor names what is wrong with a machine or a project, and how to mend it."""
 
 import json
+import re
 import shutil
 import socket
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Project
@@ -224,6 +227,36 @@ def test_a_wrong_text_column_is_found_without_a_build(project: Project, policy: 
         "2 of 2 files begin with something bad; data/raw/a.jsonl, line 1: the key 'body' is missing; found the keys id, text",
     )
     assert found["mend"].startswith("Set source.text_column")
+
+
+def test_folders_with_other_columns_get_an_example_that_a_build_takes(project: Project) -> None:
+    path = project.root / "data/raw/Code"
+    path.mkdir()
+    pq.write_table(pa.table({"id": ["a"], "content": ["import a"], "size": [8]}), path / "a.parquet")
+    project.write("web/b.jsonl", ["the dog"])
+    found = findings(project, 1)["text"]
+    assert "the column 'text' is missing" in found["found"]
+    example = re.search("`(sources: {.*})` into", found["mend"])
+    assert example is not None
+    assert 'code: {glob: "data/raw/Code/**/*", text_column: "content"}' in example[1]
+    params = project.root / "params.yaml"
+    text = params.read_text(encoding="utf-8")
+    params.write_text(text.replace("sources: {}", example[1]), encoding="utf-8")
+    assert findings(project, 0)["text"]["found"] == "the first documents of 3 files can be read"
+
+
+def test_a_clone_without_its_documents_is_told_to_pull_them(project: Project) -> None:
+    for glob in ("data/raw/**/*", "data/raw/web/*.jsonl"):
+        project.set(source__glob=glob)
+        shutil.rmtree(project.root / "data/raw", ignore_errors=True)
+        (project.root / "data/raw.dvc").write_text("outs:\n- md5: 00.dir\n  path: raw\n", encoding="utf-8")
+        assert (
+            "data/raw is tracked by DVC and not downloaded. Run `dvc pull`."
+            in findings(project, 0)["documents"]["found"]
+        )
+        (project.root / "data/raw").mkdir()
+        (project.root / "data/raw/.gitignore").touch()
+        assert "Run `dvc pull`." in findings(project, 0)["documents"]["found"]
 
 
 def test_a_bad_document_or_file_is_found_without_a_build(project: Project) -> None:

@@ -93,6 +93,7 @@ def _save(summaries: Sequence[StageSummary], path: Path) -> None:
 
 def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.params import load_params
+    from tokenmill.corpus.sources import unread_files, words_of_unread
     from tokenmill.pipeline.status import as_text, status_of
 
     path = asked.params or find_params()
@@ -108,12 +109,15 @@ def _status(asked: argparse.Namespace) -> Answer:
     found = status_of(root, params)
     would_run = any(one.would_run for one in found)
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
-    result, words = {"would_run": would_run, "stages": stages}, as_text(found)
+    unread = unread_files(root, params)
+    result, words = {"would_run": would_run, "stages": stages, "unread_files": unread}, as_text(found)
     if console.level >= 1:
         from tokenmill.pipeline.status import files_since_the_dataset
 
         files, more = files_since_the_dataset(root, params)
         result["files"], words = files, f"{words}\n{more}"
+    if unread:
+        words = f"{words}\n{words_of_unread(unread)}"
     return text(result, words, EXIT_NO if would_run else EXIT_DONE)
 
 

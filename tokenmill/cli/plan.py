@@ -44,10 +44,13 @@ def _plan(asked: argparse.Namespace) -> Answer:
 
 def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     from tokenmill.config.params import load_params
+    from tokenmill.corpus.sources import unread_files, words_of_unread
     from tokenmill.pipeline.plan import compare, keep_plan
     from tokenmill.stages.planning import make_plan
 
-    plan = make_plan(root, load_params(params_path), seed).as_json()
+    params = load_params(params_path)
+    plan = make_plan(root, params, seed).as_json()
+    unread = unread_files(root, params)
     would_run = any(one["would_run"] for one in plan["stages"])
     if would_run:  # else it would take the place of the plan of the last build
         keep_plan(root, plan)
@@ -55,9 +58,11 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
     lines = [*_stage_lines(plan["stages"]), "", *_table(rows)]
     if plan["sampled_bytes"]:
         lines += ["", *wrap(_basis(plan), _WIDTH)]
+    if unread:
+        lines += ["", *wrap(words_of_unread(unread), _WIDTH)]
     for reason in plan["refused"]:
         lines += ["", *wrap(f"Do not build yet: {reason}", _WIDTH)]
-    return text(plan, "\n".join(lines), EXIT_NO if plan["refused"] else EXIT_DONE)
+    return text({**plan, "unread_files": unread}, "\n".join(lines), EXIT_NO if plan["refused"] else EXIT_DONE)
 
 
 def _outcome(root: Path) -> Answer:

@@ -70,7 +70,8 @@ class Source(Record):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    # A params.yaml of an earlier tokenmill lacks the next four keys.
+    # A params.yaml of an earlier tokenmill lacks the next five keys.
+    sources_strict: bool = False
     format: DocumentFormat | None = None
     messages_column: str | None = Field(default=None, min_length=1)
     tools_column: str | None = Field(default=None, min_length=1)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-from tokenmill.corpus.kinds import COMPRESSIONS, known_suffixes
+from tokenmill.corpus.kinds import COMPRESSIONS, UNFINISHED, known_suffixes
 
 _N_NAMES_SHOWN = 5
 _N_KINDS_SHOWN = 8
@@ -25,6 +25,8 @@ def strange_files(files: Sequence[tuple[str, str]]) -> str:
     ]
     kinds += [f"and {len(groups) - _N_KINDS_SHOWN:,} other kinds"] if len(groups) > _N_KINDS_SHOWN else []
     what = f"{files[0][0]}: files of this kind" if len(files) == 1 else f"files of these kinds ({'; '.join(kinds)})"
+    if any(name.lower().endswith(UNFINISHED) for name, _ in files):
+        what = f"{what}, of which those in {', '.join(UNFINISHED)} are downloads that have not ended,"
     settings = list(dict.fromkeys(asked for _, asked in files))
     sections = [asked.removesuffix(".glob") for asked in settings if asked.endswith(".glob")]
     say_it = f"Plain text of any name is read with {sections[0]}.format: text. " if sections else ""
@@ -47,13 +49,19 @@ def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | Non
             f"{asked}: expected files that match {glob!r}; found the folder {matched_folder}. "
             f"{glob.rstrip('/') + '/**/*'!r} matches the files in it, at any depth."
         )
-    if missing and folder.with_name(f"{folder.name}.dvc").is_file():
-        return f"{asked}: expected files that match {glob!r}; {folder} is tracked by DVC and not downloaded. Run `dvc pull`."
+    tracked = next((one for one in (folder, *folder.parents) if Path(f"{one}.dvc").is_file()), None)
+    if tracked is not None and not _holds_any(tracked):
+        return f"{asked}: expected files that match {glob!r}; {tracked} is tracked by DVC and not downloaded. Run `dvc pull`."
     return (
         f"{asked}: expected files that match {glob!r}; found none in {folder}{missing}. "
         f"{exists} holds {_listing(exists)}. "
         f"Put files there, or correct {asked}. They are read if their names end with {known_suffixes()}."
     )
+
+
+def _holds_any(folder: Path) -> bool:
+    """Whether there is a folder with a file that is not hidden in it."""
+    return folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir())
 
 
 def _listing(folder: Path) -> str:

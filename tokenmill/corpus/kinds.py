@@ -13,6 +13,9 @@ _SUFFIXES: dict[str, DocumentFormat] = {
     ".txt": "text",
 }
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
+UNFINISHED = (".crdownload", ".part", ".aria2")
+"""Suffixes of downloads that have not ended. Such a file is never read."""
+
 _NEVER_COMPRESSED = ("parquet", "arrow")  # compressed inside
 
 assert set(_SUFFIXES.values()) == set(get_args(DocumentFormat))
@@ -53,6 +56,8 @@ def kind_of(name: str, asked: DocumentFormat | None = None) -> Kind | None:
     """
     stem = name.lower()
     compression = next((suffix for suffix in COMPRESSIONS if stem.endswith(suffix)), "")
+    if stem.endswith(UNFINISHED):
+        return None
     stem = stem.removesuffix(compression)
     format = asked or next((format for suffix, format in _SUFFIXES.items() if stem.endswith(suffix)), None)
     if format is None or (compression and format in _NEVER_COMPRESSED):

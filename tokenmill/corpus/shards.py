@@ -102,17 +102,13 @@ def find_shards(
 def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[str]:
     """The names of the files that the globs match, whatever their kind. Raises CorpusError as `find_shards` does, and
     StorageError."""
-    found = look_for(root, glob, asked, None)
-    return sorted([one.name for one in found.shards] + [name for name, _ in found.strange])
+    local, stored = _named(root, glob, asked)
+    return sorted({*local, *stored})
 
 
 def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> Found:
     """As `find_shards`, but the files of which nothing can be read are in what it returns."""
-    globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
-    base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
-    names = {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}
-    listings: dict[str, list[StoredObject]] = {}
-    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked, listings)}
+    names, stored = _named(root, glob, asked)
     format = None if source is None else source.format
     found = Found([], [], [])
     for name in sorted({*names, *stored}):
@@ -126,6 +122,15 @@ def look_for(root: Path, glob: str | Sequence[str], asked: str, source: Document
             except CorpusError as error:
                 found.wrong.append(error)
     return found
+
+
+def _named(root: Path, glob: str | Sequence[str], asked: str) -> tuple[set[str], dict[str, StoredObject]]:
+    """The names of the files that the globs match, and the objects by their URLs."""
+    globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
+    base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
+    listings: dict[str, list[StoredObject]] = {}
+    stored = {one.url: one for glob in globs if is_url(glob) for one in _objects(glob, asked, listings)}
+    return {name for one in globs if not is_url(one) for name in _matches(base, one, asked)}, stored
 
 
 def whole(found: Sequence[Found]) -> list[Shard]:

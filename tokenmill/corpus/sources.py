@@ -1,17 +1,22 @@
 """Finds the shards of the sources that params.yaml asks for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenmill.config.params import Params
-from tokenmill.corpus.shards import Shard, look_for, whole
-from tokenmill.errors import ParamsError
+from tokenmill.corpus.shards import Shard, look_for, matching_names, whole
+from tokenmill.errors import CorpusError, ParamsError
+from tokenmill.layout import RAW_DIRECTORY
 from tokenmill.storage.urls import is_url
+
+_N_NAMES_SHOWN = 5
 
 
 def find_documents(root: Path, params: Params) -> list[Shard]:
     """The shards of the project at `root`, sorted by name, each with its source.
 
-    Raises CorpusError as `find_shards` does, and ParamsError for a shard that two sources match.
+    Raises CorpusError as `find_shards` does, and with source.sources_strict for a file below data/raw that no source matches; and
+    ParamsError for a shard that two sources match.
     """
     found: dict[str, Shard] = {}
     looked = [look_for(root, one.globs, f"{one.section}.glob", one) for one in params.document_sources()]
@@ -28,7 +33,34 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
                 )
             found[shard.name] = shard
     whole(looked)
+    if params.source.sources_strict and (unread := unread_files(root, params)):
+        raise CorpusError(
+            f"{words_of_unread(unread)} source.sources_strict refuses that: add a source or a glob for them, or move "
+            "them elsewhere.",
+            code="TM215",
+        )
     return [found[name] for name in sorted(found)]
+
+
+def unread_files(root: Path, params: Params) -> list[str]:
+    """The names of the files below data/raw that no source matches, sorted. Hidden and unfinished files do not count, nor the list
+    of documents to leave out. None are found while the globs themselves are wrong, which `find_documents` tells."""
+    globs = [glob for source in params.document_sources() for glob in source.globs if not is_url(glob)]
+    everything = f"{RAW_DIRECTORY}/**/*"
+    if everything in globs or not (root / RAW_DIRECTORY).is_dir():
+        return []
+    try:
+        unread = set(matching_names(root, everything, "source.glob")) - set(matching_names(root, globs, "source.glob"))
+    except CorpusError:
+        return []
+    return sorted(unread - {params.source.drop})
+
+
+def words_of_unread(names: Sequence[str]) -> str:
+    """A sentence that names files below data/raw which no source reads."""
+    more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
+    are = "files in data/raw are" if len(names) > 1 else "file in data/raw is"
+    return f"{len(names):,} {are} read by no source: {', '.join(names[:_N_NAMES_SHOWN])}{more}."
 
 
 def reads_objects(params: Params) -> bool:

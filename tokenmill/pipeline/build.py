@@ -15,7 +15,7 @@ from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, reads_objects
+from tokenmill.corpus.sources import find_documents, reads_objects, unread_files, words_of_unread
 from tokenmill.corpus.units import Corpus, Unit
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import (
@@ -374,6 +374,8 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
             )
     except ParamsError as error:
         raise ParamsError(f"{path}: {error}", code=error.code) from None
+    if unread := unread_files(build.root, build.params):
+        say(words_of_unread(unread))
     (refuse_other_code if under_dvc() else pin_code)(build.root)
     _pin_tokenizer(build)
     return build

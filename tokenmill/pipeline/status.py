@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
-from tokenmill.corpus.sources import find_documents, reads_objects
+from tokenmill.corpus.sources import find_documents, reads_objects, unread_files
 from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES
@@ -75,7 +75,10 @@ def _documents_in(root: Path, params: Params, stage: str, path: Path) -> str | N
     local = [one for one in shards if isinstance(one.path, Path)]
     names = {one.name for one in shards if not isinstance(one.path, Path)}
     earlier = [one for one in earlier_inputs(root, stage) if one.name not in names]
-    return str(input_changes(earlier, local, _sha256_of(root, params))) or None
+    changed = str(input_changes(earlier, local, _sha256_of(root, params)))
+    if changed or not unread_files(root, params):
+        return changed or None
+    return "other files in data/raw alone: no file of documents changed"
 
 
 def _sha256_of(root: Path, params: Params) -> Callable[[Sequence[Shard]], dict[Shard, str]]:

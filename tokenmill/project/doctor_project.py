@@ -14,7 +14,7 @@ from dvc.exceptions import DvcException
 
 from tokenmill.config.lockfile import read_lock
 from tokenmill.config.params import Params, load_params
-from tokenmill.corpus.sources import find_documents
+from tokenmill.corpus.sources import find_documents, unread_files, words_of_unread
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
 from tokenmill.project.doctor_documents import first_documents
@@ -41,6 +41,9 @@ def _parameters(root: Path) -> list[Finding]:
         return [Finding(PARAMS_FILE, "wrong", "; ".join(str(error).splitlines()))]
     findings = [Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"), corpus(root, params)]
     text = first_documents(root, params)
+    if unread := unread_files(root, params):
+        mend = "Add a source or a glob for them if they are documents."
+        findings.append(Finding("other files", "warning", words_of_unread(unread).removesuffix("."), mend))
     return findings if text is None else [*findings, text]
 
 

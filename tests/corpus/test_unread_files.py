@@ -1,0 +1,64 @@
+"""Files below data/raw that no source matches are named."""
+
+import json
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import Project
+from tests.project.test_doctor import findings
+
+OTHERS = ["data/raw/notes.md", "data/raw/old/c.jsonl"]
+
+
+def set_sources(project: Project, sources: dict[str, object]) -> None:
+    path = project.root / "params.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    params = yaml.load(path.read_text(encoding="utf-8"))
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(params | {"sources": sources}, file)
+
+
+@pytest.fixture
+def narrow(project: Project) -> Project:
+    """A project whose one source leaves two files in data/raw, a hidden one and an unfinished one."""
+    set_sources(project, {"web": {"glob": "data/raw/*.jsonl"}})
+    project.write("old/c.jsonl", ["an old text"])
+    for name in ("notes.md", ".hidden", "d.jsonl.tmp"):
+        (project.root / "data/raw" / name).write_text("no document")
+    return project
+
+
+def test_every_command_names_the_files_that_no_source_reads(narrow: Project) -> None:
+    words = f"2 files in data/raw are read by no source: {', '.join(OTHERS)}."
+    assert words in narrow.build().stderr
+    assert words in narrow.cli("status").stdout
+    assert words in " ".join(narrow.cli("plan").stdout.split())
+    for command in ("status", "plan"):
+        assert json.loads(narrow.cli(command, "--json").stdout)["result"]["unread_files"] == OTHERS
+    assert findings(narrow, 0)["other files"]["found"] == words.removesuffix(".")
+
+
+def test_a_change_to_such_a_file_is_told_as_one(narrow: Project) -> None:
+    narrow.build()
+    (narrow.root / "data/raw/notes.md").write_text("still no document, but longer")
+    said = narrow.cli("status", "-v").stdout
+    assert "count" in said and "to do: other files in data/raw alone: no file of documents changed" in said
+
+
+def test_strict_sources_make_an_error_of_them(narrow: Project) -> None:
+    narrow.set(source__sources_strict=True)
+    for command in ("build", "plan"):
+        done = narrow.cli(command)
+        assert done.returncode == 2
+        assert "error[TM215]" in done.stderr and all(name in done.stderr for name in OTHERS)
+    assert "sources_strict" in findings(narrow, 1)["documents"]["found"]
+    set_sources(narrow, {"web": {"glob": "data/raw/*.jsonl"}, "old": {"glob": "data/raw/old/*"}})
+    (narrow.root / "data/raw/notes.md").unlink()
+    narrow.build()
+
+
+def test_nothing_is_said_where_all_files_are_read(project: Project) -> None:
+    assert "read by no source" not in project.build().stderr
+    project.set(source__glob=["data/raw/a.*", "data/raw/*"], source__sources_strict=True)
+    assert "read by no source" not in project.build().stderr
