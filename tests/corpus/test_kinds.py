@@ -152,7 +152,7 @@ def test_a_large_file_is_cut_where_the_parameter_says_that_it_has_lines(code: Pr
     code.set(source__unit_bytes_max=80, source__unit_bytes_min=0)
     code.build()
     names = [one["name"] for one in json.loads((code.root / "data/tokens/manifest.json").read_text())["shards"]]
-    assert "more.dat.00001.parquet" in names
+    assert "documents/more.dat.00001.parquet" in names
     assert code.cli("verify").returncode == 0
 
 

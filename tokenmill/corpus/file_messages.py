@@ -29,7 +29,12 @@ def strange_files(files: Sequence[tuple[str, str]]) -> str:
         what = f"{what}, of which those in {', '.join(UNFINISHED)} are downloads that have not ended,"
     settings = list(dict.fromkeys(asked for _, asked in files))
     sections = [asked.removesuffix(".glob") for asked in settings if asked.endswith(".glob")]
-    say_it = f"Plain text of any name is read with {sections[0]}.format: text. " if sections else ""
+    say_it = (
+        f"If all files of {sections[0]} are plain text, set {sections[0]}.format: text; otherwise give each kind a source with a "
+        "format of its own: see `sources`. "
+        if sections
+        else ""
+    )
     return (
         f"{what} cannot be read; expected a name that ends with {known_suffixes()}. {say_it}Otherwise convert "
         f"{'it' if len(files) == 1 else 'them'}, move {'it' if len(files) == 1 else 'them'} elsewhere, or make "
