@@ -17,6 +17,7 @@ __all__ = [
     "Encoder",
     "Merger",
     "ParquetRows",
+    "TextFinder",
     "bpe_json",
     "byte_order",
     "count_ids",
@@ -85,6 +86,21 @@ def split(steps: Sequence[str], text: str) -> list[str]:
 
 def splitter(steps: Sequence[str]) -> Literal["scanner", "regex"]:
     """What runs these steps: "scanner" (hand-written for a known pattern) or "regex" (fancy-regex). Raises PatternError."""
+
+@final
+class TextFinder:
+    """Where given texts occur in a text. However many texts there are, a search takes time in proportion to the text alone."""
+
+    def __new__(cls, texts: Sequence[str]) -> Self: ...
+    def spans(self, text: str) -> list[tuple[int, int, int]]:
+        """What is found, one behind another, the leftmost first and of these the longest: its first character, the character
+        behind it, and its number among the texts."""
+
+    def is_in(self, text: str) -> bool:
+        """Whether one of the texts occurs in the text."""
+
+    def occurring(self, texts: Sequence[str]) -> list[int]:
+        """The numbers of the texts that occur in one of `texts`, also inside of others."""
 
 @final
 class ParquetRows:

@@ -9,6 +9,7 @@ from tests.conftest import DOCUMENTS, Project
 from tests.registry import cli
 from tokenmill import Counter, Tokenizer, train_vocab
 from tokenmill.analysis.compare import compare, text_of
+from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 
 
@@ -116,3 +117,47 @@ def test_bad_documents_are_left_out_and_told_and_languages_come_from_a_column(pr
     done = cli(project, "diff", "one", "one", "--corpus", "some.txt", "--language", "lang")
     assert done.returncode == 2
     assert "some.txt has no columns" in done.stderr
+
+
+def of_characters(n_merges: int) -> Tokenizer:
+    """A tokenizer in the manner of SentencePiece: more than one merge makes a token."""
+    letters = ["▁", "l", "o", "w", "e", "r"]
+    merges = [["l", "o"], ["lo", "w"], ["o", "w"], ["l", "ow"], ["▁", "low"]][:n_merges]
+    texts = dict.fromkeys([*(f"<0x{byte:02X}>" for byte in range(256)), *letters, "<unk>", *map("".join, merges)])
+    model = {
+        "type": "BPE",
+        "vocab": {text: id for id, text in enumerate(texts)},
+        "merges": merges,
+        "unk_token": "<unk>",
+    }
+    document = {
+        "added_tokens": [],
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        "decoder": {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        "model": {**model, "byte_fallback": True, "fuse_unk": True},
+    }
+    return Tokenizer._from_json(json.dumps(document).encode(), "tokenizer.json", 1)
+
+
+def test_merges_of_characters_are_compared_as_the_file_has_them() -> None:
+    found = compare(of_characters(5), of_characters(3), [])
+    assert (found.merges_added, found.merges_removed, found.merges_moved) == (0, 2, 0)
+    assert (found.pattern_changed, found.tokens_removed) == (False, ["'▁low'"])
+
+
+def test_merges_of_bytes_and_of_characters_are_not_compared() -> None:
+    one, other = trained(TEXTS, 270), of_characters(5)
+    for found in (compare(one, other, []), compare(other, one, [])):
+        assert (found.merges_added, found.merges_removed, found.merges_moved) == (None, None, None)
+        assert found.pattern_changed
+        assert "merges: not compared" in text_of(found)
+
+
+def test_no_more_merges_are_compared_than_a_tiktoken_file_has_tokens(tmp_path: Path) -> None:
+    one = trained(["abcd bcd cd ab abc"] * 9, 264)
+    one.save(tmp_path)
+    ranks = Tokenizer.load(tmp_path / "vocab.tiktoken", pattern="gpt2", special_tokens={"<|endoftext|>": 0})
+    assert ranks.n_merges is not None and ranks.n_merges > (one.n_merges or 0)  # every pair that makes a token
+    found = compare(one, ranks, [])
+    assert (found.merges_added, found.merges_removed) == (0, 0)
+    assert check_tokenizer(tmp_path / "vocab.tiktoken", "gpt2")["n_merges"] == one.n_merges

@@ -136,3 +136,23 @@ def test_a_token_cannot_write_to_the_terminal_what_it_likes(tmp_path: Path, caps
     printed = capsys.readouterr().out
     assert "\x1b" not in printed and "\u202e" not in printed
     assert "\\u001b[2J" in printed
+
+
+@pytest.mark.parametrize("has_bytes", [True, False])
+def test_characters_become_the_unknown_token_only_where_their_bytes_have_none(tmp_path: Path, has_bytes: bool) -> None:
+    texts = [*(f"<0x{byte:02X}>" for byte in range(256 if has_bytes else 255)), "<unk>", "▁", "a"]
+    model = {"type": "BPE", "vocab": {text: id for id, text in enumerate(texts)}, "merges": [], "unk_token": "<unk>"}
+    normalizer = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    found = oddities(tmp_path, {"normalizer": normalizer, "model": {**model, "byte_fallback": True}})
+    assert ("characters without a token become the unknown token" in found) is not has_bytes
+
+
+def test_tokens_of_the_files_beside_are_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(DOCUMENT), encoding="utf-8")
+    (tmp_path / "added_tokens.json").write_text('{"<|im_end|>": 1200}', encoding="utf-8")
+    said = {one["what"]: one["examples"] for one in check_tokenizer(tmp_path)["oddities"]}
+    assert said["added tokens of the files beside tokenizer.json, as transformers has them"] == ["<|im_end|> = 1200"]
+    said = {one["what"]: one["examples"] for one in check_tokenizer(tmp_path / "tokenizer.json")["oddities"]}
+    assert said["files beside it would add or change tokens, or the split; this file counts alone"] == [
+        "<|im_end|> = 1200"
+    ]

@@ -110,6 +110,13 @@ def like_phi_3() -> dict[str, Any]:
     return made
 
 
+def with_normalized(made: dict[str, Any], *places: int) -> dict[str, Any]:
+    """The same with added tokens that are searched for after normalizing, as <unk> in conversions of Llama 2."""
+    for i in places:
+        made["added_tokens"][i]["normalized"] = True
+    return made
+
+
 def load(made: dict[str, Any], folder: Path) -> Tokenizer:
     (folder / "tokenizer.json").write_text(json.dumps(made))
     return Tokenizer.load(folder)
@@ -128,6 +135,15 @@ SHAPES = {
     "added tokens": with_added(document()),
     "gemma": like_gemma(),
     "phi-3": like_phi_3(),
+    "normalized unknown token": with_normalized(document(), 0),
+    "normalized tokens": with_normalized(with_added(document()), 0, 1, 3, 4, 5, 6),
+    "normalized tokens, no space in front": with_normalized(with_added(document(prepends=False)), 1, 3, 5),
+    "normalized tokens, metaspace": with_normalized(
+        with_added(with_metaspace(document(), "first", split=True)), 0, 3, 6
+    ),
+    "normalized tokens, metaspace always": with_normalized(
+        with_added(with_metaspace(document(), "always", split=False)), 2, 4, 5
+    ),
     "metaspace always": with_added(with_metaspace(document(), "always", split=False)),
     "metaspace first": with_added(with_metaspace(document(), "first", split=False)),
     "metaspace never": with_metaspace(document(trained_in_words=False), "never", split=False),
@@ -222,7 +238,6 @@ def changed(change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda made: made["added_tokens"][-1].update(normalized=True),
         lambda made: made["model"].update(byte_fallback=False),
         lambda made: made["model"]["vocab"].update({"<no byte>": made["model"]["vocab"].pop("<0x41>")}),
         lambda made: made["model"].update(ignore_merges=True),
@@ -241,6 +256,11 @@ def test_other_shapes_are_run_by_tokenizers(change: Any, tmp_path: Path) -> None
     assert ours.engine == "tokenizers"
     for text in ("the cat ▁ sat", "äöü 中", "A<0x41> a<left>b"):
         assert ours.encode(text) == peer.encode(text, add_special_tokens=False).ids
+
+
+def test_the_reason_for_tokenizers_is_the_one_that_counts_for_characters(tmp_path: Path) -> None:
+    with_prefix = changed(lambda made: made["model"].update(ignore_merges=True))
+    assert load(with_prefix, tmp_path).engine_reason == "model.ignore_merges is True"
 
 
 def test_a_split_at_spaces_after_they_are_marked_changes_nothing(tmp_path: Path) -> None:

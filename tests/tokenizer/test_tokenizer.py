@@ -1,6 +1,7 @@
 """A tokenizer gives text back, reads special tokens as text, and is the same in every library that loads it."""
 
 import base64
+import copy
 import json
 import os
 import sys
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from tests.stages.test_train_vocab import END, TEXT, trained
 from tokenmill import Counter, Tokenizer, _core, train_vocab
 from tokenmill.errors import CorpusError, ParamsError, PatternError, TokenizerError
+from tokenmill.tokenizer.model import characters_of
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
@@ -542,6 +544,43 @@ def test_tiktoken_gives_the_same_ids(tmp_path: Path) -> None:
     for text in TRICKY:
         assert peer.encode_ordinary(text) == TOKENIZER.encode(text) == again.encode(text)
     assert again.special_tokens == TOKENIZER.special_tokens
+
+
+def test_an_empty_token_of_a_tiktoken_file_is_decoded_to_nothing(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    path = tmp_path / "vocab.tiktoken"
+    path.write_bytes(path.read_bytes() + b"= 5000\n")
+    ours = Tokenizer.load(path, "gpt2", TOKENIZER.special_tokens)
+    peer = tiktoken.Encoding(
+        name="with an empty token",
+        pat_str=_core.patterns()["gpt2"][0],
+        mergeable_ranks=tiktoken.load.load_tiktoken_bpe(str(path)),
+        special_tokens=TOKENIZER.special_tokens,
+    )
+    for text in TRICKY:
+        assert ours.encode(text) == peer.encode(text, disallowed_special=())
+    assert ours.decode([5000, 66, 5000]) == peer.decode([5000, 66, 5000])
+    assert (ours.engine, ours.token_bytes(5000)) == ("tokenizers", b"")
+    ours.save(tmp_path / "saved")
+    assert Tokenizer.load(tmp_path / "saved").digest == ours.digest
+
+
+def test_an_added_token_with_the_id_of_a_byte_decodes_as_tokenizers_decodes_it(tmp_path: Path) -> None:
+    document = copy.deepcopy(TOKENIZER.document)
+    vocab, flags = (
+        document["model"]["vocab"],
+        {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False},
+    )
+    byte, other = characters_of("ŀ".encode())
+    merged = next(text for text in vocab if len(text) > 2 and text.startswith("Ġ"))
+    for text in (byte, merged):
+        document["added_tokens"].append({"id": vocab[text], "content": text, "special": False, **flags})
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    ours, peer = Tokenizer.load(path), tokenizers.Tokenizer.from_file(str(path))
+    pairs = [[vocab[byte], vocab[other]], [vocab["a"], vocab[merged], vocab["a"]]]
+    assert [ours.decode(ids) for ids in pairs] == [peer.decode(ids, skip_special_tokens=False) for ids in pairs]
+    assert ours.decode(pairs[0]) == "ŀ"
 
 
 def test_a_tiktoken_file_saved_as_a_directory_keeps_its_ids(tmp_path: Path) -> None:

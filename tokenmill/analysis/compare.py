@@ -13,6 +13,7 @@ from tokenmill.corpus.reader import Batch
 from tokenmill.corpus.scripts import main_scripts
 from tokenmill.counts.counter import Counter
 from tokenmill.errors import CountsError
+from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 20
@@ -44,16 +45,17 @@ class Word:
 @dataclass(frozen=True)
 class Comparison:
     """The differences. `yields`: by source and language or script. `texts_changed`: texts with different ids, from the golden
-    panel and from the texts of added and removed tokens."""
+    panel and from the texts of added and removed tokens. The numbers of merges are None if the two are of different kinds, such as
+    merges of bytes and merges of characters."""
 
     one: str
     other: str
     tokens_added: list[str]
     tokens_removed: list[str]
     tokens_with_another_id: int
-    merges_added: int
-    merges_removed: int
-    merges_moved: int
+    merges_added: int | None
+    merges_removed: int | None
+    merges_moved: int | None
     pattern_changed: bool
     texts_changed: list[str]
     yields: dict[str, Yield] = field(default_factory=dict)
@@ -87,6 +89,7 @@ def compare(
     added = sorted((token for token in theirs.keys() - ours.keys()), key=lambda token: theirs[token])
     removed = sorted((token for token in ours.keys() - theirs.keys()), key=lambda token: ours[token])
     merges, their_merges = _merges(one), _merges(other)
+    is_alike = _kind(one) == _kind(other)
     texts = [*PANEL.values(), *HARD.values(), *(token.decode(errors="ignore") for token in [*added, *removed])]
     yields, words = _measure(one, other, documents, languages_of)
     return Comparison(
@@ -95,10 +98,10 @@ def compare(
         tokens_added=[_shown(token) for token in added],
         tokens_removed=[_shown(token) for token in removed],
         tokens_with_another_id=sum(theirs[token] != id for token, id in ours.items() if token in theirs),
-        merges_added=len(their_merges.keys() - merges.keys()),
-        merges_removed=len(merges.keys() - their_merges.keys()),
-        merges_moved=_moved(merges, their_merges),
-        pattern_changed=one.steps != other.steps,
+        merges_added=len(their_merges.keys() - merges.keys()) if is_alike else None,
+        merges_removed=len(merges.keys() - their_merges.keys()) if is_alike else None,
+        merges_moved=_moved(merges, their_merges) if is_alike else None,
+        pattern_changed=_split(one) != _split(other),
         texts_changed=[text for text in texts if one.encode(text) != other.encode(text)],
         yields=yields,
         words=words,
@@ -114,7 +117,9 @@ def text_of(found: Comparison) -> str:
         + ("; the split pattern differs" if found.pattern_changed else ""),
         f"tokens: {len(found.tokens_added):,} added, {len(found.tokens_removed):,} removed, "
         f"{found.tokens_with_another_id:,} with another id",
-        f"merges: {found.merges_added:,} added, {found.merges_removed:,} removed, {found.merges_moved:,} moved",
+        "merges: not compared, since the tokenizers are of different kinds"
+        if found.merges_added is None
+        else f"merges: {found.merges_added:,} added, {found.merges_removed:,} removed, {found.merges_moved:,} moved",
     ]
     for name, tokens in (("added", found.tokens_added), ("removed", found.tokens_removed)):
         if tokens:
@@ -138,15 +143,29 @@ def _ids_by_token(tokenizer: Tokenizer) -> dict[bytes, int]:
     return {token: id for id, token in tokenizer._tokens.items()}
 
 
-def _merges(tokenizer: Tokenizer) -> dict[tuple[bytes, bytes], int]:
-    """The rank of every merge, by the bytes of its two tokens. Empty for a tokenizer that the core does not run."""
-    if tokenizer._model is None:
-        return {}
-    tokens = tokenizer._model.tokens
-    return {(tokens[one.left], tokens[one.right]): one.rank for one in tokenizer._model.merges}
+def _kind(tokenizer: Tokenizer) -> str:
+    return "bytes" if tokenizer.model is not None else str(tokenizer.document["model"]["type"])
 
 
-def _moved(one: dict[tuple[bytes, bytes], int], other: dict[tuple[bytes, bytes], int]) -> int:
+def _split(tokenizer: Tokenizer) -> Any:
+    """What a text is cut into before merges: the steps, or the sections of a tokenizer.json that has no steps."""
+    if tokenizer.model is not None:
+        return tokenizer.steps
+    return [tokenizer.document.get(section) for section in ("normalizer", "pre_tokenizer")]
+
+
+def _merges(tokenizer: Tokenizer) -> dict[tuple[Any, Any], int]:
+    """The place of every merge in their order, by its two tokens: one merge for each token that merges make, however many pairs
+    a .tiktoken file allows for it. Empty for a tokenizer without merges."""
+    if tokenizer.model is None:
+        return {
+            (left, right): rank for rank, (left, right) in enumerate(tokenizer.document["model"].get("merges") or [])
+        }
+    model = with_own_ranks(tokenizer.model)
+    return {(model.tokens[one.left], model.tokens[one.right]): one.rank for one in model.merges}
+
+
+def _moved(one: dict[tuple[Any, Any], int], other: dict[tuple[Any, Any], int]) -> int:
     """How many merges of those that both tokenizers have are at another position in the order."""
     both = one.keys() & other.keys()
     before, after = sorted(both, key=lambda pair: one[pair]), sorted(both, key=lambda pair: other[pair])

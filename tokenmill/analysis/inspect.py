@@ -12,6 +12,7 @@ from tokenmill.tokenizer.formats.files import file_of
 from tokenmill.tokenizer.formats.folder import with_folder
 from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
+from tokenmill.tokenizer.model import BYTE_TOKENS
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 12
@@ -27,7 +28,8 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     tokenizer = Tokenizer.load(path, pattern=pattern)
     model, document = tokenizer.model, tokenizer.document
     tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
-    oddities = of_document(document, tokens) + (of_model(with_own_ranks(model)) if model else _of_others(document))
+    merged = None if model is None else with_own_ranks(model)
+    oddities = of_document(document, tokens) + (of_model(merged) if merged else _of_others(document))
     if path.suffix != ".tiktoken":
         file = file_of(path)
         content = read(file)
@@ -43,7 +45,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,
         "id_max": tokenizer.id_max,
-        "n_merges": len(document["model"].get("merges") or []) if model is None else tokenizer.n_merges,
+        "n_merges": len(merged.merges if merged else document["model"].get("merges") or []),
         "pattern": tokenizer.pattern,
         "steps": None if tokenizer.steps is None else list(tokenizer.steps),
         "normalizer": document.get("normalizer"),
@@ -110,6 +112,9 @@ def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:
 
 def _of_others(document: dict[str, Any]) -> list[dict[str, Any]]:
     model = document["model"]
+    texts = {one[0] if isinstance(one, list) else one for one in model["vocab"]}  # a Unigram's have scores
+    if model.get("byte_fallback") and texts.issuperset(BYTE_TOKENS):
+        return []  # every character has the tokens of its bytes
     if model.get("unk_token") is not None or model.get("unk_id") is not None:
         unk = model.get("unk_token") or str(model.get("unk_id"))
         return [{"what": "characters without a token become the unknown token", "n": 1, "examples": [unk]}]

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill import _core
 from tokenmill.chat.conversation import Conversation
 from tokenmill.config.conversation_template import ROLES
 
@@ -39,7 +40,7 @@ class Guard:
         texts = sorted(special, key=len, reverse=True)
         self._words = frozenset(word for word in words if word.isidentifier())
         self._beside = beside
-        self._whole = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
+        self._whole = _core.TextFinder(texts)
         self._begins = frozenset(text[:n] for text in texts for n in range(1, len(text)))
         self._ends = frozenset(text[n:] for text in texts for n in range(1, len(text)))
         self._part_max = max(map(len, texts), default=1) - 1
@@ -94,12 +95,13 @@ class Guard:
         return Guarded(Conversation(messages, tools), back, first[0])
 
     def _guarded_text(self, text: str, replace: Any) -> str:
-        while found := self._whole.search(text):  # overlapping ones need several rounds
+        while spans := self._whole.spans(text):  # overlapping ones need several rounds
             done, pieces = 0, []
-            for found in self._whole.finditer(text):
-                at = len(found[0]) - len(found[0].lstrip() or found[0])
-                pieces += [text[done : found.start()], replace(found[0], at)]
-                done = found.end()
+            for start, stop, _ in spans:
+                found = text[start:stop]
+                at = len(found) - len(found.lstrip() or found)
+                pieces += [text[done:start], replace(found, at)]
+                done = stop
             text = "".join([*pieces, text[done:]])
         if text in self._words:
             return text

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from tokenmill import _core
 from tokenmill.artifacts.model_card import read_card
 from tokenmill.config.params import Validate
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
@@ -226,7 +227,8 @@ def _curve(tokenizer: Tokenizer, counts: Mapping[int, int] | None, text_bytes: i
 def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, dict[str, int]]:
     """How often the text of each special token stands in the documents of the sample, by source; those that do not are left out."""
     found: dict[str, dict[str, int]] = {}
-    for token in tokenizer.special_tokens:
+    tokens = [*tokenizer.special_tokens]
+    for token in (tokens[i] for i in _core.TextFinder(tokens).occurring(sample.texts.drop_null().to_pylist())):
         n = pc.count_substring(sample.texts, token)
         for source, count in zip(
             sample.sources.filter(pc.greater(n, 0)).to_pylist(), n.filter(pc.greater(n, 0)).to_pylist(), strict=True

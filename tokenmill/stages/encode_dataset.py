@@ -39,6 +39,7 @@ from tokenmill.dataset.unit_output import TOKENS_FILE, EncodeFacts, output_shard
 from tokenmill.errors import ParamsError
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
+from tokenmill.special_tokens import listed
 from tokenmill.stages.encode_chat import check_cut, check_trained
 from tokenmill.stages.encode_sets import write_blends, write_sets
 from tokenmill.storage.atomic import sha256_file, write_directory
@@ -192,7 +193,7 @@ def special_id(tokenizer: Tokenizer, key: str, text: str | None) -> int | None:
         return None if text is None else tokenizer.special_tokens[text]
     raise ParamsError(
         f"encode.{key}: found {text!r}; allowed: one of the tokenizer's special tokens "
-        f"{list(tokenizer.special_tokens)}, or null."
+        f"({listed(tokenizer.special_tokens)}), or null."
     )
 
 

@@ -22,6 +22,7 @@ from tokenmill.errors import CountsError, ParamsError
 from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
+from tokenmill.special_tokens import listed
 from tokenmill.storage.atomic import write_atomic, write_directory
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -137,7 +138,7 @@ def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
     if missing := [token for token in params.special_tokens if token not in base.special_tokens]:
         raise ParamsError(
             f"train_vocab.special_tokens: {missing[0]!r} is not in {params.extend.path}; expected some of "
-            f"{list(base.special_tokens)}. An extended tokenizer keeps the special tokens that it has."
+            f"{listed(base.special_tokens)}. An extended tokenizer keeps the special tokens that it has."
         )
     return base
 

@@ -24,31 +24,35 @@ def is_plain(tokens: Sequence[AddedToken], hidden: Iterable[AddedToken]) -> bool
     `tokenizers` also searches for the `hidden` special tokens and then leaves them as text. A token that overlaps a hidden
     one is therefore not found, which the core cannot imitate.
     """
-    texts = [one.text for one in tokens]
-    return not any(one.has_flags for one in tokens) and not any(
-        _may_overlap(special.text, text) for special in hidden for text in texts
-    )
+    texts, specials = [one.text for one in tokens], [one.text for one in hidden]
+    return not any(one.has_flags for one in tokens) and not (texts and specials and _may_overlap(specials, texts))
 
 
-def _may_overlap(special: str, text: str) -> bool:
-    return text in special or any(special.endswith(text[:n]) for n in range(1, len(text)))
+def _may_overlap(specials: list[str], texts: list[str]) -> bool:
+    """Whether a special token has one of the texts in it, or ends with the beginning of one."""
+    if _core.TextFinder(texts).occurring(specials):
+        return True
+    n = 1
+    while texts and specials:  # in time with the sum of their lengths, not with the product of their numbers
+        texts, specials = [text for text in texts if len(text) > n], [one for one in specials if len(one) >= n]
+        if not {text[:n] for text in texts}.isdisjoint({one[-n:] for one in specials}):
+            return True
+        n += 1
+    return False
 
 
 class Finder:
     """Cuts text at added tokens. `shown` tokens become ids. `hidden` tokens are searched for too, but stay text."""
 
     def __init__(self, shown: Iterable[AddedToken], hidden: Iterable[AddedToken], nfc: bool = False) -> None:
-        self._tokens = {}
-        for one in (*shown, *hidden):
-            text = normalized(one.text) if nfc else one.text
-            self._tokens[text] = one
+        shown, hidden = tuple(shown), tuple(hidden)
+        tokens = {normalized(one.text) if nfc else one.text: one for one in (*shown, *hidden)}
+        self._tokens, self._search = [*tokens.values()], _core.TextFinder([*tokens])
         self._hidden = {one.id for one in hidden}
-        longest_first = sorted(self._tokens, key=len, reverse=True)
-        self._search = re.compile("|".join(map(re.escape, longest_first)))
 
     def is_in(self, text: str) -> bool:
         """Whether the text of any token occurs in the text."""
-        return self._search.search(text) is not None
+        return self._search.is_in(text)
 
     def cut(self, text: str) -> list[str | int]:
         """The parts of the text in order: text between added tokens, and the ids of the tokens found."""
@@ -66,9 +70,8 @@ class Finder:
     def spans(self, text: str) -> Iterator[tuple[int, int, AddedToken]]:
         """The tokens found, in order, each with the characters that it takes: from the first up to, not including, the second."""
         end = 0
-        for match in self._search.finditer(text):
-            one = self._tokens[match[0]]
-            start, stop = match.span()
+        for start, stop, i in self._search.spans(text):
+            one = self._tokens[i]
             if one.id in self._hidden or (one.single_word and _touches_a_word(text, start, stop)):
                 continue
             if one.lstrip and (before := _SPACE_BEFORE.search(text, 0, start)):

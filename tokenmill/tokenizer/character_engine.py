@@ -1,5 +1,6 @@
 """The core as the encoder of a character-level BPE tokenizer with byte fallback, as SentencePiece makes them."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from tokenmill.errors import TokenizerError
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore, parts_of
 from tokenmill.tokenizer.added_tokens import Finder, is_plain
 from tokenmill.tokenizer.formats.tokenizer_json import PLAIN_BPE, merges_of
-from tokenmill.tokenizer.model import AddedToken, Merge
+from tokenmill.tokenizer.model import BYTE_TOKENS, AddedToken, Merge
 from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
 _MARK = "▁"
@@ -41,20 +42,49 @@ class CharacterEngine(TokenizersEngine):
             AddedToken(one["id"], one["content"], in_vocab=False, **{flag: one[flag] for flag in _FLAGS})
             for one in document["added_tokens"]
         ]
-        if late := next((one for one in added if one.normalized), None):
-            raise BeyondCore(f"added token {late.text!r:.40} is searched for in normalized text")
-        shown = [one for one in added if allow_special or not one.special]
-        hidden = [one for one in added if one.special and not allow_special]
-        in_core = shown if self._front == "none" and is_plain(shown, hidden) else []
+        early, late = ([one for one in added if one.normalized is phase] for phase in (False, True))
+        shown = [one for one in early if allow_special or not one.special]
+        hidden = [one for one in early if one.special and not allow_special]
+        self._late: Finder | None = None
+        self._prepares = ""
+        if any(allow_special or not one.special for one in late):
+            self._search_late(late, allow_special, has_normalizer=document.get("normalizer") is not None)
+        in_core = shown if self._front == "none" and self._late is None and is_plain(shown, hidden) else []
         self._finder = None if in_core or not shown else Finder(shown, hidden)
         self._core = _encoder_of(document["model"], added, in_core, cuts_at_marks)
         self._core.limit_cache(cache_bytes_max)
         super().__init__(document, content, place, allow_special)
 
+    def _search_late(self, late: list[AddedToken], allow_special: bool, has_normalizer: bool) -> None:
+        """Searches for the tokens that are `normalized`, in what the others leave of a text. `tokenizers` has then normalized
+        both the text and the token, so a normalizer that puts a mark in front does so before the search and before nothing else."""
+        if has_normalizer:
+            self._prepares, self._front = _MARK if self._front == "each part" else "", "none"
+            late = [replace(one, text=self._normalized(one.text)) for one in late]
+        self._is_normalized = has_normalizer
+        shown = [one for one in late if allow_special or not one.special]
+        self._late = Finder(shown, [one for one in late if one.special and not allow_special])
+
+    def _normalized(self, text: str) -> str:
+        return self._prepares + text.replace(" ", _MARK) if text else text
+
+    def _cut(self, text: str) -> list[str | int]:
+        """The parts of a text between the added tokens that are found in it, and the ids of these."""
+        parts: list[str | int] = self._finder.cut(text) if self._finder else [text]
+        if self._late is None:
+            return parts
+        return [
+            piece
+            for one in parts
+            for piece in (
+                [one] if isinstance(one, int) else self._late.cut(self._normalized(one) if self._is_normalized else one)
+            )
+        ]
+
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises UnicodeEncodeError for a lone surrogate."""
         text.encode()
-        parts = self._finder.cut(text) if self._finder else [text]
+        parts = self._cut(text)
         return [
             id
             for i, one in enumerate(parts)
@@ -69,8 +99,10 @@ class CharacterEngine(TokenizersEngine):
             return super().encode_batch(texts, threads, begin_id, end_id)  # its error names the text that is not UTF-8
         if strings.null_count:
             return super().encode_batch(texts, threads, begin_id, end_id)  # its error names the text that is null
-        found = self._finder and [self._finder.cut(text) for text in strings.to_pylist()]
-        if not found or all(len(parts) < 2 and isinstance(parts[0], str) for parts in found if parts):
+        found = (self._finder or self._late) and [self._cut(text) for text in strings.to_pylist()]
+        if not found or (
+            self._late is None and all(len(parts) < 2 and isinstance(parts[0], str) for parts in found if parts)
+        ):
             return self._core.encode_batch(_all_spaced(strings, self._front), threads, begin_id, end_id)
         return self._joined(found, threads, begin_id, end_id)
 
@@ -164,12 +196,11 @@ def _encoder_of(
         if model.get(field):
             raise BeyondCore(f"model.{field} is {model[field]!r:.40}")
     vocab: dict[str, int] = model["vocab"]
-    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
-    if not model.get("byte_fallback") or not vocab.keys() >= {*byte_tokens, _MARK}:
+    if not model.get("byte_fallback") or not vocab.keys() >= {*BYTE_TOKENS, _MARK}:
         raise BeyondCore("model.byte_fallback is not set, or a byte or the mark has no token")
     import numpy as np
 
-    fallback = [vocab[text] for text in byte_tokens]
+    fallback = [vocab[text] for text in BYTE_TOKENS]
     special = {one.text for one in added if one.special}
     apart = {vocab[text] for text in special if text in vocab} | set(fallback)
     apart |= {id for text, id in vocab.items() if " " in text}

@@ -56,7 +56,7 @@ class _Phase:
     def __init__(self, model: Model, normal: bool, allow_special: bool) -> None:
         self.all = [one for one in model.added if one.normalized is normal]
         self.shown = [one for one in self.all if allow_special or not one.special]
-        self.hidden = [one for one in self.all if one not in self.shown]
+        self.hidden = [] if allow_special else [one for one in self.all if one.special]
 
     def finder(self, nfc: bool = False) -> Finder:
         return Finder(self.shown, self.hidden, nfc)

@@ -207,6 +207,8 @@ def _characters() -> list[str]:
 
 
 CHARACTERS = _characters()
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""The tokens of single bytes in a vocabulary of characters with byte fallback."""
 _DECODING = "".join(CHARACTERS)
 _ENCODING = codecs.charmap_build(_DECODING)
 

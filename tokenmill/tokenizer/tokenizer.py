@@ -18,7 +18,7 @@ from tokenmill.arguments import at_least, threads_or_all
 from tokenmill.errors import CorpusError, ParamsError, SpecialTokenError, TokenizerError
 from tokenmill.pretokenizers import patterns
 from tokenmill.pretokenizers.tokenizer_json import BeyondCore
-from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy
+from tokenmill.special_tokens import Refusal, SpecialTokensInText, check_policy, listed
 from tokenmill.tokenizer.formats import tiktoken_file, tokenizer_json
 from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.folder import json_of, with_folder
@@ -133,7 +133,11 @@ class Tokenizer:
             )
         steps = patterns.steps_of(pattern)
         ranks = tiktoken_file.read_ranks(content, str(file))
-        return cls(tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file)), str(file), cache_mb_max)
+        model = tiktoken_file.model_of(ranks, steps, special_tokens or {}, str(file))
+        if b"" in ranks:  # which the core cannot decode
+            document = tokenizer_json.document_of(tiktoken_file.with_own_ranks(model))
+            return cls._from_json(_json(document), str(file), cache_mb_max)
+        return cls(model, str(file), cache_mb_max)
 
     @classmethod
     def _from_version(cls, reference: str, repo: str, public_key: str | Path | None, cache_mb_max: int) -> Tokenizer:
@@ -174,10 +178,14 @@ class Tokenizer:
         from tokenmill.tokenizer.character_engine import CharacterEngine
         from tokenmill.tokenizer.tokenizers_engine import TokenizersEngine
 
+        reasons = [reason]  # that of a tokenizer of characters is the last
+
         def make(allow: bool) -> TokenizersEngine:
             try:
                 return CharacterEngine(document, content, place, allow, min(cache_mb_max * 2**20, sys.maxsize))
-            except BeyondCore:
+            except BeyondCore as beyond:
+                if document["model"].get("byte_fallback"):
+                    reasons.append(str(beyond))
                 return TokenizersEngine(document, content, place, allow)
 
         engine = make(False)
@@ -190,7 +198,7 @@ class Tokenizer:
             one["special"] and one["normalized"] for one in document["added_tokens"]
         )
         is_core = isinstance(engine, CharacterEngine)
-        self.engine, self.engine_reason = ("core", None) if is_core else ("tokenizers", reason)
+        self.engine, self.engine_reason = ("core", None) if is_core else ("tokenizers", reasons[-1])
         self._digest_of = lambda: engine.digest
         self.steps, self.n_merges = None, None
         self.special_tokens = {one["content"]: one["id"] for one in document["added_tokens"] if one["special"]}
@@ -230,8 +238,9 @@ class Tokenizer:
             if token is None:
                 continue
             if token not in self.special_tokens:
-                known = ", ".join(self.special_tokens) or "none"
-                raise ParamsError(f"{name}: {token!r} is no special token of this tokenizer; it has: {known}.")
+                raise ParamsError(
+                    f"{name}: {token!r} is no special token of this tokenizer; it has: {listed(self.special_tokens)}."
+                )
             config[key] = token
         files = {"tokenizer.json": self._file, "tokenizer_config.json": _json(config)}
         if self._model is not None:

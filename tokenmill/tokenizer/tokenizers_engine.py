@@ -55,7 +55,7 @@ class TokenizersEngine:
             self._control.pop(unk_id, None)
         self._unwanted = frozenset([self._missing_id, *self._control])
         self._is_byte_level = (document.get("decoder") or {}).get("type") == "ByteLevel"
-        added = {one["content"] for one in document["added_tokens"]}
+        added = {one["content"] for one in document["added_tokens"]} - self._also_of_bytes(document)
         self.tokens: dict[int, bytes] = {
             id: self._bytes(text, text in added) for text, id in sorted(vocab.items(), key=lambda item: item[1])
         }
@@ -142,6 +142,18 @@ class TokenizersEngine:
             except TokenizerError as error:
                 raise TokenizerError(f"list {i}: {error}") from None
         return pa.array(found, pa.large_binary())
+
+    def _also_of_bytes(self, document: dict[str, Any]) -> set[str]:
+        """The added tokens that bytes of other texts become as well, so that their ids stand for these bytes, as `tokenizers` has
+        it: tokens of single bytes, and tokens that merges make."""
+        model = document["model"]
+        if not self._is_byte_level or model["type"] != "BPE":
+            return set()
+        found = {one["content"] for one in document["added_tokens"] if not one["special"]}.intersection(model["vocab"])
+        if not found or model.get("ignore_merges"):
+            return found
+        made = {left + right for left, right in model["merges"]}
+        return {text for text in found if len(text) == 1 or text in made}
 
     def _bytes(self, text: str, added: bool) -> bytes:
         token = bytes_of(text) if self._is_byte_level and not added else None

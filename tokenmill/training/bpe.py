@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from tokenmill.counts.counter import Counter
 from tokenmill.errors import ParamsError
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.pretokenizers.tokenizer_json import pre_tokenizer_of
-from tokenmill.special_tokens import RESERVED_MAX
+from tokenmill.special_tokens import RESERVED_MAX, listed
 from tokenmill.tokenizer.model import (
     CHARACTERS,
     ID_MAX,
@@ -325,7 +326,9 @@ def _check_special_tokens(special_tokens: Sequence[str]) -> None:
         if text in CHARACTERS:
             raise ParamsError(f"special_tokens: {text!r} is how tokenizer.json writes a byte. Choose a longer text.")
     if len(set(special_tokens)) < len(special_tokens):
-        raise ParamsError(f"special_tokens: expected every token once; found {list(special_tokens)}.")
+        n_of = collections.Counter(special_tokens)
+        twice = listed(text for text, n in n_of.items() if n > 1)
+        raise ParamsError(f"special_tokens: expected every token once; found twice: {twice}.")
 
 
 def _check_goal(vocab_sizes: Sequence[int], goal: Goal, start: Model) -> None:

@@ -8,6 +8,7 @@ mod calls;
 mod checking;
 mod counting;
 mod encoding;
+mod finding;
 mod ids;
 mod ints;
 mod normalizing;
@@ -63,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<counting::Counter>()?;
     module.add_class::<counting::Merger>()?;
     module.add_class::<encoding::PyEncoder>()?;
+    module.add_class::<finding::TextFinder>()?;
     module.add_class::<parquet::ParquetRows>()?;
     module.add_function(wrap_pyfunction!(patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns_like, module)?)?;

@@ -21,7 +21,7 @@ from tokenmill.tokenizer.formats.named_tokens import (
 from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.formats.strict_json import object_of
 from tokenmill.tokenizer.formats.transformers_classes import Built, built_by, class_of
-from tokenmill.tokenizer.model import CHARACTERS, Merges, bytes_of
+from tokenmill.tokenizer.model import BYTE_TOKENS, CHARACTERS, Merges, bytes_of
 
 MODEL_CONFIG_FILE = "config.json"
 FOLDER_FILES = (CONFIG_FILE, SPECIAL_MAP_FILE, ADDED_FILE, MODEL_CONFIG_FILE)
@@ -155,7 +155,7 @@ def _sections(document: dict[str, Any], built: Built) -> dict[str, Any]:
             "end_of_word_suffix": None,
         }
         is_byte_level = built.decoder["type"] == "ByteLevel"
-        bytes_ = CHARACTERS if is_byte_level else [f"<0x{byte:02X}>" for byte in range(256)]
+        bytes_ = CHARACTERS if is_byte_level else BYTE_TOKENS
         if model["vocab"].keys() >= set(bytes_):  # then no text has a character without a token
             for field in ("unk_token", "fuse_unk", *(["byte_fallback"] if is_byte_level else [])):
                 del fields[field]

@@ -10,6 +10,9 @@ from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.schema import check_range
 from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, bytes_of, check_id, is_text
 
+_EMPTY = b"="
+"""How tiktoken's files have the empty token, which no text becomes. Whisper's has one."""
+
 
 def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
     """The id of each token. Raises TokenizerError, which names the wrong line.
@@ -25,14 +28,15 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
         where = f"{place}: line {number}"
         try:
             encoded, digits = line.split()
-            token, id = base64.b64decode(encoded, validate=True), check_id(int(digits), where)
+            token = b"" if encoded == _EMPTY else base64.b64decode(encoded, validate=True)
+            id = check_id(int(digits), where)
         except (ValueError, binascii.Error):
             raise TokenizerError(f"{where}: expected a token in base64 and its id; found {line!r:.60}.") from None
         other = line_of.get(ranks.get(token, id))
-        if not token or other is not None:
+        if other is not None:
             raise TokenizerError(
-                f"{where}: token {token!r:.60} with id {id}; expected no empty one, every token and id once"
-                + ("." if other is None else f"; line {other} has it as well. Remove one.")
+                f"{where}: token {token!r:.60} with id {id}; expected every token and id once; line {other} has it as well. "
+                "Remove one."
             )
         ranks[token] = id
         line_of[id] = number
