@@ -272,6 +272,63 @@ def test_verify_finds_a_document_that_the_list_names(dropping: Project) -> None:
     assert "data/raw/a.jsonl: row 1: no line of drop.csv names this document" in done.stdout
 
 
+def left_of(project: Project) -> tuple[dict[str, str], list[str]]:
+    """What verify says is left of dropped documents, by place, and the clean places."""
+    found = json.loads(project.cli("verify", "--json").stdout)["result"]["takedown"]
+    return {one["place"]: one["what"] for one in found["left"]}, found["clean"]
+
+
+@pytest.mark.slow
+def test_verify_names_what_is_left_of_a_document_until_all_of_it_is_removed(project: Project) -> None:
+    project.build()
+    assert "takedown" not in json.loads(project.cli("verify", "--json").stdout)["result"]
+    golden = json.loads((project.root / "data/tokenizer/golden.json").read_bytes())
+    name = next(one["name"] for one in golden["vectors"] if one["name"].startswith("corpus/data/raw/b.jsonl"))
+    row = int(name.rpartition("/")[2])
+    project.dvc("freeze", "train-vocab")
+    for command in (
+        ["git", "add", "-f", "data/raw"],
+        ["git", "commit", "-qm", "documents"],
+        ["git", "tag", "dataset@v1.0.0"],
+    ):
+        assert project.run("git", "-c", "user.name=a", "-c", "user.email=a@b", *command[1:]).returncode == 0
+    project.set_drop("drop.csv")
+    write_drop(project, (f"b.jsonl-{row}", "", "takedown"))
+    project.build()
+    left, clean = left_of(project)
+    assert left["data/raw/b.jsonl"] == f"the input file has 1 of the documents, the first in row {row}"
+    assert left["data/tokenizer/golden.json"] == "1 of its samples are beginnings of the documents"
+    assert left[".tokenmill/units"].startswith(
+        "the documents are in 2 units of earlier builds, and 1 earlier counts may"
+    )
+    assert "at least 1 of which has the documents" in left["DVC's cache (.dvc/cache)"]
+    assert left["git's history"] == "commits have data/raw/a.jsonl, data/raw/b.jsonl"
+    assert left["published versions"] == "dataset@v1.0.0"
+    assert "data/counts/provenance.json" in clean
+    path = project.root / "data/raw/b.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:row] + lines[row + 1 :]), encoding="utf-8")
+    project.dvc("unfreeze", "train-vocab")
+    project.build()
+    shutil.rmtree(project.root / ".tokenmill/units")
+    project.dvc("gc", "--workspace", "--force")
+    left, clean = left_of(project)
+    assert left.keys() == {"git's history", "published versions"}
+    for place in ("data/tokenizer/golden.json", ".tokenmill/units", "DVC's cache (.dvc/cache)", "the input files"):
+        assert place in clean
+    assert project.cli("verify").returncode == 0
+
+
+def test_a_rejected_document_with_an_id_of_the_list_is_left_in_the_quarantine(dropping: Project) -> None:
+    with (dropping.root / "data/raw/a.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"id": "secret-1", "text": 17}\n')
+    dropping.set(source__on_bad_document="quarantine", source__bad_documents_max=100)
+    write_drop(dropping, ("secret-1", "", "takedown"))
+    dropping.build()
+    left, _ = left_of(dropping)
+    assert left["data/quarantine/quarantine.parquet"] == "1 rejected documents contain an id of the list"
+
+
 def test_verify_says_where_dropped_documents_could_not_be_checked(dropping: Project, tmp_path: Path) -> None:
     write_drop(dropping, ("a.jsonl-1", "", "takedown"))
     dropping.build()

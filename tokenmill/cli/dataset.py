@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from tokenmill.cli.answer import Answer, text
 from tokenmill.cli.versions import find_params
-from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, ParamsError
+from tokenmill.errors import EXIT_DONE, EXIT_ERROR, EXIT_NO, CorpusError, ParamsError
 from tokenmill.layout import PARAMS_FILE, TOKENS_DIRECTORY
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
+    from tokenmill.project.takedown import Takedown
 
 MANIFEST_FILE = "manifest.json"  # as in tokenmill.dataset.manifest, whose import takes half a second
 _SHOWN_MAX = 20
@@ -152,7 +153,28 @@ def _verify(asked: argparse.Namespace) -> Answer:
         ),
     )
     result = {"result": found.result, **dataclasses.asdict(found), "dataset": str(dataset)}
-    return text(result, "\n".join(lines_of(found, _SHOWN_MAX)), _EXIT_CODES[found.result])
+    *lines, last = lines_of(found, _SHOWN_MAX)
+    if (left := _takedown(asked, dataset, here)) is not None:
+        from tokenmill.project import takedown
+
+        result["takedown"] = dataclasses.asdict(left)
+        lines += takedown.lines_of(left)
+    return text(result, "\n".join([*lines, last]), _EXIT_CODES[found.result])
+
+
+def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Takedown | None":
+    """What is left of dropped documents in the project, if the dataset is the project's own and its documents are asked for."""
+    root = _root_of(here)
+    is_own = isinstance(dataset, Path) and dataset.absolute() == (root / TOKENS_DIRECTORY).absolute()
+    if not is_own or asked.no_source or asked.source is not None or not (root / PARAMS_FILE).is_file():
+        return None
+    from tokenmill.config.params import load_params
+    from tokenmill.project.takedown import takedown
+
+    try:
+        return takedown(root, load_params(root / PARAMS_FILE))
+    except (CorpusError, ParamsError):  # the verdict says that source.drop could not be checked
+        return None
 
 
 def _info(asked: argparse.Namespace) -> Answer:

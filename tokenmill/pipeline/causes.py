@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
 from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params
+from tokenmill.corpus.dropped import starts_of
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ValidationError
@@ -188,15 +189,18 @@ def _has_the_ids(root: Path, stage: str) -> bool:
         return False
 
 
+Outputs: TypeAlias = dict[tuple[tuple[str, int], ...], str]
+
+
 @dataclass
 class UnitCauses:
     """Says for each unit of a build the one cause for which it is made again. `inputs`: how the files of documents differ from
-    those of the dataset that there was before; `outputs`: the sha256 of each of its files of documents. `of_stages`: why each stage
+    those of the dataset that there was before; `outputs`: as `outputs_of` gives them. `of_stages`: why each stage
     runs."""
 
     root: Path
     inputs: InputChanges
-    outputs: dict[str, str]
+    outputs: Outputs
     of_stages: dict[str, list[Cause]]
 
     def of(self, stage: str, unit: Unit) -> str:
@@ -225,13 +229,14 @@ class UnitCauses:
         return f"not in the unit store any more{others}"
 
     @cached_property
-    def _outputs_now(self) -> dict[str, str]:
+    def _outputs_now(self) -> Outputs:
         return outputs_of(last_manifest(self.root))
 
     def _is_made_anew(self, unit: Unit) -> bool:
-        return self._outputs_now.get(unit.output) != self.outputs.get(unit.output)
+        pieces = tuple(starts_of(unit))
+        return self._outputs_now.get(pieces) != self.outputs.get(pieces)
 
 
-def outputs_of(manifest: Manifest | None) -> dict[str, str]:
-    """The sha256 of each file of documents of a dataset, by its name."""
-    return {} if manifest is None else {shard.name: shard.sha256 for shard in manifest.shards}
+def outputs_of(manifest: Manifest | None) -> Outputs:
+    """The sha256 of each file of documents of a dataset, by the pieces of its unit."""
+    return {} if manifest is None else {tuple(shard.pieces): shard.sha256 for shard in manifest.shards}

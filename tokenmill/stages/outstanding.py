@@ -135,15 +135,28 @@ def _is_read(unit: Unit) -> bool:
     return all(piece.digest != UNREAD for piece in unit.pieces)
 
 
+def keys_of_counts(root: Path, params: Params) -> set[str]:
+    """The keys under which the unit store has the counts of the present files. Files that are not known are read. Raises
+    CorpusError and ParamsError."""
+    if params.tokenizer is not None:
+        return set()
+    source, threads = params.source, n_workers(params.run.workers)
+    corpus = cut(find_documents(root, params), Digests(root), source.unit_bytes_min, source.unit_bytes_max, threads)
+    return set(_count_keys(root, params, corpus, UnitStore(root)).values())
+
+
 def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> dict[str, CountFacts]:
     """The facts of the units that are counted already, by their names."""
+    found = {name: store.find(key, CountFacts) for name, key in _count_keys(root, params, corpus, store).items()}
+    return {name: one.facts for name, one in found.items() if one is not None}
+
+
+def _count_keys(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> dict[str, str]:
     units = [unit for unit in corpus.units if _is_read(unit)]
     weights = weights_of(root, params.count.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     by_weight = {unit.name: groups_of(unit, weights) for unit in units}
     drops = known_drops(root, params, units, store)
-    keys = count_keys(units, params.count, by_weight, drops)
-    found = {name: store.find(key, CountFacts) for name, key in keys.items()}
-    return {name: one.facts for name, one in found.items() if one is not None}
+    return count_keys(units, params.count, by_weight, drops)
 
 
 def _read(
@@ -162,10 +175,10 @@ def _read(
     found: dict[Shard, Read] = {}
     for unit in corpus.units:
         facts = counted.get(unit.name)
-        known = before.get(unit.output) if facts is None else (starts_of(unit), facts.n_documents, facts.text_bytes)
-        if unit.name in finished or known is None or known[0] != starts_of(unit):
+        known = before.get(tuple(starts_of(unit))) if facts is None else (facts.n_documents, facts.text_bytes)
+        if unit.name in finished or known is None:
             continue
-        _, n_documents, text_bytes = known
+        n_documents, text_bytes = known
         for piece in unit.pieces:
             share = piece.n_bytes / max(unit.n_bytes, 1)
             read = Read(piece.n_bytes, n_documents * share, text_bytes * share)
@@ -173,8 +186,8 @@ def _read(
     return found
 
 
-def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[str, tuple[list[tuple[str, int]], int, int]]:
-    """The pieces, documents and bytes of text of each file of data/tokens whose files of documents are unchanged."""
+def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
+    """The documents and bytes of text of each unit of data/tokens whose files are unchanged, by its pieces."""
     try:
         manifest = read_manifest(root / TOKENS_DIRECTORY)
     except (TokenmillError, OSError):
@@ -182,7 +195,7 @@ def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[str, tuple[list[tu
     now = {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}
     same = {one.name for one in manifest.inputs if now.get(one.name) == one.sha256}
     return {
-        one.name: (one.pieces, one.n_documents, one.text_bytes)
+        tuple(one.pieces): (one.n_documents, one.text_bytes)
         for one in manifest.shards
         if all(rows.name in same for rows in one.rows)
     }

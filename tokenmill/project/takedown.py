@@ -1,0 +1,311 @@
+"""Looks in a project for what is left of documents that source.drop names: outside of the dataset, texts remain in many places."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tokenmill.analysis.dropped_checks import Dropped, list_of_dropped
+from tokenmill.artifacts.golden import GOLDEN_FILE
+from tokenmill.config.params import Params
+from tokenmill.corpus.drop import DropList, drop_list
+from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
+from tokenmill.corpus.quarantine import QUARANTINE_FILE
+from tokenmill.dataset.document_index import read_unit_index
+from tokenmill.dataset.tables import UNIT_INDEX_FILE
+from tokenmill.errors import ValidationError, VersionsError
+from tokenmill.layout import (
+    CHECKPOINT_DIRECTORY,
+    DVC_LOCK_FILE,
+    PROVENANCE_FILE,
+    QUARANTINE_DIRECTORY,
+    RAW_DIRECTORY,
+    SCRATCH_DIRECTORY,
+    TABLES_DIRECTORY,
+    TOKENIZER_DIRECTORY,
+    UPLOADS_FILE,
+    VOCAB_SIZES_DIRECTORY,
+)
+from tokenmill.stages.outstanding import keys_of_counts
+from tokenmill.storage.urls import is_url
+from tokenmill.versioning.dvc_repository import cache_directory
+from tokenmill.versioning.git import git
+
+_UNITS = f"{SCRATCH_DIRECTORY}/units"
+_MD5 = re.compile(r"md5: ([0-9a-f]{32}(?:\.dir)?)")
+_VERSION = re.compile(r"@v\d+\.\d+\.\d+")
+_N_SHOWN_MAX = 3
+_SAMPLES_BYTES_MAX = 1 << 26  # a file of samples is far smaller
+
+
+@dataclass(frozen=True)
+class Remnant:
+    """A place that holds dropped documents, or may hold them. `what`: what is in it; `fix`: what removes it."""
+
+    place: str
+    what: str
+    fix: str
+
+
+@dataclass
+class Takedown:
+    """What is left of dropped documents. `n_lines`: of the list. `clean`: the places where nothing of them was found."""
+
+    n_lines: int
+    left: list[Remnant] = field(default_factory=list)
+    clean: list[str] = field(default_factory=list)
+
+    def add(self, place: str, what: str, fix: str) -> None:
+        """Adds what is in a place; nothing is in it if `what` is empty."""
+        if what:
+            self.left.append(Remnant(place, what, fix))
+        else:
+            self.clean.append(place)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The dropped documents: the lines that name them, those that the last build left out, and the digests that are known."""
+
+    lists: Sequence[DropList]
+    dropped: Dropped
+
+    @property
+    def ids(self) -> set[str]:
+        return {line.id for one in self.lists for line in one.lines if line.id is not None}
+
+    @property
+    def digests(self) -> set[str]:
+        named = {line.sha256 for one in self.lists for line in one.lines if line.sha256 is not None}
+        return {one.hex() for one in named | {one.sha256 for some in self.dropped.values() for one in some}}
+
+    def n_in(self, ids: pa.Array, digests: pa.Array) -> int:
+        """How many of these documents are dropped ones."""
+        names = None if pa.types.is_integer(ids.type) else ids.cast(pa.large_string())
+        return len({i for one in self.lists for i, _ in one.match(names, digests)})
+
+    def n_samples(self, samples: Mapping[str, str]) -> int:
+        """How many of these beginnings of documents are of dropped ones. `samples`: by corpus/FILE/ROW."""
+        names = {f"corpus/{shard}/{one.row}" for shard, some in self.dropped.items() for one in some}
+        digests = self.digests
+        return sum(
+            name in names or hashlib.sha256(text.encode()).hexdigest() in digests for name, text in samples.items()
+        )
+
+
+def takedown(root: Path, params: Params) -> Takedown | None:
+    """What is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
+    CorpusError and ParamsError."""
+    asked = drop_list(root, params.source.drop, params.has_ids)
+    try:
+        dropped: Dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE)
+    except ValidationError:
+        dropped = {}
+    if not asked.lines and not dropped:
+        return None
+    wanted = _Wanted([asked, list_of_dropped(dropped)], dropped)
+    found = Takedown(len(asked.lines))
+    _documents(found, root, wanted)
+    _quarantine(found, root, wanted)
+    _samples(found, root, params, wanted)
+    _units(found, root, params, wanted)
+    _cache(found, root, wanted)
+    _git(found, root, wanted)
+    _published(found, root)
+    return found
+
+
+def _documents(found: Takedown, root: Path, wanted: _Wanted) -> None:
+    for shard, some in wanted.dropped.items():
+        if is_url(shard) or (root / shard).exists():
+            n = f"{len(some):,} of the documents, the first in row {min(one.row for one in some)}"
+            fix = "Delete them from the file, and run `tokenmill build`. If DVC tracks the file, `dvc add` it again"
+            found.add(shard, f"the input file has {n}", fix)
+    if not wanted.dropped:
+        found.add("the input files", "", "")
+
+
+def _quarantine(found: Takedown, root: Path, wanted: _Wanted) -> None:
+    """Rejected documents have no digest that a line could name, so their bytes are searched for the ids."""
+    path = root / QUARANTINE_DIRECTORY / QUARANTINE_FILE
+    n = 0
+    if path.exists():
+        ids = [json.dumps(one, ensure_ascii=False)[1:-1].encode() for one in wanted.ids]
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["raw"]):
+                n += sum(raw is not None and any(one in raw for one in ids) for raw in batch["raw"].to_pylist())
+    what = f"{n:,} rejected documents contain an id of the list" if n else ""
+    found.add(f"{QUARANTINE_DIRECTORY}/{QUARANTINE_FILE}", what, "Delete them from the input files, and build")
+
+
+def _samples(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None:
+    """The beginnings of documents that a tokenizer is tested with."""
+    taken = params.tokenizer is not None
+    fix = (
+        "The tokenizer was made elsewhere: take a version that was trained without the documents (`tokenizer` in params.yaml)"
+        if taken
+        else "Train it again: `dvc unfreeze train-vocab` if it is frozen, then `tokenmill build`"
+    )
+    folders = [root / TOKENIZER_DIRECTORY, *(root / VOCAB_SIZES_DIRECTORY).glob("*/tokenizer")]
+    golden = [path for folder in folders for path in sorted(folder.rglob(GOLDEN_FILE))]
+    for path in [*golden, root / PROVENANCE_FILE]:
+        if path.exists():
+            n = wanted.n_samples(_samples_in(path))
+            what = f"{n:,} of its samples are beginnings of the documents" if n else ""
+            found.add(path.relative_to(root).as_posix(), what, fix if path in golden else "Run `tokenmill build`")
+
+
+def _samples_in(path: Path) -> dict[str, str]:
+    """The samples in a golden.json or provenance.json, by name; none in another file."""
+    try:
+        content: Any = json.loads(path.read_bytes())
+        if "vectors" in content:
+            return {one["name"]: one["text"] for one in content["vectors"] if one["name"].startswith("corpus/")}
+        return {str(name): str(text) for name, text in content["samples"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _units(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None:
+    folders = [path for path in (root / _UNITS).glob("??/*") if path.is_dir()]
+    n_held = n_counts = 0
+    used = keys_of_counts(root, params) if any(_has_counts(one) for one in folders) else set()
+    for folder in folders:
+        index = folder / UNIT_INDEX_FILE
+        if index.exists():
+            table = read_unit_index(index, ["id", "sha256"])
+            ids, digests = (table[name].combine_chunks() for name in ("id", "sha256"))
+            n_held += bool(wanted.n_in(ids, digests))
+        elif _has_counts(folder):
+            n_counts += folder.name not in used
+    words = []
+    if n_held:
+        words.append(f"the documents are in {n_held:,} units of earlier builds")
+    if n_counts:
+        words.append(f"{n_counts:,} earlier counts may hold pieces of their text")
+    found.add(_UNITS, ", and ".join(words), f"Run `rm -rf {_UNITS}`: builds make anew what they need")
+    checkpoint = root / CHECKPOINT_DIRECTORY
+    has_words = checkpoint.is_dir() and any(checkpoint.iterdir())
+    what = "the checkpoint of an interrupted training may hold pieces of their text" if has_words else ""
+    found.add(CHECKPOINT_DIRECTORY, what, f"Run `rm -rf {CHECKPOINT_DIRECTORY}`")
+
+
+def _has_counts(folder: Path) -> bool:
+    return any(folder.glob("counts.*"))
+
+
+def _cache(found: Takedown, root: Path, wanted: _Wanted) -> None:
+    """The files in DVC's cache that nothing in the workspace uses: earlier versions of outputs and of tracked documents."""
+    try:
+        cache = cache_directory(root)
+    except VersionsError as error:
+        found.add(
+            "DVC's cache",
+            f"it could not be looked at: {str(error).removesuffix('.')}",
+            "Correct that, and verify again",
+        )
+        return
+    used = set(_used(root, cache))
+    n_unused = n_held = 0
+    for path in sorted((cache / "files/md5").glob("??/*")):
+        if path.parent.name + path.name not in used and not path.name.endswith(".dir"):
+            n_unused += 1
+            n_held += _holds(path, wanted)
+    what = ""
+    if n_unused:
+        held = (
+            f"at least {n_held:,} of which {'has' if n_held == 1 else 'have'} the documents"
+            if n_held
+            else "which may have them"
+        )
+        what = f"{n_unused:,} files of earlier versions, {held}"
+    name = cache.relative_to(root).as_posix() if cache.is_relative_to(root) else str(cache)
+    fix = "Run `dvc gc --workspace` (with --cloud also in the remote): it deletes all versions but the present one"
+    found.add(f"DVC's cache ({name})", what, fix)
+
+
+def _used(root: Path, cache: Path) -> Iterator[str]:
+    """The names of the files in DVC's cache that dvc.lock and the .dvc files of the project need."""
+    for path in [root / DVC_LOCK_FILE, *root.glob("*.dvc"), *(root / "data").rglob("*.dvc")]:
+        for md5 in _MD5.findall(path.read_text(encoding="utf-8")) if path.is_file() else ():
+            yield md5
+            folder = cache / "files/md5" / md5[:2] / md5[2:]
+            if md5.endswith(".dir") and folder.exists():
+                yield from (one["md5"] for one in json.loads(folder.read_bytes()))
+
+
+def _holds(path: Path, wanted: _Wanted) -> bool:
+    """Whether a file is a document index that lists dropped documents, or has samples of them."""
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head != b"PAR1":
+        may_be_samples = head[:1] == b"{" and path.stat().st_size <= _SAMPLES_BYTES_MAX
+        return may_be_samples and wanted.n_samples(_samples_in(path)) > 0
+    try:
+        with pq.ParquetFile(path) as table:
+            if not {"id", "sha256", "shard", "file"} <= set(table.schema_arrow.names):
+                return False
+            batches = table.iter_batches(columns=["id", "sha256"])
+            return any(wanted.n_in(batch["id"], batch["sha256"]) for batch in batches)
+    except (OSError, ValueError, pa.ArrowException):
+        return False
+
+
+def _git(found: Takedown, root: Path, wanted: _Wanted) -> None:
+    """The files of documents and of samples that a commit has."""
+    places = [
+        RAW_DIRECTORY,
+        *(one for one in wanted.dropped if not is_url(one)),
+        f"{TOKENIZER_DIRECTORY}/{GOLDEN_FILE}",
+    ]
+    try:
+        listed = git(
+            root, "log", "--all", "--format=", "--name-only", "--diff-filter=A", "-z", "--relative", "--", *places
+        )
+    except VersionsError:  # such as outside of git
+        listed = ""
+    known = sorted({one.strip("\n") for one in listed.split("\0")} - {""})
+    known = [one for one in known if Path(one).name not in (".gitignore", ".gitkeep") and not one.endswith(".dvc")]
+    what = f"commits have {_first(known)}" if known else ""
+    fix = "Rewrite the history without the file (`git filter-repo --invert-paths --path FILE`), and push it by force"
+    found.add("git's history", what, fix)
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _N_SHOWN_MAX:,} more" if len(names) > _N_SHOWN_MAX else ""
+    return f"{', '.join(names[:_N_SHOWN_MAX])}{more}"
+
+
+def _published(found: Takedown, root: Path) -> None:
+    try:
+        tags = [one for one in git(root, "tag", "--list").split() if _VERSION.search(one)]
+    except VersionsError:
+        tags = []
+    fix = (
+        "Those made before have the documents: delete their tags, then `dvc gc --workspace --cloud`; tell who took them"
+    )
+    found.add("published versions", _first(tags), fix)
+    path = root / UPLOADS_FILE
+    try:
+        uploads: Any = json.loads(path.read_bytes()) if path.exists() else {}
+        urls = [str(url) for one in uploads.values() for url in one["urls"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        urls = []
+    fix = "Those made before have the documents: delete them (`tokenmill gc PLACE`)"
+    found.add("uploaded datasets", _first(urls), fix)
+
+
+def lines_of(found: Takedown) -> Iterator[str]:
+    """The lines for a person."""
+    yield f"what is left of documents that source.drop names ({found.n_lines:,} lines):"
+    for one in found.left:
+        yield f"  {one.place}: {one.what}. {one.fix}."
+    if found.clean:
+        yield f"  nothing in: {', '.join(found.clean)}"
