@@ -153,8 +153,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM207": ErrorCode(
             "the documents changed while the build ran",
-            "A stage counts as done only when its files are those that it began with. Nothing was recorded of the stage that "
-            "was at work.",
+            "A stage counts as done only when the files that it read are as it began with them. Nothing was recorded of the stage "
+            "that was at work. Files that arrive while a build runs are no error, but under `dvc repro`.",
             "Run `tokenmill build` again when nothing writes into the folder of documents. Finished units of other files are "
             "kept.",
         ),

@@ -33,14 +33,20 @@ def stage_that(change: Change, project: Project) -> Callable[[Build], StageSumma
     return run
 
 
-@pytest.mark.parametrize("under_dvc", [False, True])
 @pytest.mark.parametrize(
-    ("change", "error"),
+    ("under_dvc", "change", "error"),
     [
-        (lambda project: project.set(count__pattern="o200k"), ParamsError),
-        (lambda project: project.write("c.jsonl", ["new"]), CorpusError),
-        (lambda project: project.write("a.jsonl", ["other"]), CorpusError),
-        (lambda project: (project.root / "data/raw/b.jsonl").unlink(), CorpusError),
+        *(
+            (under_dvc, change, error)
+            for under_dvc in (False, True)
+            for change, error in (
+                (lambda project: project.set(count__pattern="o200k"), ParamsError),
+                (lambda project: project.write("a.jsonl", ["other"]), CorpusError),
+                (lambda project: (project.root / "data/raw/b.jsonl").unlink(), CorpusError),
+            )
+        ),
+        # DVC itself would record the hash of a folder with a file that the stage has not read; see test_arrivals.py.
+        (True, lambda project: project.write("c.jsonl", ["new"]), CorpusError),
     ],
 )
 def test_a_stage_whose_inputs_change_fails_whoever_runs_it(

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from tests.cloud_servers import cloud
 from tests.conftest import Project, make_project
+from tests.pipeline.test_arrivals import build_while
 from tests.proxy import Mode, Proxy
 from tests.s3_server import SECRET, client, environment, moto, s3s
 from tokenmill.dataset.manifest import read_manifest
@@ -191,6 +192,25 @@ def test_changes_in_the_bucket_are_seen(s3: pytest.MonkeyPatch, local: Project, 
     # The same content again: its e-tag is that of before, so nothing is done.
     put_all(local.root / "data/raw/web", "data/raw/web")
     assert set(project.actions(project.build()).values()) == {"up to date"}
+
+
+def test_an_object_that_arrives_in_mid_build_is_read_by_the_next(
+    s3: pytest.MonkeyPatch, local: Project, tmp_path: Path
+) -> None:
+    put_all(local.root / "data/raw", "data/raw")
+    project = remote(tmp_path)
+    late = b'{"id": "late", "text": "the late cat"}\n'
+
+    def arrive(moment: str) -> None:
+        if moment != "before count":  # objects are listed when the first stage begins
+            client().put_object(Bucket="bucket", Key=f"data/raw/{moment.replace(' ', '-')}.jsonl", Body=late)
+
+    build_while(project, arrive)
+    check_same(project, local)
+    assert "in-count.jsonl" not in (project.root / "data/objects.json").read_text(encoding="utf-8")
+    assert project.actions(project.build())["count"] == "run"
+    names = [one.name for one in read_manifest(project.root / "data/tokens").inputs]
+    assert {"s3://bucket/data/raw/in-count.jsonl", "s3://bucket/data/raw/in-validate.jsonl"} <= set(names)
 
 
 def test_files_and_objects_mix(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:

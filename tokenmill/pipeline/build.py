@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, inpu
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
 from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, refuse_foreign_files
-from tokenmill.pipeline.stage_order import stages_of
+from tokenmill.pipeline.stage_order import inputs_of, stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
 from tokenmill.storage.file_facts import Digests, signature_of
@@ -43,7 +43,7 @@ from tokenmill.storage.unit_store import UnitStore
 from tokenmill.storage.urls import StoredObject
 from tokenmill.storage.writable import check_writable
 from tokenmill.summary import StageSummary
-from tokenmill.versioning import dvc_repository, dvc_stage, leftovers
+from tokenmill.versioning import dvc_repository, dvc_stage, dvc_view, leftovers
 from tokenmill.versioning.dvc_files import Known
 
 _N_CHANGED_SHOWN = 5
@@ -162,6 +162,8 @@ class Build:
         Raises what `stage` raises."""
         self._settle_uncalled(self.stages)
         is_new = any(one.action != "up to date" for one in self.summaries)
+        if is_new:
+            self._tell_of_arrivals()
         if self.params.run.report_page and "validate" in self.stages:
             self._write_page(is_new)
         return self.summaries
@@ -327,8 +329,12 @@ class Build:
             )
 
     def _check_shards(self, name: str, before: list[Signature]) -> None:
-        """Raises CorpusError if the shards changed since the first stage began."""
-        _, now = self._look()
+        """Raises CorpusError if the shards changed since the first stage began. Files that arrived since are no error, but for DVC,
+        which would count them among the stage's inputs if it runs the stage."""
+        if under_dvc():
+            now = _signatures(find_documents(self.root, self.params))
+        else:
+            now = _signatures_now(self._listed_again())
         if now != before:
             changed = sorted({shard for shard, *_ in set(before) ^ set(now)})
             raise CorpusError(
@@ -342,8 +348,39 @@ class Build:
         return self._look()
 
     def _look(self) -> tuple[list[Shard], list[Signature]]:
-        shards = find_documents(self.root, self.params)
+        found = find_documents(self.root, self.params)
+        shards = [shard for shard in found if not self._has_arrived(shard)]
+        if not shards:  # the first ones arrived just now
+            self.list_inputs()
+            shards = find_documents(self.root, self.params)
         return shards, _signatures(shards)
+
+    def list_inputs(self) -> None:
+        """Takes the list of the files that this build may read: those that are there now. DVC sees no others while it runs."""
+        if not under_dvc():
+            dvc_view.see(self.root, inputs_of(self.root))
+
+    def _has_arrived(self, shard: Shard) -> bool:
+        return not isinstance(shard.path, StoredObject) and dvc_view.has_arrived(self.root, shard.path)
+
+    def _listed_again(self) -> list[Shard]:
+        """The shards of this build. Objects are listed again, because the listing says whether they changed."""
+        if not reads_objects(self.params):
+            return self.shards
+        names = {shard.name for shard in self.shards}
+        return [shard for shard in find_documents(self.root, self.params) if shard.name in names]
+
+    def _tell_of_arrivals(self) -> None:
+        """Says in a line which documents arrived while the build ran."""
+        if under_dvc() or "_inputs" not in self.__dict__:
+            return
+        names = {shard.name for shard in self.shards}
+        with suppress(TokenmillError):  # one that arrived may be none; the next build tells of it
+            new = [shard.name for shard in find_documents(self.root, self.params) if shard.name not in names]
+            if new:
+                say(
+                    f"files that arrived while the build ran: {len(new):,}, such as {new[0]}. The next build reads them"
+                )
 
 
 def root_of(params_path: Path) -> Path:
@@ -374,6 +411,7 @@ def start(params_path: Path, only: str | None, force: bool, rehash: bool) -> Bui
             )
     except ParamsError as error:
         raise ParamsError(f"{path}: {error}", code=error.code) from None
+    build.list_inputs()
     if unread := unread_files(build.root, build.params):
         say(words_of_unread(unread))
     (refuse_other_code if under_dvc() else pin_code)(build.root)
@@ -405,11 +443,24 @@ def alone(root: Path, wait: bool, force: bool = False, rehash: bool = False) -> 
             UnitStore(root).remove_all_damaged()
         if is_first and (rehash or force) and not under_dvc():
             dvc_repository.forget_hashes(root)
-        yield
+        try:
+            yield
+        finally:
+            if is_first:
+                dvc_view.see_all(root.absolute())
 
 
 def _summary(name: str, done: StageSummary | None, start_s: float) -> StageSummary:
     return replace(done or StageSummary(name, "run", seconds=time.monotonic() - start_s), peak_mb=peak_mb())
+
+
+def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:
+    """As `_signatures`, without the shards that are not there any more."""
+    found = []
+    for shard in shards:
+        with suppress(FileNotFoundError):
+            found += _signatures([shard])
+    return found
 
 
 def _signatures(shards: Sequence[Shard]) -> list[Signature]:

@@ -39,6 +39,20 @@ def stages_of(root: Path) -> dict[str, list[str]]:
     return before
 
 
+def inputs_of(root: Path) -> list[Path]:
+    """The files and folders that stages read and no stage makes. Without a readable dvc.yaml there are none."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        stages = YAML(typ="safe", pure=True).load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"].values()
+        made = [path for stage in stages for path in _paths(stage, "outs", "metrics", "plots")]
+        read = {path for stage in stages for path in _paths(stage, "deps")}
+    except (OSError, UnicodeDecodeError, YAMLError, KeyError, TypeError, AttributeError):
+        return []
+    return sorted(root / path for path in read if not _meet([path], made))
+
+
 def _paths(stage: Any, *fields: str) -> Iterator[PurePosixPath]:
     """The paths in these fields of a stage. A path with settings is a mapping with the path as its key."""
     for field in fields:

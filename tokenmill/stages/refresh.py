@@ -14,7 +14,6 @@ from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
 from tokenmill.corpus.drop import drop_list
 from tokenmill.corpus.quarantine import good_batches
-from tokenmill.corpus.sources import find_documents
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_manifest
 from tokenmill.errors import ParamsError, TokenmillError, ValidationError, VersionsError
 from tokenmill.layout import LOCK_FILE, OBJECTS_FILE, SCRATCH_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
@@ -84,7 +83,9 @@ def refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]]) -> 
 
 def _refresh(build: Build, run_stages: Callable[[Build], list[StageSummary]], before: Manifest | None) -> Refreshed:
     root, limits = build.root, build.params.refresh
-    update_data(root)
+    update_imports(root)
+    build.list_inputs()
+    record_sources(root)
     summaries = run_stages(build)
     manifest = read_manifest(root / TOKENS_DIRECTORY)
     drift = _drift(build, manifest, before)
@@ -121,24 +122,26 @@ def _telling_how_to_undo(root: Path) -> Iterator[None]:
         raise
 
 
-def update_data(root: Path) -> None:
-    """Updates what DVC imported, and records changes in folders that DVC tracks.
-
-    If an update fails, the previous data is restored. Raises VersionsError.
-    """
+def update_imports(root: Path) -> None:
+    """Updates what DVC imported. If an update fails, the previous data is restored. Raises VersionsError."""
     from dvc.exceptions import DvcException
 
     with dvc_repository.repository(root) as repo:
+        for stage in [one for one in repo.index.stages if one.is_import]:
+            try:
+                repo.update([stage.path])
+            except (DvcException, OSError) as error:
+                repo.checkout([stage.path], force=True)  # a failed update has already deleted the old data
+                raise VersionsError(
+                    f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."
+                ) from error
+
+
+def record_sources(root: Path) -> None:
+    """Records changes in files and folders that DVC tracks. Raises VersionsError."""
+    with dvc_repository.repository(root) as repo:
         for stage in list(repo.index.stages):
-            if stage.is_import:
-                try:
-                    repo.update([stage.path])
-                except (DvcException, OSError) as error:
-                    repo.checkout([stage.path], force=True)  # a failed update has already deleted the old data
-                    raise VersionsError(
-                        f"{stage.path}: `dvc update` failed: {error}. The data is as it was before."
-                    ) from error
-            elif stage.is_data_source and _changed(repo, stage):
+            if stage.is_data_source and not stage.is_import and _changed(repo, stage):
                 repo.commit(stage.path, force=True)
 
 
@@ -176,7 +179,7 @@ def train_candidate(build: Build) -> str:
     find = drop_list(root, params.source.drop, params.has_ids).find
     documents = (
         (shard.named_source or Path(shard.name).parent.as_posix(), batch)
-        for shard in find_documents(root, params)
+        for shard in build.shards
         for batch in good_batches(shard, params.source, find)
     )
     found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
@@ -229,7 +232,7 @@ def _manifest_before(root: Path, name: str | None) -> Manifest | None:
 
 def _drift(build: Build, manifest: Manifest, before: Manifest | None) -> Drift:
     params, added = build.params, new_shards(manifest, before)
-    shards = [shard for shard in find_documents(build.root, params) if shard.name in added][:_SCRIPT_SHARDS_MAX]
+    shards = [shard for shard in build.shards if shard.name in added][:_SCRIPT_SHARDS_MAX]
     find = drop_list(build.root, params.source.drop, params.has_ids).find
     firsts = (next(good_batches(one, params.source, find), None) for one in shards)
     texts = (batch.texts for batch in firsts if batch is not None)

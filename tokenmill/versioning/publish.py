@@ -10,7 +10,7 @@ from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.layout import REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
 from tokenmill.tokenizer.tokenizer import Tokenizer
-from tokenmill.versioning import dvc_repository, dvc_stage, git
+from tokenmill.versioning import dvc_repository, dvc_stage, dvc_view, git
 from tokenmill.versioning.dvc_files import Known
 from tokenmill.versioning.registry import (
     FILES,
@@ -215,7 +215,8 @@ def _refuse_uncommitted(root: Path, may_change: str = "") -> None:
         )
     if git.commit_of(root, "HEAD") is None:
         raise VersionsError(f"{root}: git has no commit yet. Commit the project first.", code="TM404")
-    if changed := [name for name in git.changed_files(root) if name != may_change]:
+    changed = [name for name in git.changed_files(root) if name != may_change]
+    if changed := [name for name in changed if not dvc_view.has_arrived(root, root / name)]:  # during a refresh
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise VersionsError(
             f"{root}: not committed: {', '.join(changed[:5])}{more}. A version is a commit: commit them (a file that "

@@ -1,0 +1,67 @@
+"""What DVC sees of the folders that a build reads: the files that were there when it began, and none that arrived later."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_views: dict[Path, "View"] = {}
+
+
+@dataclass(frozen=True)
+class View:
+    """The files of some folders at one moment: their names relative to each folder, which is an absolute path."""
+
+    files: dict[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, folders: Iterable[Path]) -> "View":
+        """The files that are in the folders now. What is no folder is left out."""
+        return cls({os.path.abspath(one): frozenset(_names(one)) for one in folders if one.is_dir()})  # noqa: PTH100
+
+    def has_arrived(self, path: str) -> bool:
+        """Whether a file, of which an absolute path is given, is in one of the folders and was not there at that moment. A file
+        behind a link to a folder has not arrived: it is not known when it came."""
+        for folder, names in self.files.items():
+            name = path.removeprefix(f"{folder}{os.sep}")
+            if name != path:
+                return name not in names and not _is_linked(folder, name)
+        return False
+
+
+def see(root: Path, folders: Iterable[Path]) -> None:
+    """Lets DVC see in these folders only the files that are there now, in this process, until `see_all` of the same project."""
+    _views[root] = View.of(folders)
+
+
+def has_arrived(root: Path, path: Path) -> bool:
+    """Whether a file is one that DVC is not to see in the project at `root`."""
+    return root in _views and _views[root].has_arrived(os.path.abspath(path))  # noqa: PTH100 — DVC does not follow links
+
+
+def see_all(root: Path) -> None:
+    """Lets DVC see every file again."""
+    _views.pop(root, None)
+
+
+def walk_seen(root: str, folders: Any, files: Any) -> Any:
+    """The files of one folder, as `os.walk` gives them, without those that DVC is not to see. They are a list, or a dictionary."""
+    for view in _views.values():
+        for folder, names in view.files.items():
+            if root == folder or root.startswith(f"{folder}{os.sep}"):
+                begin = "" if root == folder else f"{root[len(folder) + 1 :]}{os.sep}"
+                if isinstance(files, dict):
+                    return root, folders, {name: one for name, one in files.items() if f"{begin}{name}" in names}
+                return root, folders, [name for name in files if f"{begin}{name}" in names]
+    return root, folders, files
+
+
+def _names(folder: Path) -> Iterator[str]:
+    for root, _folders, files in os.walk(folder):
+        begin = os.path.relpath(root, folder)
+        yield from (files if begin == "." else (f"{begin}{os.sep}{name}" for name in files))
+
+
+def _is_linked(folder: str, name: str) -> bool:
+    return any(Path(folder, one).is_symlink() for one in list(Path(name).parents)[:-1])
