@@ -1,5 +1,6 @@
 """A folder of a dataset is enough for programs that read Parquet: each finds every document once, and nothing else."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+import tokenmill
 from tests.conftest import Project, make_project
+from tokenmill.analysis.info import info
+from tokenmill.errors import ValidationError
 
 DOCUMENTS = {
     "a.jsonl": ["the cat", "the dog", ""],
@@ -52,6 +56,19 @@ def test_the_folder_of_documents_has_every_document_once(tokens: Path, tmp_path:
         "datasets": datasets.load_dataset("parquet", data_files=every, split="train", cache_dir=str(tmp_path))["id"],
     }
     assert {name: sorted(ids) for name, ids in found.items()} == dict.fromkeys(found, IDS)
+
+
+def test_a_folder_inside_a_dataset_names_the_dataset(tokens: Path) -> None:
+    said = re.escape(f"documents: is a folder inside the dataset {tokens}. Name that one.")
+    with pytest.raises(ValidationError, match=said):
+        tokenmill.open(tokens / "documents")
+    with pytest.raises(ValidationError, match=said):
+        info(tokens / "documents")
+
+
+def test_each_file_is_a_shard_of_a_stream(tokens: Path) -> None:
+    files = [str(path) for path in sorted((tokens / "documents").rglob("*.parquet"))]
+    assert datasets.load_dataset("parquet", data_files=files, split="train", streaming=True).num_shards == len(files)
 
 
 def test_datasets_finds_the_splits_in_the_folder_of_a_format(tokens: Path, tmp_path: Path) -> None:

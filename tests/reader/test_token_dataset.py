@@ -261,7 +261,10 @@ def test_splits_and_epochs_are_chosen(tmp_path: Path) -> None:
     assert tokenmill.open(tmp_path, "validation", epoch=1)[0].tolist() == [11]
     assert tokenmill.open(tmp_path, "train")[0].tolist() == [0]
     for arguments, message in (
-        ({}, r"split: expected one of 'train', 'validation'; found None\.$"),
+        (
+            {},
+            r"has the splits 'train', 'validation'; found no split\. Name one, as in tokenmill\.open\('.*', 'train'\)\.$",
+        ),
         ({"split": "valid"}, r"found 'valid'\. Did you mean validation\?"),
         ({"split": "train", "epoch": 2}, r"epoch: expected one of 0, 1; found 2"),
         ({"split": "train", "format": "megatron"}, r"format: expected one of 'arrow'; found 'megatron'"),

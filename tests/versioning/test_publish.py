@@ -91,7 +91,7 @@ def test_the_examples_of_the_card_give_the_same_ids(team: Team) -> None:
     golden = json.loads((team.project.root / "data/tokenizer/golden.json").read_text(encoding="utf-8"))
     vector = next(one for one in golden["vectors"] if one["name"] == "panel/latin/german")
     blocks = readme.split("```python\n")[1:]
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     shown = """
 import json, sys
 ids = tokenizer.encode(sys.argv[1])
@@ -102,6 +102,17 @@ print(json.dumps(getattr(ids, "ids", ids)))
         done = team.project.run(sys.executable, "-c", example + shown, vector["text"])
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.splitlines()[-1]) == vector["ids"]
+
+
+def test_transformers_gives_all_golden_ids_with_the_argument_that_the_card_names(team: Team) -> None:
+    from transformers import AutoTokenizer
+
+    directory = team.project.root / "data/tokenizer"
+    assert "`tokenizer(text, split_special_tokens=True)`" in (directory / "README.md").read_text(encoding="utf-8")
+    peer = AutoTokenizer.from_pretrained(directory)
+    vectors = json.loads((directory / "golden.json").read_text(encoding="utf-8"))["vectors"]
+    equal = [peer(one["text"], split_special_tokens=True)["input_ids"] == one["ids"] for one in vectors]
+    assert all(equal) and not all(peer(one["text"])["input_ids"] == one["ids"] for one in vectors)
 
 
 @pytest.mark.slow

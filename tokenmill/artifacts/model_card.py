@@ -215,6 +215,14 @@ def _how_to_load(card: Card) -> str:
             "\n\ntiktoken keeps files by their path: where another version was at this one, "
             'set `os.environ["TIKTOKEN_CACHE_DIR"] = ""` before.'
         )
+    text += (
+        "\n\ntransformers makes the id of a special token where a text has its name; `tokenizer(text, split_special_tokens=True)` "
+        "takes it for text, as a build does by default. A model takes its numbers from the tokenizer, since the default ids of "
+        "transformers are other tokens here:\n\n```python\nfrom transformers import AutoTokenizer, LlamaConfig\n"
+        'tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")\nconfig = LlamaConfig(\n'
+        "    vocab_size=max(tokenizer.get_vocab().values()) + 1,\n    bos_token_id=tokenizer.bos_token_id,\n"
+        "    eos_token_id=tokenizer.eos_token_id,\n    pad_token_id=tokenizer.pad_token_id,\n)\n```"
+    )
     if reason := card.engines.get("tiktoken"):
         text += f"\n\ntiktoken does not give the same ids: {reason}."
     return text

@@ -449,8 +449,16 @@ def read_manifest_file(path: Path) -> Manifest:
     try:
         content = read(path)
     except FileNotFoundError:
+        if whole := dataset_above(path.parent):
+            raise DatasetError(f"{path.parent}: is a folder inside the dataset {whole}. Name that one.") from None
         raise DatasetError(f"{path}: missing. Run `tokenmill build` to make the dataset.") from None
     return parse_manifest(content, str(path))
+
+
+def dataset_above(folder: Path) -> Path | None:
+    """The dataset that has this folder inside it, such as data/tokens for data/tokens/documents."""
+    datasets = (one for one in folder.parents if (one / DOCUMENTS_FOLDER).is_dir() and (one / MANIFEST_FILE).exists())
+    return next(datasets, None)
 
 
 def parse_manifest(content: bytes, place: str) -> Manifest:

@@ -45,6 +45,11 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     has another size than it says; and ParamsError if there is no such split, source, format or epoch."""
     manifest = read_manifest(folder)
     splits = list(manifest.files.splits) if manifest.files else []
+    if split is None and splits:
+        raise ParamsError(
+            f"{folder}: has the splits {', '.join(map(repr, splits))}; found no split. Name one, as in "
+            f"tokenmill.open({str(folder)!r}, {splits[0]!r})."
+        )
     _expect_one_of(folder, "split", split, splits)
     sets = [one for one in manifest.sets if one.split == split]
     sources = list(dict.fromkeys(one.source for one in sets if one.source is not None))

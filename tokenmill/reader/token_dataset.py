@@ -233,9 +233,9 @@ def open(
 ) -> TokenDataset:
     """Opens a token dataset, such as data/tokens. Nothing is read but its manifest and the sizes of its files.
 
-    `split`: one of `encode.splits`; None if the dataset has none. `source`: one of the sources that have files of their own; None:
-    all of them, one after another. `format`: one of `encode.formats`; None: the first that is there
-    of arrow, megatron, datatrove, olmo and nanogpt, which are memory-mapped, and parquet, whose row groups are read as they
+    `split`: one of `encode.splits`, which must be named if the dataset has some; None if it has none. `source`: one of the sources
+    that have files of their own; None: all of them, one after another. `format`: one of `encode.formats`; None: the first that is
+    there of arrow, megatron, datatrove, olmo and nanogpt, which are memory-mapped, and parquet, whose row groups are read as they
     are needed. The items are the same in each. `epoch`: of files that were shuffled for several epochs.
 
     Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such
