@@ -1,4 +1,7 @@
-"""Numbers of bytes and seconds as short text for people."""
+"""Numbers of bytes and seconds as short text for people, and numbers that JSON does not have."""
+
+import math
+from typing import Any
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -37,3 +40,16 @@ def clock(seconds: float) -> str:
 
 def _scale(n_bytes: float) -> tuple[float, str]:
     return next(((scale, unit) for scale, unit in _UNITS if n_bytes >= scale * 0.99995), (1, "bytes"))
+
+
+def finite(value: Any) -> Any:
+    """A value of JSON in which every number that JSON does not have, such as NaN, is null.
+
+    >>> finite({"a": [1.5, float("nan")], "b": float("inf")})
+    {'a': [1.5, None], 'b': None}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value

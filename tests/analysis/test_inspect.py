@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiktoken
+import tiktoken.load
 
 from tests.conftest import REPOSITORY
 from tests.tokenizer.formats.test_tokenizer_json import DOCUMENT, GPT2, NEXT_ID, VOCAB, changed, with_added
 from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill import Tokenizer
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.cli.main import main
 
@@ -156,3 +159,22 @@ def test_tokens_of_the_files_beside_are_named(tmp_path: Path) -> None:
     assert said["files beside it would add or change tokens, or the split; this file counts alone"] == [
         "<|im_end|> = 1200"
     ]
+
+
+@pytest.mark.parametrize(
+    ("regex", "dropped"),
+    [(r"\p{L}+|[^\p{L}\s]+", True), (r"\s+(?!\S)|\S+", True), (r"\S+|\s+", False), (r"[^\n]+|\n", False)],
+)
+def test_text_that_tiktoken_would_drop_is_told(tmp_path: Path, regex: str, dropped: bool) -> None:
+    TOKENIZER.save(tmp_path)
+    path = tmp_path / "vocab.tiktoken"
+    found = {one["what"]: one["examples"] for one in check_tokenizer(path, regex)["oddities"]}
+    ranks = tiktoken.load.load_tiktoken_bpe(str(path))
+    peer = tiktoken.Encoding(
+        "peer", pat_str=regex, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 0, "<|pad|>": 1}
+    )
+    assert (peer.decode(peer.encode("the cat.")) != "the cat.") is dropped
+    assert Tokenizer.load(path, regex).decode(Tokenizer.load(path, regex).encode("the cat.")) == "the cat."
+    said = "text that the pattern does not match: kept here, dropped by tiktoken"
+    assert (said in found) is dropped
+    assert not dropped or "' '" in found[said]

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenmill.analysis.oddities import entry, of_document, of_model
+from tokenmill.analysis.oddities import entry, of_document, of_model, unmatched
 from tokenmill.errors import TokenizerError
+from tokenmill.pretokenizers import patterns
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
@@ -30,13 +31,18 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     tokens = {id: tokenizer.token_bytes(id) for id in tokenizer.ids}
     merged = None if model is None else with_own_ranks(model)
     oddities = of_document(document, tokens) + (of_model(merged) if merged else _of_others(document))
-    if path.suffix != ".tiktoken":
+    found: dict[str, list[str]] = {}
+    if path.suffix == ".tiktoken":
+        steps = patterns.steps_of(pattern or "")
+        if len(steps) == 1 and patterns.name_of(steps) is None:
+            found["text that the pattern does not match: kept here, dropped by tiktoken"] = unmatched(*steps)
+    else:
         file = file_of(path)
         content = read(file)
         as_read = read_document(content, str(file))
         found = {**mended(content, as_read), "fields that nothing reads": unread_fields(as_read)}
         found |= _from_beside(path, as_read)
-        oddities += [entry(what, examples) for what, examples in found.items() if examples]
+    oddities += [entry(what, examples) for what, examples in found.items() if examples]
     return {
         "kind": "byte-level BPE" if model else document["model"]["type"],
         "engine": tokenizer.engine,

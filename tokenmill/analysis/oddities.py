@@ -1,5 +1,6 @@
 """Oddities of a well-formed tokenizer: it works with them, but they may surprise a user."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tokenmill.artifacts.golden_texts import HARD, PANEL
 from tokenmill.tokenizer.formats.tiktoken_file import last_merge
 from tokenmill.tokenizer.model import Merge, Model, encoder_of
 
 _N_SHOWN = 10
+_SHOWN_CHARACTERS_MAX = 40
 
 
 def of_document(document: Mapping[str, Any], tokens: Mapping[int, bytes]) -> list[dict[str, Any]]:
@@ -65,6 +68,26 @@ def of_model(model: Model) -> list[dict[str, Any]]:
     if model.add_prefix_space:
         found.append({"what": "text gets a space in front, which decoding gives back", "n": 1, "examples": []})
     return [one for one in found if one["n"]]
+
+
+def unmatched(regex: str) -> list[str]:
+    """Pieces of text that a regex does not match, which tiktoken drops; the first ones of a sample, and as far as the tokenizers
+    library reads the regex."""
+    import tokenizers
+
+    try:
+        only_matches = tokenizers.pre_tokenizers.Split(tokenizers.Regex(regex), behavior="removed", invert=True)
+    except Exception:  # noqa: BLE001 - the library raises nothing narrower for a regex that Oniguruma does not read
+        return []
+    characters = "".join(chr(code) for code in range(0x10000) if unicodedata.category(chr(code)) not in ("Cn", "Cs"))
+    found: dict[str, None] = {}
+    for text in (*PANEL.values(), *HARD.values(), characters):
+        end = 0
+        for start, stop in [*(at for _, at in only_matches.pre_tokenize_str(text)), (len(text), len(text))]:
+            if end < start:
+                found[repr(text[end:start])[:_SHOWN_CHARACTERS_MAX]] = None
+            end = stop
+    return [*found]
 
 
 def entry(what: str, examples: Iterable[Any]) -> dict[str, Any]:

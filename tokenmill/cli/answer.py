@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenmill.errors import CODES, EXIT_DONE, TokenmillError, code_of, of_the_machine
+from tokenmill.quantities import finite
 
 SCHEMA = 1
 """Version of the envelope. It rises when a field is removed or changes its meaning, not when one is added."""
@@ -119,4 +120,4 @@ def _flush() -> None:
 
 def _print(envelope: dict[str, Any]) -> None:
     """Prints an envelope, in one line for a command that prints several."""
-    print(json.dumps(envelope, indent=None if envelope["command"] in STREAMS else 2), flush=True)
+    print(json.dumps(finite(envelope), indent=None if envelope["command"] in STREAMS else 2), flush=True)

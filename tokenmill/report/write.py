@@ -10,6 +10,7 @@ from typing import Any
 from tokenmill.config.params import Validate
 from tokenmill.console import say
 from tokenmill.layout import GATES_FILE, METRICS_FILE, PLOTS_DIRECTORY, REPORT_FILE
+from tokenmill.quantities import finite
 from tokenmill.report.collect import OWN, Checked, collect
 from tokenmill.report.gates import Outcome, Published, check_gates, flat, refuse_broken
 from tokenmill.report.page import write_page
@@ -101,7 +102,7 @@ def _tell(outcomes: Sequence[Outcome]) -> None:
 
 def _write_json(value: Any, path: Path) -> None:
     with write_atomic(path) as partial:
-        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(finite(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], path: Path) -> None:

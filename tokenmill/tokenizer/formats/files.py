@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
@@ -12,6 +13,15 @@ FILE_BYTES_MAX = 2**29
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
+_OTHERS = ("vocab.json", "merges.txt", "vocab.txt", "tekken.json")
+_CONVERT = (
+    "Make a tokenizer.json of it once, in Python with transformers (and sentencepiece for a .model): "
+    "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER). Then name NEW_FOLDER."
+)
+_RANK = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?\n")
+_PROTOBUF = b"\n"
+"""The first byte of a SentencePiece model: its first field is a piece."""
+_HEAD_BYTES = 4096
 
 
 def file_of(path: Path) -> Path:
@@ -35,6 +45,10 @@ def read_tokenizer_file(file: Path) -> bytes:
         names = sorted(entry.name for entry in parent.iterdir()) if parent.is_dir() else []
         near = difflib.get_close_matches(place.name, names, n=3, cutoff=0.4) or names[:3]
         hint = f" Nearest there: {', '.join(near)}." if near else ""
+        if place.name == "tokenizer.json" and (
+            other := [name for name in names if name in _OTHERS or name.endswith(".model")]
+        ):
+            hint = f" There is {' and '.join(other)}. {_CONVERT}"
         if "@" in place.name:
             hint += " A published version is loaded with repo=, the git repository that it is in."
         raise TokenizerError(f"{place}: there is no such file; {parent} is there.{hint}") from None
@@ -42,8 +56,20 @@ def read_tokenizer_file(file: Path) -> bytes:
         raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
     except ValueError as error:  # the path has a NUL or a lone surrogate
         raise TokenizerError(f"{str(file)!r:.200}: not a valid path: {error}.") from None
+    _check_kind(file, content)
     _check_beside(file)
     return content
+
+
+def _check_kind(file: Path, content: bytes) -> None:
+    """Raises TokenizerError for a file of another kind that is called a tokenizer elsewhere."""
+    if _RANK.match(content) and file.suffix != ".tiktoken":
+        raise TokenizerError(
+            f"{file}: a vocabulary of tiktoken: lines of a token in base64 and its id. Copy it to a file whose name ends with "
+            ".tiktoken, and give pattern= (--pattern)."
+        )
+    if content.startswith(_PROTOBUF) and (file.suffix == ".model" or b"<unk>" in content[:_HEAD_BYTES]):
+        raise TokenizerError(f"{file}: a SentencePiece model, which tokenmill does not read. {_CONVERT}")
 
 
 def _check_beside(file: Path) -> None:

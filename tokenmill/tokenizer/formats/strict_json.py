@@ -1,6 +1,7 @@
 """Parses unambiguous JSON only (no duplicate keys, no NaN, limited depth), and checks values against expected shapes."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +18,9 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
     The depth below the fields `unchecked` (such as "model.vocab") is not checked: they are long and have checks of their own.
     """
     try:
-        document = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+        document = json.loads(
+            content.decode(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
+        )
     except UnicodeDecodeError as error:
         raise TokenizerError(f"{place}: no UTF-8 at byte {error.start}. Fetch or make the file again.") from None
     except RecursionError:
@@ -72,6 +75,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise ValueError(f"{text:.40} is beyond the numbers of JSON's readers")
+    return found
 
 
 def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...]) -> None:

@@ -1,0 +1,57 @@
+"""A file that is no tokenizer.json is named for what it is, with what to do."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tokenmill import Tokenizer
+from tokenmill.cli.main import main
+from tokenmill.errors import TokenizerError
+
+
+def sentencepiece_model() -> bytes:
+    """The beginning of a SentencePiece model: pieces with their scores and types, in the wire format of Protocol Buffers."""
+    pieces = [b"\n" + bytes([len(text)]) + text + b"\x15\0\0\0\0\x18\x02" for text in (b"<unk>", b"<s>", b"</s>")]
+    return b"".join(b"\n" + bytes([len(piece)]) + piece for piece in pieces)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "spiece.model", "tokenizer.json"])
+def test_a_sentencepiece_model_is_named_as_such(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(sentencepiece_model())
+    with pytest.raises(TokenizerError, match=r"a SentencePiece model.*AutoTokenizer\.from_pretrained"):
+        Tokenizer.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("names", [["tokenizer.model"], ["vocab.json", "merges.txt"], ["vocab.txt"]])
+def test_a_folder_without_a_tokenizer_json_says_how_to_make_one(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(TokenizerError, match=r"there is no such file.*save_pretrained"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_vocabulary_of_tiktoken_with_another_name_is_named_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(base64.b64encode(b"!") + b" 0\n" + base64.b64encode(b'"') + b" 1\n")
+    with pytest.raises(TokenizerError, match=r"a vocabulary of tiktoken.*\.tiktoken"):
+        Tokenizer.load(path)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", NUMBER]]}}',
+        '{"model": {"type": "BPE", "vocab": {"a": NUMBER}, "merges": []}}',
+        '{"truncation": {"max_length": NUMBER}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}',
+    ],
+)
+def test_a_number_that_json_does_not_have_is_refused(
+    tmp_path: Path, number: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(content.replace("NUMBER", number))
+    assert main(["check", str(path), "--json"]) == 2
+    said = capsys.readouterr().out
+    assert "no valid JSON" in said and str(path) in said
