@@ -155,12 +155,13 @@ def _split(tokenizer: Tokenizer) -> Any:
 
 
 def _merges(tokenizer: Tokenizer) -> dict[tuple[Any, Any], int]:
-    """The place of every merge in their order, by its two tokens: one merge for each token that merges make, however many pairs
-    a .tiktoken file allows for it. Empty for a tokenizer without merges."""
+    """The place of every merge in their order, by its two tokens: the first merge for each token that merges make, of the many
+    pairs that a .tiktoken file or a conversion of a SentencePiece model may have for it. Empty for a tokenizer without merges."""
     if tokenizer.model is None:
-        return {
-            (left, right): rank for rank, (left, right) in enumerate(tokenizer.document["model"].get("merges") or [])
-        }
+        first: dict[str, tuple[int, tuple[str, str]]] = {}
+        for rank, (left, right) in enumerate(tokenizer.document["model"].get("merges") or []):
+            first.setdefault(left + right, (rank, (left, right)))
+        return {pair: rank for rank, pair in first.values()}
     model = with_own_ranks(tokenizer.model)
     return {(model.tokens[one.left], model.tokens[one.right]): one.rank for one in model.merges}
 

@@ -52,6 +52,7 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
         "vocab_size": tokenizer.vocab_size,
         "id_max": tokenizer.id_max,
         "n_merges": len(merged.merges if merged else document["model"].get("merges") or []),
+        "n_merged_tokens": len({left + right for left, right in document["model"].get("merges") or []}),
         "pattern": tokenizer.pattern,
         "steps": None if tokenizer.steps is None else list(tokenizer.steps),
         "normalizer": document.get("normalizer"),
@@ -78,6 +79,7 @@ def as_text(found: dict[str, Any], place: str) -> str:
         f"{place}: {found['kind']}",
         f"  engine          {found['engine']}{why}",
         f"  vocabulary      {found['vocab_size']:,} tokens, largest id {found['id_max']:,}, {found['n_merges']:,} merges"
+        + (f" for {found['n_merged_tokens']:,} tokens" if found["n_merged_tokens"] < found["n_merges"] else "")
         + (", ignore_merges" if found["ignore_merges"] else ""),
         f"  split           {pattern}" + (f", by {_SPLITTERS[found['splitter']]}" if found["splitter"] else ""),
         f"  normalizer      {_kind(found['normalizer'])}",

@@ -368,7 +368,7 @@ class Tokenizer:
             self._refusal.check(text, i)
             if self._hides_special:
                 made = set(self._allowing.encode(text)) - set(self._engine.encode(text))
-                for token, id in self.special_tokens.items():
+                for token, id in self.special_tokens.items() if made else ():
                     if id in made:
                         raise SpecialTokenError(i, None, token)
 
