@@ -193,6 +193,31 @@ def test_renamed_files_are_told_as_renamed_and_make_no_unit_anew(project: Projec
     assert list(found) == ["count", "train-vocab", "encode", "validate"]
 
 
+@pytest.mark.slow
+def test_several_changes_at_once_are_all_told_and_in_the_same_words_by_status_and_plan(project: Project) -> None:
+    project.build()
+    project.set(source__glob="data/raw/[!b]*", count__count_min=2, encode__begin_of_document="<|endoftext|>")
+    project.write("c.jsonl", ["a new one"])
+    said = dict(line.split(maxsplit=1) for line in project.cli("status").stdout.splitlines())
+    planned = json.loads(project.cli("plan", "--json").stdout)["result"]["stages"]
+    for one in planned:
+        words = "; ".join(one["reasons"])
+        assert said[one["stage"]] in (words, f"to do: {words}")
+    files = "files of documents: 1 new, 1 removed"
+    assert said["count"] == f"to do: {files}; parameter source.glob changed; parameter count.count_min changed"
+    assert said["encode"].startswith(
+        f"to do: {files}; parameter source.glob changed; parameter encode.begin_of_document"
+    )
+
+
+def test_a_verbose_build_says_why_a_stage_is_restored(project: Project) -> None:
+    project.build()
+    path = project.root / "data/tables/dropped.parquet"
+    path.unlink()
+    said = project.build("-v").stderr
+    assert "encode: restored: outputs changed since they were built: data/tables\n" in said
+
+
 def test_a_file_beside_small_ones_is_the_cause_where_they_share_a_unit(project: Project) -> None:
     project.set(source__unit_bytes_min=100_000)
     project.build()

@@ -208,6 +208,8 @@ class Build:
                     with naming_step(self.root, name) if is_own else nullcontext():
                         done = run(self)
                     settled = _summary(name, done, start_s)
+            elif settled.action == "restored":
+                say_more(f"{name}: restored: {'; '.join(why)}")
             self.summaries.append(settled)
         if name == self.stages[-1] and settled.action == "run":
             self.store.clean(int(self.params.run.store_gb_max * 1e9))

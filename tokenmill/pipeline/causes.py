@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tokenmill.artifacts.golden import GOLDEN_FILE
 from tokenmill.chat.named import NAMED
@@ -73,6 +73,9 @@ _OUTPUTS = {"deleted": "outputs deleted", "not in cache": "outputs not in DVC's 
 _N_SHOWN_MAX = 3  # outputs
 
 _SOURCE = re.compile(r"source\.(?!glob$|unit_bytes_)|sources\b")
+_SELECTING = re.compile(r"source\.(glob|format)$|sources\b")
+"""The parameters that decide which files are documents."""
+
 _READING = r"source\.(?!glob$|drop$)|sources\.[^.]+(\.(text_|id_|messages_|tools_|template)|$)"
 _DECIDING = {
     "count": re.compile(rf"{_READING}|count\.(pattern|approximate|weights)"),
@@ -99,7 +102,7 @@ def causes_of(
     documents: Callable[[Path], str | None],
 ) -> list[Cause]:
     """Why a stage has to run; empty if it is up to date. `changes`: what DVC found. `code`: what changed of the stage's code, if
-    tokenmill.lock says it. `documents`: says how the documents in an input changed; None if there are none in it."""
+    tokenmill.lock says it. `documents`: says how the documents in a folder changed; None if they did not."""
     if NEVER_BUILT in changes:
         return [NEVER]
     found = [] if code is None else [code]
@@ -121,7 +124,15 @@ def causes_of(
     for what, paths in outputs.items():
         more = f" and {len(paths) - _N_SHOWN_MAX} more" if len(paths) > _N_SHOWN_MAX else ""
         found.append(Cause("output", f"{what}: {', '.join(paths[:_N_SHOWN_MAX])}{more}"))
-    return list(dict.fromkeys(found))
+    if not any(one.kind == "documents" for one in found) and any(_SELECTING.match(one.key) for one in found):
+        found += [Cause("documents", words)] if (words := documents(root)) else []
+    return in_order(found)
+
+
+def in_order(causes: Iterable[Cause]) -> list[Cause]:
+    """The causes, each once, in the order of their kinds."""
+    kinds = get_args(Kind)
+    return sorted(dict.fromkeys(causes), key=lambda one: kinds.index(one.kind))
 
 
 def follows(stage: str, own: Collection[str], after: Sequence[str]) -> list[Cause]:

@@ -13,7 +13,7 @@ from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.build import refuse_unseen_objects
-from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows
+from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
@@ -56,7 +56,7 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
             state, changes = opened.state(), opened.changes()
             objects = of_objects if name in DOCUMENT_STAGES and opened.was_built else []
         causes = causes_of(name, changes, root, params, of_code.get(name), partial(_documents_in, root, params, name))
-        causes += (Cause("documents", words) for words in objects)
+        causes = in_order([*causes, *(Cause("documents", words) for words in objects)])
         if causes and state == "current":
             state = "stale"
         after = [one.stage for one in found if one.would_run and one.stage in before]

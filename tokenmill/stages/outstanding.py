@@ -21,7 +21,7 @@ from tokenmill.layout import (
     TOKENS_DIRECTORY,
 )
 from tokenmill.pipeline.build import refuse_unseen
-from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows
+from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.estimate import Finished, Read, StageWork
 from tokenmill.pipeline.executor import n_workers
@@ -115,7 +115,7 @@ def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus
         why = causes_of(name, changes, root, params, of_code.get(name), lambda _: None)
         if reads and NEVER not in why:
             words = str(input_changes(earlier_inputs(root, name), shards, lambda _: corpus.sha256))
-            why += [Cause("documents", words)] if words else []
+            why = in_order([*why, Cause("documents", words)]) if words else why
         after = [one for one in before if found[one]]
         found[name] = why + follows(name, as_words(why), after)
     return found
