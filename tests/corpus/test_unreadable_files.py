@@ -9,15 +9,18 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as encryption
 import pytest
 
+from tests.analysis.test_compare import trained
 from tests.conftest import REPOSITORY, Project
 from tests.project.test_doctor import findings
 from tokenmill.corpus.drop import drop_list
+from tokenmill.corpus.limits import UNBOUNDED, Limits
 from tokenmill.corpus.reader import find_shards, read_batches
 from tokenmill.corpus.units import cut
 from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_bytes
-from tokenmill.errors import CorpusError, DamagedError, EncryptedError, PointerError
+from tokenmill.errors import CorpusError, DamagedError, EncryptedError, PointerError, TokenizerError
 from tokenmill.storage.checked_parquet import read_table
 from tokenmill.storage.file_facts import Digests
+from tokenmill.tokenizer.tokenizer import Tokenizer
 
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a1' * 32}\nsize 12345\n"
 ANNEX = f"/annex/objects/SHA256E-s12345--{'a1' * 32}.txt\n"
@@ -137,6 +140,18 @@ def test_a_build_and_doctor_name_a_pointer_though_damaged_files_are_left_out(pro
     assert "git lfs pull" in findings(project, 1)["text"]["found"]
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.tiktoken", "tokenizer_config.json"])
+def test_a_pointer_in_the_place_of_a_tokenizer_file_is_named(tmp_path: Path, name: str) -> None:
+    if name == "tokenizer_config.json":
+        trained(["the cat"], 257).save(tmp_path)
+    (tmp_path / name).write_text(LFS)
+    with pytest.raises(TokenizerError, match="is a pointer of Git LFS") as raised:
+        Tokenizer.load(
+            tmp_path if name.endswith("json") else tmp_path / name, pattern="gpt2" if "tik" in name else None
+        )
+    assert raised.value.code == "TM214"
+
+
 def test_a_dvc_file_without_its_data_says_what_to_run(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"text": "a"}\n')
     (tmp_path / "a.jsonl.dvc").write_text("outs: []\n")
@@ -156,17 +171,37 @@ def test_a_broken_link_of_git_annex_says_what_to_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log", [28, 31])
-def test_a_zstd_window_that_is_too_large_is_named_with_its_size_and_is_no_damage(tmp_path: Path, log: int) -> None:
+def test_a_large_zstd_window_is_read_within_the_memory_or_named_and_no_damage(tmp_path: Path, log: int) -> None:
     zstandard = pytest.importorskip("zstandard")
     compressor = zstandard.ZstdCompressor(
         compression_params=zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
     ).compressobj()
-    (tmp_path / "a.jsonl.zst").write_bytes(
-        compressor.compress(b'{"id": "a", "text": "the cat"}\n') + compressor.flush()
-    )
-    error = error_of(tmp_path / "a.jsonl.zst")
-    assert not isinstance(error, DamagedError) and error.code == "TM206"
-    assert f"{(1 << log) / 1e6:,.0f} MB" in str(error) and f"zstd -dc --long={log}" in str(error)
+    lines = b'{"id": "a", "text": "the cat"}\n' * 1000
+    whole = compressor.compress(lines) + compressor.flush()
+    path = tmp_path / "a.jsonl.zst"
+
+    def texts(limits: Limits = UNBOUNDED) -> list[str]:
+        (shard,) = find_shards(tmp_path, path.name)
+        found = read_batches(shard, "text", "id", None, limits=limits)
+        return [text for batch in found for text in batch.texts.to_pylist()]
+
+    path.write_bytes(whole)
+    assert texts() == ["the cat"] * 1000
+    path.write_bytes(whole + zstandard.compress(lines))
+    assert texts() == ["the cat"] * 2000
+    with pytest.raises(CorpusError) as raised:
+        texts(Limits(document_bytes_max=None, block_bytes_max=(1 << log) // 4))
+    assert not isinstance(raised.value, DamagedError) and raised.value.code == "TM206"
+    assert f"{(1 << log) / 1e6:,.0f} MB" in str(raised.value) and f"zstd -dc --long={log}" in str(raised.value)
+    path.write_bytes(zstandard.compress(lines) + whole)
+    with pytest.raises(CorpusError, match="has a larger window than the first"):
+        texts()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(DamagedError, match="truncated"):
+        texts()
+    path.write_bytes(whole + b"more")
+    with pytest.raises(DamagedError):
+        texts()
 
 
 def test_the_window_of_a_frame_is_what_zstandard_says() -> None:

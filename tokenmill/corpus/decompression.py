@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tokenmill import _core
+from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, LOG_MAX, large_window
 from tokenmill.errors import CorpusError
 
 _BY_PYARROW = {".gz": "gzip", ".zst": "zstd"}
@@ -15,9 +17,11 @@ _READ_BYTES = 1 << 16
 
 def decompressed(file: pa.NativeFile, compression: str, memory_bytes_max: int | None, name: str) -> Any:
     """What `file` holds, with a method `read`. `compression`: the suffix that says how; "": it is the file itself.
-    `memory_bytes_max`: the most that a dictionary of xz may take; None: no limit. `name`: of the file, for error messages.
+    `memory_bytes_max`: the most that a window of zstd or a dictionary of xz may take; None: no limit. `name`: that of the file, for
+    error messages.
 
-    Reading raises OSError without a number for what is damaged, and CorpusError for a dictionary that is too large.
+    Raises CorpusError for a window that is too large. Reading raises OSError without a number for what is damaged, and CorpusError
+    for a dictionary that is too large.
     """
     match compression:
         case "":
@@ -26,8 +30,42 @@ def decompressed(file: pa.NativeFile, compression: str, memory_bytes_max: int | 
             return _Streams(file, bz2.BZ2Decompressor, name)
         case ".xz":
             return _Streams(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memory_bytes_max), name)
+        case ".zst" if _has_large_window(file, memory_bytes_max, name):
+            return _Zstd(file)
         case _:
             return pa.CompressedInputStream(file, _BY_PYARROW[compression])
+
+
+def _has_large_window(file: pa.NativeFile, memory_bytes_max: int | None, name: str) -> bool:
+    header = file.read(HEADER_BYTES_MAX)
+    file.seek(0)
+    return large_window(name, header, memory_bytes_max)
+
+
+class _Zstd:
+    """The zstd frames of a file, one behind the other, as one, whatever their windows."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = file
+        self._decompressor = _core.ZstdDecompressor(LOG_MAX)
+        self._given = b""
+        self._is_between_frames = True
+
+    def read(self, n_bytes: int) -> bytes:
+        """The next bytes, up to `n_bytes`; none at the end."""
+        while True:
+            self._given = self._given or self._file.read(_READ_BYTES)
+            is_end = not self._given
+            if is_end and self._is_between_frames:
+                return b""
+            found, n_used, is_between_frames = self._decompressor.decompress(self._given, n_bytes)
+            self._given = self._given[n_used:]
+            if found or n_used:
+                self._is_between_frames = is_between_frames
+            if found:
+                return found
+            if is_end:
+                raise OSError("the compressed stream is truncated")
 
 
 class _Streams:

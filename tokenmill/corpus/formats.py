@@ -155,7 +155,7 @@ def _read_json(
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with open_arrow(shard, part.stop if part else None) as file:
         file.seek(start)
-        stream = decompressed(file, shard.kind.compression, limits.block_bytes_max, shard.name)
+        stream = decompressed(file, shard.kind.compression, limits.window_bytes_max, shard.name)
         blocks = _blocks(stream, part.n_bytes if part else None)
         form, blocks = _form(blocks) if shard.kind.format == "json" else ("lines", blocks)
         if is_lines := form == "lines":
@@ -185,7 +185,7 @@ def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
 def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits) -> Iterator[Columns]:
     first_row = 0
     with open_arrow(shard) as file:
-        stream = decompressed(file, shard.kind.compression, limits.block_bytes_max, shard.name)
+        stream = decompressed(file, shard.kind.compression, limits.window_bytes_max, shard.name)
         if not separator and not shard.kind.compression:
             limits.check_document(file.size(), f"{shard.name}, row 0")
         blocks = _blocks(stream)

@@ -9,6 +9,7 @@ from tokenmill.corpus.shard_files import open_raw
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError
 
+HELD_OF_A_BLOCK = 3  # a block is held compressed, decompressed, and as an array
 BATCH_BYTES = 4 << 20  # text per batch; the dataset's row groups depend on it
 
 
@@ -19,6 +20,11 @@ class Limits:
 
     document_bytes_max: int | None
     block_bytes_max: int | None
+
+    @property
+    def window_bytes_max(self) -> int | None:
+        """For the window of a decompressor, which is held once and not, like a block, HELD_OF_A_BLOCK times."""
+        return None if self.block_bytes_max is None else self.block_bytes_max * HELD_OF_A_BLOCK
 
     def check_document(self, n_bytes: int, where: str) -> None:
         """Raises CorpusError if a document, or a part of one, with this many bytes is too long."""

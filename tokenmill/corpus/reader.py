@@ -14,11 +14,11 @@ from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError, whom
 from tokenmill.corpus.formats import Columns, read_columns
 from tokenmill.corpus.limits import BATCH_BYTES, UNBOUNDED, Limits
-from tokenmill.corpus.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.corpus.shard_files import held, open_shard
 from tokenmill.corpus.shards import Shard, ShardRange, find_shards
-from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, window_error
+from tokenmill.corpus.zstd_frames import later_window
 from tokenmill.errors import CorpusError, DamagedError, unreadable
+from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 
 __all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
@@ -126,8 +126,7 @@ def read_batches(
         if error.errno is not None:
             raise unreadable(f"{shard.name}: {shard.path}", error) from None
         if _TOO_LARGE_A_WINDOW in str(error):
-            with held(shard) as opened, open_shard(opened) as file:
-                raise window_error(shard.name, file.read(HEADER_BYTES_MAX)) from None
+            raise later_window(shard.name) from None
         reason = f"the file is damaged or truncated: {_first_line(error)}. Copy or make it again."
         if any(word in str(error) for word in _NOT_COMPRESSED):
             reason = f"the file is damaged, or not compressed as its name says: {_first_line(error)}. Copy, make or rename it."

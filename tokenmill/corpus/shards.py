@@ -13,8 +13,8 @@ from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.file_messages import nothing_matches, strange_files
 from tokenmill.corpus.kinds import Kind, kind_of
 from tokenmill.corpus.object_globs import find_objects
-from tokenmill.corpus.pointers import how_to_restore
 from tokenmill.errors import CorpusError, PointerError
+from tokenmill.storage.pointers import how_to_restore
 from tokenmill.storage.urls import StoredObject, is_url, local_path, place
 
 _LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and files that DVC puts beside data

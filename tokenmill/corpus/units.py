@@ -22,11 +22,11 @@ import msgspec
 
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.parquet_files import read_metadata
-from tokenmill.corpus.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard, ShardRange, inside
 from tokenmill.errors import CorpusError, unreadable
 from tokenmill.storage.file_facts import Digests
+from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 from tokenmill.storage.retries import with_retries
 
 _READ_BYTES = 1 << 20

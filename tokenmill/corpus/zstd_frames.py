@@ -1,13 +1,15 @@
-"""Says how large the window of a zstd frame is (RFC 8878, section 3.1.1.1)."""
+"""Says how large the window of a zstd frame is (RFC 8878, section 3.1.1.1), and refuses one that does not fit the memory."""
 
 from shlex import quote
 
 from tokenmill.errors import CorpusError
 
 HEADER_BYTES_MAX = 18
+PLAIN_LOG_MAX = 27
+"""Windows of up to 2 ** 27 bytes are what zstd, and pyarrow, read without being told to."""
+LOG_MAX = 31
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_DEFAULT_LOG = 27  # zstd's own limit on a window, 128 MiB, unless --long is given
 _DICTIONARY_BYTES = (0, 1, 2, 4)
 _CONTENT_BYTES = (0, 2, 4, 8)
 
@@ -25,16 +27,31 @@ def window_bytes(header: bytes) -> int | None:
     return base + base // 8 * (header[5] & 7)
 
 
-def window_error(name: str, header: bytes) -> CorpusError:
-    """The error for a file with a window beyond zstd's own limit. `header`: the file's first HEADER_BYTES_MAX bytes."""
+def large_window(name: str, header: bytes, memory_bytes_max: int | None) -> bool:
+    """Whether the frame that begins a file has a larger window than pyarrow reads. `header`: its first HEADER_BYTES_MAX bytes.
+    Raises CorpusError for one that is larger than `memory_bytes_max`; None: no limit."""
     n_bytes = window_bytes(header) or 0
-    log = (n_bytes - 1).bit_length()
-    if log <= _DEFAULT_LOG:  # of a later frame
-        log = 31
-    is_of_first = n_bytes > 1 << _DEFAULT_LOG
-    found = f"is {n_bytes / 1e6:,.0f} MB" if is_of_first else "of one of its frames is larger"
+    if n_bytes <= 1 << PLAIN_LOG_MAX:
+        return False
+    if memory_bytes_max is not None and n_bytes > memory_bytes_max:
+        log = (n_bytes - 1).bit_length()
+        raise CorpusError(
+            f"{name}: its zstd window is {n_bytes / 1e6:,.0f} MB; run.memory_mb_max leaves {memory_bytes_max / 1e6:,.0f} MB to a "
+            "worker for it. The file is not damaged. Raise run.memory_mb_max, lower run.workers, or make the window smaller: "
+            f"{_again(name, log)}.",
+            code="TM206",
+        )
+    return True
+
+
+def later_window(name: str) -> CorpusError:
+    """The error for a file of which a later frame has a larger window than its first one told."""
     return CorpusError(
-        f"{name}: its zstd window {found}; tokenmill reads windows up to {(1 << _DEFAULT_LOG) / 1e6:,.0f} MB. The file is not "
-        f"damaged. Make the window smaller: `zstd -dc --long={log} {quote(name)} | zstd --long={_DEFAULT_LOG} -o NEW.zst`.",
+        f"{name}: one of its zstd frames has a larger window than the first. The file is not damaged. Make it one frame: "
+        f"{_again(name, LOG_MAX)}.",
         code="TM206",
     )
+
+
+def _again(name: str, log: int) -> str:
+    return f"`zstd -dc --long={log} {quote(name)} | zstd --long={PLAIN_LOG_MAX} -o NEW.zst`"

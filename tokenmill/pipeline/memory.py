@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.config.params import RunOptions
-from tokenmill.corpus.limits import BATCH_BYTES, Limits
+from tokenmill.corpus.limits import BATCH_BYTES, HELD_OF_A_BLOCK, Limits
 from tokenmill.errors import ParamsError
 
 # Measured, in MB: Python, DVC and the libraries of all stages take 200; with Prefect, 330.
@@ -18,7 +18,6 @@ _SHARE_MB_MIN = 160
 # A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
 # measured): Python then holds its JSON, its strings, and both renderings with 4 bytes a character.
 _HELD_FOR_A_BYTE = 28
-_HELD_OF_A_BLOCK = 3  # a block is held compressed, decompressed, and as an array
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # proc(5), clear_refs
@@ -58,7 +57,7 @@ class Memory:
         """The largest document and block that a worker may read. The limit of a document is at least a batch."""
         return Limits(
             document_bytes_max=max(BATCH_BYTES, int(self.share_mb * 1e6 / 2 / _HELD_FOR_A_BYTE)),
-            block_bytes_max=int(self.share_mb * 1e6 / 4 / _HELD_OF_A_BLOCK),
+            block_bytes_max=int(self.share_mb * 1e6 / 4 / HELD_OF_A_BLOCK),
         )
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tokenmill.analysis.dropped_checks import Dropped, list_of_dropped
 from tokenmill.artifacts.golden import GOLDEN_FILE
@@ -33,6 +32,7 @@ from tokenmill.layout import (
     VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.stages.outstanding import keys_of_counts
+from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.storage.urls import is_url
 from tokenmill.versioning.dvc_repository import cache_directory
 from tokenmill.versioning.git import git
@@ -137,7 +137,7 @@ def _quarantine(found: Takedown, root: Path, wanted: _Wanted) -> None:
     n = 0
     if path.exists():
         ids = [json.dumps(one, ensure_ascii=False)[1:-1].encode() for one in wanted.ids]
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             for batch in file.iter_batches(columns=["raw"]):
                 n += sum(raw is not None and any(one in raw for one in ids) for raw in batch["raw"].to_pylist())
     what = f"{n:,} rejected documents contain an id of the list" if n else ""
@@ -248,7 +248,7 @@ def _holds(path: Path, wanted: _Wanted) -> bool:
         may_be_samples = head[:1] == b"{" and path.stat().st_size <= _SAMPLES_BYTES_MAX
         return may_be_samples and wanted.n_samples(_samples_in(path)) > 0
     try:
-        with pq.ParquetFile(path) as table:
+        with parquet_file(path) as table:
             if not {"id", "sha256", "shard", "file"} <= set(table.schema_arrow.names):
                 return False
             batches = table.iter_batches(columns=["id", "sha256"])

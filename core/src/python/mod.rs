@@ -7,6 +7,7 @@ mod attaching;
 mod calls;
 mod checking;
 mod counting;
+mod decompressing;
 mod encoding;
 mod finding;
 mod ids;
@@ -63,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
     module.add_class::<counting::Counter>()?;
     module.add_class::<counting::Merger>()?;
+    module.add_class::<decompressing::ZstdDecompressor>()?;
     module.add_class::<encoding::PyEncoder>()?;
     module.add_class::<finding::TextFinder>()?;
     module.add_class::<parquet::ParquetRows>()?;

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
+from tokenmill.storage.pointers import words_of_pointer
 from tokenmill.tokenizer.formats.strict_json import parse
 
 FILE_BYTES_MAX = 2**29
@@ -30,7 +31,7 @@ def file_of(path: Path) -> Path:
 
 
 def read_tokenizer_file(file: Path) -> bytes:
-    """The bytes of the file. Raises TokenizerError if the file is missing or too large, or if code lies beside it."""
+    """The bytes of the file. Raises TokenizerError if the file is missing, too large or a pointer, or if code lies beside it."""
     try:
         if file.exists() and not file.is_file():
             raise TokenizerError(f"{file.absolute()}: expected a file; found something else.")
@@ -56,9 +57,15 @@ def read_tokenizer_file(file: Path) -> bytes:
         raise TokenizerError(f"{file.absolute()!s:.200}: cannot be read: {error.strerror}.") from None
     except ValueError as error:  # the path has a NUL or a lone surrogate
         raise TokenizerError(f"{str(file)!r:.200}: not a valid path: {error}.") from None
+    _refuse_pointer(file, content)
     _check_kind(file, content)
     _check_beside(file)
     return content
+
+
+def _refuse_pointer(file: Path, content: bytes) -> None:
+    if words := words_of_pointer(str(file.absolute()), content):
+        raise TokenizerError(words, code="TM214")
 
 
 def _check_kind(file: Path, content: bytes) -> None:
@@ -84,5 +91,6 @@ def _check_beside(file: Path) -> None:
             content = config.read_bytes()
         except OSError as error:
             raise TokenizerError(f"{config}: cannot be read: {error.strerror}.") from None
+        _refuse_pointer(config, content)
         if "auto_map" in parse(content, str(config)):
             raise TokenizerError(f"{config}: auto_map: names code to run; {hint}")

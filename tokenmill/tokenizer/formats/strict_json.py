@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenmill.errors import TokenizerError, shown
+from tokenmill.storage.pointers import words_of_pointer
 
 _DEPTH_MAX = 64
 _BESIDE_BYTES_MAX = 2**29
@@ -43,7 +44,10 @@ def object_of(path: Path) -> dict[str, Any]:
             raise TokenizerError(
                 f"{path}: has {n_bytes:,} bytes; expected {_BESIDE_BYTES_MAX:,} at most. Fetch it again."
             )
-        found = json.loads(path.read_bytes())
+        content = path.read_bytes()
+        if words := words_of_pointer(str(path), content):
+            raise TokenizerError(words, code="TM214")
+        found = json.loads(content)
     except OSError as error:
         raise TokenizerError(f"{path}: cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

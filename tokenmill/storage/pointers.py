@@ -16,13 +16,21 @@ _ANNEX = re.compile(rb"/annex/objects/[^\n]*\s*")
 _ANNEX_LINK = ".git/annex/objects/"
 
 
-def refuse_pointer(name: str, file: IO[bytes]) -> None:
-    """Raises PointerError if the open file is a pointer. `name`: its name in the message. Leaves the file at any place."""
-    content = file.read(POINTER_BYTES_MAX)
+def words_of_pointer(name: str, content: bytes) -> str | None:
+    """What to say of a file with this content if it is a pointer; None if it is none. `name`: its name in the message."""
+    if len(content) > POINTER_BYTES_MAX:
+        return None
     if _LFS.fullmatch(content):
-        raise PointerError(f"{name}: is a pointer of Git LFS, not the file itself. Run `git lfs pull`.")
+        return f"{name}: is a pointer of Git LFS, not the file itself. Run `git lfs pull`."
     if _ANNEX.fullmatch(content):
-        raise PointerError(f"{name}: is a pointer of git-annex, not the file itself. Run `git annex get`.")
+        return f"{name}: is a pointer of git-annex, not the file itself. Run `git annex get`."
+    return None
+
+
+def refuse_pointer(name: str, file: IO[bytes]) -> None:
+    """Raises PointerError if the open file of documents is a pointer. Leaves the file at any place."""
+    if words := words_of_pointer(name, file.read(POINTER_BYTES_MAX + 1)):
+        raise PointerError(words)
 
 
 def how_to_restore(target: str) -> str:
