@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
@@ -26,6 +25,7 @@ from tokenmill.dataset.token_counts import TokenCounts
 from tokenmill.dataset.tokens import id_type, schema
 from tokenmill.errors import DamagedError, TokenizerError, ValidationError
 from tokenmill.quantities import size
+from tokenmill.storage.checked_parquet import parquet_file
 
 _END = 2**31 - 1
 """The end of a slice. pyarrow 26 fails without one, for some numbers of values."""
@@ -145,7 +145,8 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
     """Whether documents have names, and whether they are conversations. Raises ValidationError if the file has other columns than a
     dataset's, or wider ids, or not the ones that its entry says."""
     try:
-        found = pq.read_schema(tokens)
+        with parquet_file(tokens) as file:
+            found = file.schema_arrow
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a name in it is not UTF-8
         raise ValidationError(
             f"{tokens}: cannot be read: {str(error).rstrip('.')}. Delete the dataset and build it again."

@@ -172,11 +172,12 @@ def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:
 
 
 def files_below(directory: Path) -> list[str]:
-    """The names of all files below a directory, relative to it."""
+    """The names of all files below a directory, relative to it, and of the links to folders, which are not followed."""
     return sorted(
-        (Path(folder) / name).relative_to(directory).as_posix()
-        for folder, _, names in os.walk(directory)
-        for name in names
+        path.relative_to(directory).as_posix()
+        for folder, folders, names in os.walk(directory)
+        for path in (Path(folder) / name for name in [*folders, *names])
+        if path.is_symlink() or path.name in names
     )
 
 

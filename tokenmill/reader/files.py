@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeGuard
 from tokenmill.dataset.formats.index import INDEX_FORMAT
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
-from tokenmill.dataset.manifest import Files, FileSet, Manifest, read_manifest
+from tokenmill.dataset.manifest import MANIFEST_FILE, Files, FileSet, Manifest, read_manifest
+from tokenmill.dataset.manifest_checks import raise_first, wrong_names
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import ParamsError, ValidationError, did_you_mean
 from tokenmill.reader.open_parts import FlatParts, ParquetParts, Parts, Place
@@ -44,6 +45,7 @@ def find_files(folder: Path, split: str | None, source: str | None, format: str 
     """The files of a dataset that were asked for. Raises ValidationError if the manifest cannot be read, or if a file is missing or
     has another size than it says; and ParamsError if there is no such split, source, format or epoch."""
     manifest = read_manifest(folder)
+    raise_first(wrong_names(manifest), str(folder / MANIFEST_FILE))
     splits = list(manifest.files.splits) if manifest.files else []
     if split is None and splits:
         raise ParamsError(

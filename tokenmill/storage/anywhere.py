@@ -7,6 +7,7 @@ A folder or a file is named by its URL, or by its path, which has no scheme. Cal
 import io
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from tokenmill.storage.atomic import (
     flush,
     is_left_over,
     make_folder,
+    open_regular,
     partial_path,
     raise_it,
     read,
@@ -55,17 +57,32 @@ def list_files(folder: str) -> dict[str, StoredObject]:
     if is_url(folder):
         found = {one.url.removeprefix(f"{folder}/"): one for one in objects.list_objects(folder)}
     else:
-        paths = [Path(above) / name for above, _, names in os.walk(folder, onerror=_unless_missing) for name in names]
-        found = {path.relative_to(folder).as_posix(): _stored(path) for path in paths}
+        found = {path.relative_to(folder).as_posix(): _stored(path) for path in files_below(Path(folder))}
     return dict(sorted(found.items()))
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """The files below a folder of this machine, at any depth; none if it is missing. Raises StorageError for a symbolic link, a
+    FIFO, a socket or a device: somebody else may have put it there, and nothing follows it."""
+    for above, folders, names in os.walk(folder, onerror=_unless_missing):
+        for path in (Path(above) / name for name in [*folders, *names]):
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode):
+                yield path
+            elif not stat.S_ISDIR(mode):
+                kind = "a symbolic link" if stat.S_ISLNK(mode) else "a FIFO, a socket or a device"
+                raise StorageError(
+                    f"{path}: is {kind}; expected files and folders alone, and nothing was followed. Remove it, or copy the "
+                    "folder with `cp -rL`, which puts the files themselves in place of links."
+                )
+
+
 def list_folders(folder: str) -> list[str]:
-    """The names of the folders right below a folder, sorted."""
+    """The names of the folders right below a folder, sorted, without symbolic links to folders."""
     if is_url(folder):
         return sorted(objects.list_folders(folder))
     path = Path(folder)
-    return sorted(one.name for one in path.iterdir() if one.is_dir()) if path.is_dir() else []
+    return sorted(one.name for one in path.iterdir() if one.is_dir() and not one.is_symlink()) if path.is_dir() else []
 
 
 def head(file: str) -> StoredObject | None:
@@ -96,7 +113,9 @@ def fetch(stored: StoredObject, path: Path, ended: Event | None = None) -> None:
 
 
 def _opened(stored: StoredObject) -> io.RawIOBase:
-    return ObjectFile(stored) if is_url(stored.url) else io.FileIO(stored.url)
+    if is_url(stored.url):
+        return ObjectFile(stored)
+    return io.FileIO(stored.url, opener=lambda path, flags: open_regular(path, flags | os.O_NOFOLLOW))
 
 
 def put_file(path: Path, file: str, sha256: str, on_part: Callable[[int], None] = lambda _: None) -> None:

@@ -103,9 +103,9 @@ def remove_tree(path: Path) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file. A read error names the file."""
-    with naming(path):
-        return path.read_bytes()
+    """The bytes of a regular file. A read error names the file."""
+    with naming(path), open(path, "rb", opener=open_regular) as file:
+        return file.read()
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:

@@ -1,20 +1,32 @@
 """Opens Parquet files so that the checksums of their pages are checked, where they have any. pyarrow reads on without that."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from tokenmill.storage.atomic import open_regular
+
 
 def parquet_file(source: Any, **options: Any) -> Any:
-    """The pyarrow.parquet.ParquetFile of a path or a file object. A page whose checksum is wrong raises OSError when it is read."""
+    """The pyarrow.parquet.ParquetFile of a path or a file object. Raises OSError for a path that is no regular file. A page whose
+    checksum is wrong raises OSError when it is read."""
     import pyarrow.parquet as pq
 
+    _expect_regular(source)
     return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
 
 def read_table(path: Path, **options: Any) -> pa.Table:
-    """What pyarrow.parquet.read_table gives. A page whose checksum is wrong raises OSError."""
+    """What pyarrow.parquet.read_table gives. Raises OSError likewise."""
     import pyarrow.parquet as pq
 
+    _expect_regular(path)
     return pq.read_table(path, page_checksum_verification=True, **options)
+
+
+def _expect_regular(source: Any) -> None:
+    """pyarrow opens a FIFO, and then waits for ever."""
+    if isinstance(source, str | Path):
+        os.close(open_regular(source))

@@ -15,6 +15,7 @@ from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
 from tokenmill.config.params import TokenizerSource
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
+from tokenmill.storage.anywhere import files_below
 from tokenmill.storage.atomic import read, sha256_directory, sha256_file, write_atomic, write_directory
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
 from tokenmill.tokenizer.formats.files import file_of
@@ -209,6 +210,6 @@ def _beside_is_same(root: Path, pin: Pin) -> bool:
 
 
 def _copy(source: Path, directory: Path) -> None:
-    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+    for path in sorted(files_below(source)):
         with write_atomic(directory / path.relative_to(source)) as partial:
             shutil.copyfile(path, partial)

@@ -1,0 +1,125 @@
+"""What somebody else put into a place, a dataset or a tokenizer folder is not followed, read for ever, or copied on."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import tokenmill
+from tests.conftest import Project, make_project
+from tests.reader.made_dataset import documents_dataset
+from tests.registry import cli, make_team
+from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill.artifacts.golden_making import make_golden
+from tokenmill.config.params import TokenizerSource
+from tokenmill.errors import StorageError, ValidationError
+from tokenmill.storage import anywhere
+from tokenmill.storage.atomic import read
+from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill.versioning.import_tokenizer import pin_anew
+from tokenmill.versioning.upload import upload
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = make_project(tmp_path_factory.mktemp("foreign") / "project")
+    project.build()
+    return project
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc"), os.mkfifo], ids=["link", "fifo"])
+def test_a_folder_with_a_link_or_a_fifo_is_not_listed(make: object, tmp_path: Path) -> None:
+    (tmp_path / "place/one").mkdir(parents=True)
+    (tmp_path / "place/one/file").write_bytes(b"x")
+    assert list(anywhere.list_files(str(tmp_path / "place"))) == ["one/file"]
+    make(tmp_path / "place/one/odd")  # type: ignore[operator]
+    with pytest.raises(StorageError, match=r"one/odd: is a .*; expected files and folders alone"):
+        anywhere.list_files(str(tmp_path / "place"))
+
+
+def test_a_link_to_a_folder_is_no_folder_of_a_place(tmp_path: Path) -> None:
+    (tmp_path / "place/one").mkdir(parents=True)
+    (tmp_path / "place/two").symlink_to("/etc")
+    assert anywhere.list_folders(str(tmp_path / "place")) == ["one"]
+
+
+def test_a_fifo_is_no_file_to_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for reading in (read, parquet_file):
+        with pytest.raises(OSError, match="it is a FIFO, a socket or a device"):
+            reading(tmp_path / "fifo")
+
+
+def test_a_tokenizer_folder_with_a_link_is_not_imported(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    TOKENIZER.save(folder)
+    (folder / "golden.json").write_text(make_golden(folder, TOKENIZER, {}).model_dump_json(), encoding="utf-8")
+    (folder / "card.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "secret").write_text("of somebody", encoding="utf-8")
+    (folder / "notes.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(StorageError, match=r"notes\.txt: is a symbolic link"):
+        pin_anew(tmp_path, TokenizerSource.model_validate({"from": "folder"}))
+
+
+@pytest.mark.parametrize("name", ["../out.parquet", "/etc/passwd"])
+def test_open_refuses_names_that_lead_out_of_the_dataset(name: str, tmp_path: Path) -> None:
+    folder = documents_dataset(tmp_path / "tokens", [[[1, 2], [3]]], [])
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    shutil.copy(folder / manifest["shards"][0]["name"], tmp_path / "out.parquet")
+    manifest["shards"][0]["name"] = name
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(ValidationError, match="is no name of a file in the dataset"):
+        tokenmill.open(folder)
+
+
+@pytest.mark.slow
+def test_gc_removes_nothing_behind_a_link(tmp_path: Path) -> None:
+    team = make_team(make_project(tmp_path / "project"))
+    upload(team.project.root, str(tmp_path / "place"))
+    precious = tmp_path / "precious/kept.txt"
+    precious.parent.mkdir()
+    precious.write_text("kept", encoding="utf-8")
+    os.utime(precious, (time.time() - 172_800,) * 2)
+    (tmp_path / "place" / ("0" * 16)).symlink_to(precious.parent)
+    done = cli(team.project, "gc", str(tmp_path / "place"), "--delete")
+    assert done.returncode == 0, done.stderr
+    assert precious.read_text(encoding="utf-8") == "kept"
+
+
+@pytest.mark.slow
+def test_a_download_does_not_copy_what_a_link_names(built: Project, tmp_path: Path) -> None:
+    folder = Path(upload(built.root, str(tmp_path / "place")).url)
+    (tmp_path / "secret").write_text("of somebody", encoding="utf-8")
+    for make in (lambda path: path.symlink_to(tmp_path / "secret"), os.mkfifo):
+        make(folder / "tokenizer/notes.txt")
+        done = cli(Project(tmp_path), "download", str(folder), "copy")
+        assert done.returncode == 2 and "notes.txt: is a " in done.stderr, done.stderr
+        assert not (tmp_path / "copy").exists()
+        (folder / "tokenizer/notes.txt").unlink()
+
+
+@pytest.mark.slow
+def test_fifos_and_links_in_a_copy_are_wrong_at_once(built: Project, tmp_path: Path) -> None:
+    shutil.copytree(built.root / "data", tmp_path / "data")
+    tokens = tmp_path / "data/tokens"
+    (tokens / "elsewhere").symlink_to("/etc")
+    done = cli(Project(tmp_path), "verify", "data/tokens", "--no-source")
+    assert done.returncode == 1 and "elsewhere" in done.stdout + done.stderr, done.stdout
+    (tokens / "elsewhere").unlink()
+    shard = next(tokens.rglob("*.parquet"))
+    for path, commands in (
+        (tmp_path / "data/tables/documents.parquet", (["locate", "data/tokens", "--token", "3"],)),
+        (shard, (["verify", "data/tokens", "--no-source"],)),
+        (tokens / "manifest.json", (["verify", "data/tokens"], ["info", "data/tokens"])),
+    ):
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        for command in commands:
+            done = cli(Project(tmp_path), *command)
+            assert done.returncode in (1, 2) and path.name in done.stdout + done.stderr, (command, done)
+        path.unlink()
+        path.write_bytes(content)
