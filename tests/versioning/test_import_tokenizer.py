@@ -59,3 +59,11 @@ def test_a_pin_of_an_earlier_version_holds_unless_the_folder_adds_tokens(tmp_pat
     (made / "added_tokens.json").write_text('{"<|im_end|>": 5000}')
     with pytest.raises(VersionsError, match="not the tokenizer that"):
         refuse_changed(tmp_path, earlier)
+
+
+def test_an_import_says_what_the_files_beside_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder(tmp_path, {"eos_token": "<|im_end|>", "tokenizer_class": "Qwen2Tokenizer"})
+    pin_anew(tmp_path, ASKED)
+    said = capsys.readouterr().err
+    assert "folder: the files beside tokenizer.json add or change 1 tokens: <|im_end|> = 1200" in said
+    assert "folder: normalizer, pre_tokenizer: as the class of transformers has them" in said

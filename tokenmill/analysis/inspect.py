@@ -10,14 +10,13 @@ from tokenmill.pretokenizers import patterns
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.formats.as_loaded import mended
 from tokenmill.tokenizer.formats.files import file_of
-from tokenmill.tokenizer.formats.folder import with_folder
+from tokenmill.tokenizer.formats.folder import changes, with_folder
 from tokenmill.tokenizer.formats.schema import read_document, unread_fields
 from tokenmill.tokenizer.formats.tiktoken_file import with_own_ranks
 from tokenmill.tokenizer.model import BYTE_TOKENS
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 12
-_SECTIONS = ("normalizer", "pre_tokenizer", "decoder")
 _SPLITTERS = {"scanner": "the core's scanner for it", "regex": "fancy-regex, many times as slow as a scanner"}
 
 
@@ -105,9 +104,7 @@ def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:
         whole = with_folder(as_read, file.parent)
     except TokenizerError as error:
         return {"its folder would be refused, for the files beside it": [str(error)]}
-    known = {one["content"]: one for one in as_read["added_tokens"]}
-    tokens = [f"{one['content']} = {one['id']}" for one in whole["added_tokens"] if one != known.get(one["content"])]
-    sections = [name for name in (*_SECTIONS, "model") if whole.get(name) != as_read.get(name)]
+    tokens, sections = changes(as_read, whole)
     if not is_folder:
         return {
             "files beside it would add or change tokens, or the split; this file counts alone": [*tokens, *sections]

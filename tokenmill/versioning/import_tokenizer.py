@@ -13,13 +13,15 @@ from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import CARD_FILE, make_card, write_card
 from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
 from tokenmill.config.params import TokenizerSource
+from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
 from tokenmill.layout import LOCK_FILE
 from tokenmill.storage.anywhere import files_below
 from tokenmill.storage.atomic import read, sha256_directory, sha256_file, write_atomic, write_directory
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
 from tokenmill.tokenizer.formats.files import file_of
-from tokenmill.tokenizer.formats.folder import FOLDER_FILES, content_of
+from tokenmill.tokenizer.formats.folder import FOLDER_FILES, changes, content_of, with_folder
+from tokenmill.tokenizer.formats.schema import read_document
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.registry import Reference, Version, fetch_tokenizer, find_version
 
@@ -145,6 +147,8 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, 
             _copy(source, partial)
         return sha256_directory(directory), Tokenizer.load(directory)
     original = _load(source, asked)
+    if source.is_dir():
+        _tell_changes(source)
     with write_directory(directory) as partial:
         original.save(partial)
         if source.is_dir():
@@ -156,6 +160,19 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, 
         write_golden(golden, partial)
         write_card(make_card(tokenizer, golden, None, None, origin=asked.from_), partial)
     return _files_sha256(source), tokenizer
+
+
+def _tell_changes(source: Path) -> None:
+    """Says what the other files of a folder change in its tokenizer.json."""
+    file = file_of(source)
+    document = read_document(read(file), str(file))
+    tokens, sections = changes(document, with_folder(document, source))
+    if tokens:
+        say(
+            f"{source.name}: the files beside tokenizer.json add or change {len(tokens):,} tokens: {', '.join(tokens[:10])}"
+        )
+    if sections:
+        say(f"{source.name}: {', '.join(sections)}: as the class of transformers has them, not as tokenizer.json does")
 
 
 def _load(source: Path, asked: TokenizerSource) -> Tokenizer:

@@ -31,6 +31,7 @@ _NAMES_IN_ORDER = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_toke
 """As the digests in pins have them."""
 _MISTRAL_MIN = 100_000
 """transformers applies `fix_mistral_regex` only to a larger vocabulary."""
+_SECTIONS = ("normalizer", "pre_tokenizer", "decoder", "model")
 _VERSIONED = re.compile(r"tokenizer\.(.*)\.json")
 _ALONE = "Or name tokenizer.json itself in place of its folder: then it counts alone."
 
@@ -73,6 +74,13 @@ def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
     joined = {**document, **changed, "added_tokens": added}
     _check_special(joined, document["added_tokens"], place)
     return joined
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What `with_folder` changed in a tokenizer.json: the added tokens with their ids, and the names of the sections."""
+    known = {one["content"]: one for one in before["added_tokens"]}
+    tokens = [f"{one['content']} = {one['id']}" for one in after["added_tokens"] if one != known.get(one["content"])]
+    return tokens, [name for name in _SECTIONS if before.get(name) != after.get(name)]
 
 
 def content_of(path: Path) -> bytes:
