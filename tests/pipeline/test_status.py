@@ -45,6 +45,21 @@ def test_a_status_names_what_would_be_done_and_why_and_does_nothing(project: Pro
     assert project.cli("status").returncode == 0
 
 
+@pytest.mark.slow
+def test_a_vocabulary_size_that_has_no_effect_on_an_imported_tokenizer_is_told(project: Project) -> None:
+    project.build()
+    shutil.copy(project.root / "data/tokenizer/tokenizer.json", project.root)
+    path = project.root / "params.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("tokenizer: null", "tokenizer: {from: tokenizer.json}"))
+    assert "no effect" not in project.build().stderr
+    project.set(train_vocab__vocab_size=300)
+    words = "parameter train_vocab.vocab_size changed (without effect: the tokenizer is imported)"
+    assert words in project.cli("status").stdout
+    assert words in project.cli("build", "-v").stderr
+    project.set(train_vocab__vocab_size=301)
+    assert "With an imported one, count and train_vocab have no effect." in project.build().stderr
+
+
 def test_a_status_before_the_first_build_has_everything_to_do(project: Project) -> None:
     done = project.cli("status")
     assert done.returncode == 1

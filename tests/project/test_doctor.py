@@ -217,14 +217,31 @@ def test_small_documents_have_a_size_in_a_fitting_unit(project: Project) -> None
     assert found["text"]["found"] == "the first documents of 1 files can be read"
 
 
-@pytest.mark.parametrize(("policy", "code", "state"), [("fail", 1, "wrong"), ("quarantine", 0, "warning")])
-def test_a_wrong_text_column_is_found_without_a_build(project: Project, policy: str, code: int, state: str) -> None:
+def refusal(project: Project) -> str:
+    """The message of a build that does not begin."""
+    project.set(run__engine="inline")
+    done = cli(project, "build")
+    assert done.returncode == 2
+    return done.stderr.partition("]: ")[2].strip()
+
+
+def test_a_wrong_text_column_is_found_without_a_build_in_the_words_of_a_build(project: Project) -> None:
     project.write("b.jsonl", ["x"] * 100)
-    project.set(source__text_column="body", source__on_bad_document=policy)
-    found = findings(project, code)["text"]
-    assert (found["state"], found["found"]) == (
-        state,
-        "2 of 2 files begin with something bad; data/raw/a.jsonl, line 1: the key 'body' is missing; found the keys id, text",
+    project.set(source__text_column="body")
+    found = findings(project, 1)["text"]
+    assert found["state"] == "wrong"
+    assert found["found"] == refusal(project)
+    assert "data/raw/b.jsonl, line 1: the key 'body' is missing" in found["found"]
+    assert "Set source.text_column in params.yaml" in found["found"]
+
+
+def test_what_a_build_leaves_out_is_a_warning(project: Project) -> None:
+    project.write("b.jsonl", ["x"] * 100)
+    project.set(source__text_column="body", source__on_bad_document="quarantine")
+    found = findings(project, 0)["text"]
+    assert found["state"] == "warning"
+    assert found["found"] == (
+        "2 of 2 files begin with something bad; data/raw/a.jsonl, line 1: the key 'body' is missing; found the keys id, text"
     )
     assert found["mend"].startswith("Set source.text_column")
 
@@ -262,11 +279,17 @@ def test_a_clone_without_its_documents_is_told_to_pull_them(project: Project) ->
 def test_a_bad_document_or_file_is_found_without_a_build(project: Project) -> None:
     path = project.root / "data/raw/b.jsonl.gz"
     path.write_bytes(b"not gzip")
-    found = findings(project, 1)["text"]
-    assert found["found"].startswith("1 of 2 files begin with something bad; data/raw/b.jsonl.gz: the file is damaged")
+    assert findings(project, 1)["text"]["found"].startswith("data/raw/b.jsonl.gz: the file is damaged")
     path.unlink()
     with (project.root / "data/raw/a.jsonl").open("a", encoding="utf-8") as file:
         file.write("no JSON\n")
-    found = findings(project, 1)["text"]
-    assert found["found"].startswith("data/raw/a.jsonl, line 2: invalid JSON")
-    assert "quarantine" in found["mend"]
+    found = findings(project, 1)["text"]["found"]
+    assert found.startswith("data/raw/a.jsonl, line 2: invalid JSON")
+    assert found == refusal(project)
+
+
+def test_a_setting_that_a_build_refuses_is_told_in_its_words(project: Project) -> None:
+    project.set(encode__formats=["megatron"], encode__pack={"length": 64, "mode": "best_fit"})
+    found = findings(project, 1)["settings"]
+    assert found["state"] == "wrong" and found["found"].startswith("encode.formats: megatron: ")
+    assert found["found"] == refusal(project)

@@ -108,6 +108,10 @@ def _status(asked: argparse.Namespace) -> Answer:
             refuse_changed(root, pin)
     found = status_of(root, params)
     would_run = any(one.would_run for one in found)
+    if would_run:
+        from tokenmill.stages.mistakes import refuse_mistakes_of
+
+        refuse_mistakes_of(root, params)  # as a build does
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
     unread = unread_files(root, params)
     result, words = {"would_run": would_run, "stages": stages, "unread_files": unread}, as_text(found)

@@ -30,6 +30,16 @@ MEASURES = (
 )
 """The measures of the report. Some have parts, which are named behind a dot: bytes_per_token.lang.de."""
 
+_OF_GROUPS = ("overall", "source.NAME", "script.NAME", "lang.NAME")
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "bytes_per_token": _OF_GROUPS,
+    "tokens_per_word": _OF_GROUPS,
+    "words_whole_share": _OF_GROUPS,
+    "renyi_efficiency": ("2", "2_5"),
+    "gini": ("languages", "scripts", "sources"),
+}
+"""The parts of the measures that have some. A gate is on one of them."""
+
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -82,9 +92,14 @@ def parse_gate(text: str) -> Gate:
             f"found {text!r}; allowed: MEASURE SIGN NUMBER, with a sign of {', '.join(_COMPARE)}, like "
             "'bytes_per_token.overall >= 4.0', or with NUMBER * published, like 'bytes_per_token.overall >= 0.95 * published'"
         )
-    root = found["measure"].split(".")[0]
+    root, _, part = found["measure"].partition(".")
     if root not in MEASURES:
         hint = did_you_mean(root, MEASURES).rstrip("?").replace(" Did you mean", "; did you mean")
         hint = f"{hint}?" if hint else ""
         raise ValueError(f"found the measure {found['measure']!r} in {text!r}; allowed: {', '.join(MEASURES)}{hint}")
+    parts = PARTS.get(root, ("",))
+    kind, _, name = part.partition(".")
+    if part not in parts and not (name and f"{kind}.NAME" in parts):
+        allowed = ", ".join(f"{root}.{one}" if one else root for one in parts)
+        raise ValueError(f"found the measure {found['measure']!r} in {text!r}; allowed: {allowed}")
     return Gate(text.strip(), found["measure"], found["sign"], float(found["number"]), found["of"] is not None)

@@ -600,6 +600,17 @@ class Params(Record):
             )
         return encode
 
+    @field_validator("validate_")
+    @classmethod
+    def _trained_share_of_conversations(cls, validate: Validate, info: ValidationInfo) -> Validate:
+        encode: Any = info.data.get("encode")
+        for gate in validate.gates:
+            if encode is not None and encode.chat is None and parse_gate(gate).measure == "trained_share":
+                raise ValueError(
+                    f"gates: found {gate!r}, a measure of conversations; allowed: with encode.chat, which is null"
+                )
+        return validate
+
 
 def _id_column(one: NamedSource, source: Source) -> str | None:
     return one.id_column if "id_column" in one.model_fields_set else source.id_column

@@ -10,7 +10,7 @@ import hashlib
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -128,9 +128,26 @@ def cut(
     """
     cuts = _cuts(shards, digests, unit_bytes_max, threads, read_bytes_max)
     digests.save()
+    units = _units(zip(shards, cuts, strict=True), unit_bytes_min, unit_bytes_max)
+    sha256 = {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
+    return Corpus(sorted(units, key=lambda unit: unit.output), sha256)
+
+
+def refuse_clashes(shards: Sequence[Shard], unit_bytes_min: int, unit_bytes_max: int) -> None:
+    """Raises CorpusError for two units with the same output name, as `cut` does, by the names and sizes of the files alone."""
+    whole = _Cut("", [])
+    several = _Cut("", [(ShardRange(0, 0, 0, 0, 1), "")])
+    _units(
+        ((shard, several if _may_be_cut(shard, unit_bytes_max) else whole) for shard in shards),
+        unit_bytes_min,
+        unit_bytes_max,
+    )
+
+
+def _units(cuts: Iterable[tuple[Shard, _Cut]], unit_bytes_min: int, unit_bytes_max: int) -> list[Unit]:
     units: list[Unit] = []
     small: list[Piece] = []
-    for shard, found in zip(shards, cuts, strict=True):
+    for shard, found in cuts:
         if shard.n_bytes < unit_bytes_min:
             small.append(Piece(shard, None, found.sha256))
         elif found.parts:
@@ -140,8 +157,7 @@ def cut(
     small.sort(key=lambda piece: piece.shard.section)  # shards of different sources may stand between each other
     units += [_unit(group) for group in _groups(small, unit_bytes_max)]
     _refuse_clashes(units)
-    sha256 = {shard: found.sha256 for shard, found in zip(shards, cuts, strict=True)}
-    return Corpus(sorted(units, key=lambda unit: unit.output), sha256)
+    return units
 
 
 def sha256_of_shards(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, threads: int) -> dict[Shard, str]:

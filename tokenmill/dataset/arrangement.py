@@ -114,11 +114,13 @@ class ArrangedSet(NamedTuple):
 
     def stem(self, i: int) -> str:
         """The name of the file with the number `i`, without its suffix."""
-        if not self.format.one_file:
-            return f"part-{i:05}"
-        split = _OF_NANOGPT.get(self.split or "", self.split)
-        epoch = None if self.epoch is None else f"epoch-{self.epoch}"
-        return "-".join(one for one in (split, self.source, epoch) if one)
+        return one_file_stem(self.split, self.source, self.epoch) if self.format.one_file else f"part-{i:05}"
+
+
+def one_file_stem(split: str | None, source: str | None, epoch: int | None) -> str:
+    """The name of the one file of a set, without its suffix."""
+    name = _OF_NANOGPT.get(split or "", split)
+    return "-".join(one for one in (name, source, None if epoch is None else f"epoch-{epoch}") if one)
 
 
 class _Arranged(NamedTuple):

@@ -36,13 +36,14 @@ class GroupKeys:
         self._piece = -1
         self._found: Iterator[Batch] = iter(())
         self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
+        self._wanted = np.empty(0, np.int64)
 
     def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
         """As KnownGroups.of. Raises CorpusError for a document without a group, and for a column that is missing."""
         if piece != self._piece:
             self._piece, self._found = piece, self._read(piece)
             self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
-        wanted = batch.rows().to_numpy()
+        wanted = self._wanted = batch.rows().to_numpy()
         if not len(wanted):
             return pa.array([], pa.uint64())
         while not len(self._rows) or self._rows[-1] < wanted[-1]:
@@ -57,10 +58,7 @@ class GroupKeys:
         is_there = at < len(self._rows)
         is_there[is_there] = self._rows[at[is_there]] == wanted[is_there]
         if not is_there.all():
-            raise CorpusError(
-                f"{self._unit.pieces[piece].shard.name}, row {wanted[np.argmin(is_there)]}: column {self._column!r}: expected the "
-                f"document's group, a string or an integer; found none. {_ADVICE}"
-            )
+            raise self._missing(int(wanted[np.argmin(is_there)]))
         return pa.array(self._keys[at], pa.uint64())
 
     def _read(self, piece: int) -> Iterator[Batch]:
@@ -69,14 +67,22 @@ class GroupKeys:
             raise CorpusError(f"{one.shard.name}: a file of plain text has no column {self._column!r}. {_ADVICE}")
         columns = (source.text_column, self._column, source.text_separator, source.conversations)
         try:  # a document without a group is found when it is asked for; other bad ones are left out anyway
-            yield from read_batches(one.shard, *columns, part=one.part, on_bad=_pass, limits=self._limits)
+            yield from read_batches(one.shard, *columns, part=one.part, on_bad=self._found_bad, limits=self._limits)
         except ColumnError as error:
             raise CorpusError(f"{error.words} {_ADVICE}") from None
+
+    def _found_bad(self, bad: BadDocument) -> None:
+        """Leaves a bad document out, unless its group is asked for: the rest of the file need not be read then."""
+        at = int(np.searchsorted(self._wanted, bad.row or 0))
+        if at < len(self._wanted) and self._wanted[at] == bad.row:
+            raise self._missing(int(self._wanted[at]))
+
+    def _missing(self, row: int) -> CorpusError:
+        return CorpusError(
+            f"{self._unit.pieces[self._piece].shard.name}, row {row}: column {self._column!r}: expected the document's group, a "
+            f"string or an integer; found none. {_ADVICE}"
+        )
 
 
 Groups = KnownGroups | GroupKeys
 """The groups of documents."""
-
-
-def _pass(bad: BadDocument) -> None:
-    """Leaves a bad document out."""

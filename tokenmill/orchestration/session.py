@@ -10,8 +10,13 @@ def run_in_flow(build: Build) -> list[StageSummary]:
     """The result of each stage. Prefect is imported only if a stage has to run: the import takes longer than an idle build."""
     if build.stages[0] in STAGES:  # otherwise a project's own stage may have to make the documents first
         _ = build.shards  # missing documents are reported before a server is started
-    if build.settle_first() is None:
+    first = build.settle_first()
+    if first is None:
         return build.summaries
+    if first in STAGES:
+        from tokenmill.stages.mistakes import refuse_mistakes
+
+        refuse_mistakes(build)  # before a server is started
     quiet_environment()
     from tokenmill.orchestration.server import Server
 

@@ -56,7 +56,7 @@ Signature = tuple[str, file_facts.Signature]
 class Build:
     """The options of a build and the results of its stages so far. `only`: one stage, or None for all. `force`: redo stages
     and units that are up to date. `rehash`: hash files again even if they seem unchanged. `code_changes`: what changed of the
-    stages' code since tokenmill.lock pinned it."""
+    stages' code since tokenmill.lock pinned it. `checked`: the names of checks that need not be made again."""
 
     root: Path
     params: Params
@@ -65,6 +65,7 @@ class Build:
     rehash: bool
     code_changes: Mapping[str, Cause] = field(default_factory=dict)
     summaries: list[StageSummary] = field(default_factory=list)
+    checked: set[str] = field(default_factory=set)
     _causes: dict[str, list[Cause]] = field(default_factory=dict, init=False)
     _files: dict[str, str] = field(default_factory=dict, init=False)  # how they changed since count, and since encode
 

@@ -89,6 +89,9 @@ _DECIDING = {
 _CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")
 """Those that decide which files share a unit."""
 
+_OF_TRAINING = re.compile(r"(count|train_vocab)(\.|$)")
+"""The parameters that have no effect with an imported tokenizer."""
+
 _WHOLE_STAGE: tuple[Kind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
 """The causes that may concern units whose files are the same, in the order in which the first is told."""
 
@@ -110,7 +113,8 @@ def causes_of(
     for change in changes:
         match change.kind:
             case "parameter":
-                found += _of_parameter(change, code)
+                is_unused = params.tokenizer is not None and _OF_TRAINING.match(change.key) is not None
+                found += [_unused(one) if is_unused else one for one in _of_parameter(change, code)]
             case "input":
                 found.append(_of_input(stage, change, root, params, documents))
             case "output":
@@ -162,6 +166,10 @@ def _of_parameter(change: Change, code: Cause | None) -> list[Cause]:
 
 def _parameter(key: str) -> Cause:
     return Cause("parameter", f"parameter {key} changed", key)
+
+
+def _unused(cause: Cause) -> Cause:
+    return cause._replace(words=f"{cause.words} (without effect: the tokenizer is imported)")
 
 
 def _of_input(stage: str, change: Change, root: Path, params: Params, documents: Callable[[Path], str | None]) -> Cause:

@@ -14,12 +14,14 @@ from dvc.exceptions import DvcException
 
 from tokenmill.config.lockfile import read_lock
 from tokenmill.config.params import Params, load_params
+from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, unread_files, words_of_unread
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
-from tokenmill.project.doctor_documents import first_documents
+from tokenmill.project.doctor_documents import named_sources
 from tokenmill.project.finding import Finding
 from tokenmill.quantities import size
+from tokenmill.stages.mistakes import find_mistakes
 from tokenmill.versioning import dvc_repository, dvc_stage, git, leftovers
 
 _ANSWER_S_MAX = 2.0
@@ -39,12 +41,42 @@ def _parameters(root: Path) -> list[Finding]:
         params = load_params(root / PARAMS_FILE)
     except TokenmillError as error:
         return [Finding(PARAMS_FILE, "wrong", "; ".join(str(error).splitlines()))]
-    findings = [Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"), corpus(root, params)]
-    text = first_documents(root, params)
+    findings = [
+        Finding(PARAMS_FILE, "ok", "every key is known, every value allowed"),
+        corpus(root, params),
+        *mistakes(root, params),
+    ]
     if unread := unread_files(root, params):
         mend = "Add a source or a glob for them if they are documents."
         findings.append(Finding("other files", "warning", words_of_unread(unread).removesuffix("."), mend))
-    return findings if text is None else [*findings, text]
+    return findings
+
+
+def mistakes(root: Path, params: Params) -> list[Finding]:
+    """What a build would refuse in its first seconds, in its words, and whether the first documents can be read."""
+    try:
+        shards: list[Shard] | None = find_documents(root, params)
+    except TokenmillError:
+        shards = None  # `corpus` tells why
+    try:
+        wrong, seen = find_mistakes(root, params, shards, asks_dvc=False)
+    except TokenmillError as error:
+        return [Finding("settings", "wrong", str(error))]
+    rows = [] if seen is None else seen.wrong
+    findings = [Finding("settings", "wrong", str(one)) for one in wrong if one not in rows]
+    mend = None if seen is None else named_sources(seen.looked)
+    findings += [Finding("text", "wrong", str(one), mend) for one in rows]
+    if seen is not None and seen.left_out:
+        n = f"{len(seen.left_out):,} of {seen.n_files:,} files begin with something bad; " if seen.n_files > 1 else ""
+        first = seen.left_out[0]
+        if first.setting:
+            mend = mend or f"Set {first.setting} in params.yaml to a column or key that all files have."
+        else:
+            mend = "A build leaves it out; mend it to have it in the dataset."
+        findings.append(Finding("text", "warning", f"{n}{first.words.removesuffix('.')}", mend))
+    elif seen is not None and not rows:
+        findings.append(Finding("text", "ok", f"the first documents of {seen.n_files:,} files can be read"))
+    return findings
 
 
 def corpus(root: Path, params: Params) -> Finding:

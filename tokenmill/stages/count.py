@@ -74,17 +74,8 @@ def count(
     Raises CorpusError, PatternError, CountsError, ParamsError, UnitsError.
     """
     start_s = time.monotonic()
-    try:
-        # Refuses a regex that other libraries read differently, before any work.
-        pre_tokenizer_of(steps_of(params.pattern))
-    except PatternError as error:
-        raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
     root = runner.root
-    if spill_directory is not None and not (root / spill_directory).is_dir():
-        raise ParamsError(
-            f"run.spill_directory: {root / spill_directory}: expected a folder; none is there. Make it, mount its disk, or set "
-            "null."
-        )
+    check_settings(root, params, spill_directory)
     units = runner.corpus.units
     weights = weights_of(root, params.weights, [piece.shard.name for unit in units for piece in unit.pieces])
     drops = unit_drops(source, runner, run_units)
@@ -218,6 +209,20 @@ def count_unit(job: Job, source: Source, params: Count, samples: Samples, memory
         for i, counter in enumerate(counters):
             write_batches(counter.batches(), job.folder / part_name(i))
     return CountFacts(n_documents, text_bytes, missed_max, left_out(documents.left))
+
+
+def check_settings(root: Path, params: Count, spill_directory: str | None) -> None:
+    """Raises PatternError for a pattern that does not compile or that other libraries read differently, and ParamsError or
+    CorpusError for a folder to spill to that is missing, and for wrong weights."""
+    try:
+        pre_tokenizer_of(steps_of(params.pattern))
+    except PatternError as error:
+        raise PatternError(f"params.yaml: count.pattern: {str(error).removeprefix('pattern: ')}") from None
+    if spill_directory is not None and not (root / spill_directory).is_dir():
+        raise ParamsError(
+            f"run.spill_directory: {root / spill_directory}: expected a folder; none is there. Make it, mount its disk, or set "
+            "null."
+        )
 
 
 def groups_of(unit: Unit, weights: Mapping[str, Fraction]) -> dict[Fraction, list[int]]:

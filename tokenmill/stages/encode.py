@@ -125,13 +125,18 @@ def _of_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
     """The tokenizer of that size of the training ladder. Raises ParamsError if there is none."""
     folder = root / TOKENIZER_DIRECTORY / str(size)
     if not folder.is_dir():
-        raise ParamsError(
-            f"encode.vocab_sizes: found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in "
-            f"{TOKENIZER_DIRECTORY}. Add {size} to train_vocab.vocab_sizes, or take it out here."
-        )
+        raise no_such_size(size)
     tokenizer = Tokenizer.load(folder, cache_mb_max=cache_mb)
     tokenizer.shared_at = folder
     return tokenizer
+
+
+def no_such_size(size: int) -> ParamsError:
+    """The error for one of encode.vocab_sizes that was not trained."""
+    return ParamsError(
+        f"encode.vocab_sizes: found {size}; allowed: sizes of train_vocab.vocab_sizes, whose tokenizers are in "
+        f"{TOKENIZER_DIRECTORY}. Add {size} to train_vocab.vocab_sizes, or take it out here."
+    )
 
 
 def _encoder(

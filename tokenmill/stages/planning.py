@@ -17,7 +17,7 @@ from tokenmill.corpus.sources import reads_objects
 from tokenmill.counts.spill import open_parquet
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tokens import id_type
-from tokenmill.errors import CountsError, ValidationError
+from tokenmill.errors import CountsError, TokenmillError, ValidationError
 from tokenmill.layout import COUNTS_FILE, SCRATCH_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.pipeline.estimate import CONFIDENCE, Known, Range, StageWork, estimate
 from tokenmill.pipeline.memory import divide
@@ -25,6 +25,7 @@ from tokenmill.pipeline.plan import SCHEMA_VERSION, Disk, disk_used, refusals
 from tokenmill.pipeline.sampling import READ_BYTES, WORK_BYTES, Distinct, take_sample
 from tokenmill.pipeline.set_estimate import many_epochs, tokens_of_sources, with_sets
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
+from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
 from tokenmill.stages.outstanding import Outstanding, outstanding
 from tokenmill.storage.scratch import scratch_directory
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -86,7 +87,13 @@ def make_plan(
     build itself would raise for the documents of the sample.
     """
     memory = divide(params.run, reads_objects(params))
-    work = outstanding(root, params)
+    try:
+        work = outstanding(root, params)
+    except TokenmillError:
+        refuse_mistakes_of(root, params)  # it is one of these, maybe
+        raise
+    if work.would_run:
+        refuse(find_mistakes(root, params, work.shards).wrong)
     cache, shares_bytes = cache_of(root)
     sample, tokenizer = None, work.tokenizer
     if shards := _to_read(work):

@@ -22,6 +22,7 @@ def count(build: Build, run_units: RunUnits) -> StageSummary:
     """Documents → exact counts of pre-tokens."""
     from tokenmill.stages.count import count, count_nothing
 
+    _refuse_mistakes(build)
     params = build.params
     if params.tokenizer is not None:
         return count_nothing(build.root)
@@ -33,6 +34,7 @@ def train_vocab(build: Build) -> StageSummary:
     """Counts of pre-tokens → tokenizer; or an imported tokenizer."""
     from tokenmill.stages.train_vocab import import_tokenizer, train_vocab
 
+    _refuse_mistakes(build)
     params = build.params
     if params.tokenizer is not None:
         return import_tokenizer(build.root, params.tokenizer)
@@ -53,6 +55,7 @@ def encode(build: Build, run_units: RunUnits) -> StageSummary:
     """Documents and tokenizer → token dataset."""
     from tokenmill.stages.encode import encode
 
+    _refuse_mistakes(build)
     params = build.params
     return encode(params.source, params.tokenizer, params.encode, build.runner, run_units)
 
@@ -61,5 +64,13 @@ def validate(build: Build, run_units: RunUnits) -> StageSummary:
     """Token dataset → report."""
     from tokenmill.stages.validate import validate
 
+    _refuse_mistakes(build)
     params = build.params
     return validate(params.source, params.validate_, build.runner, run_units)
+
+
+def _refuse_mistakes(build: Build) -> None:
+    """Before the first stage that runs: raises the errors that would otherwise come after it."""
+    from tokenmill.stages.mistakes import refuse_mistakes
+
+    refuse_mistakes(build)

@@ -23,7 +23,7 @@ from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE,
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.special_tokens import listed
-from tokenmill.storage.atomic import write_atomic, write_directory
+from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, learn
@@ -55,7 +55,7 @@ def train_vocab(
     ParamsError, TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
-    base = _base(root, params, pattern) if params.extend else None
+    base = base_of(root, params, pattern) if params.extend else None
     table = counted / Path(COUNTS_FILE).name
     _check_fits(table, memory)
     counts = read_counts(table)
@@ -117,11 +117,17 @@ def import_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
     Raises VersionsError if the source now has another tokenizer.
     """
     start_s = time.monotonic()
-    tokenizer = import_pinned(root, pinned(root, asked), root / TOKENIZER_DIRECTORY)
+    directory = root / TOKENIZER_DIRECTORY
+    before = sha256_directory(directory) if directory.is_dir() else None
+    tokenizer = import_pinned(root, pinned(root, asked), directory)
+    if before == sha256_directory(directory):
+        say(
+            "train-vocab: the tokenizer is the same as before. With an imported one, count and train_vocab have no effect."
+        )
     return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
 
 
-def _base(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
+def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
     """The tokenizer to extend. Checks that it is the pinned one, gives its golden vectors, and fits the other parameters."""
     assert params.extend
     base = Tokenizer.load(root / params.extend.path)

@@ -15,7 +15,7 @@ from tokenmill.config.lockfile import Pin, read_pin, words_for, write_pin
 from tokenmill.config.params import TokenizerSource
 from tokenmill.console import say
 from tokenmill.errors import TokenizerError, VersionsError
-from tokenmill.layout import LOCK_FILE
+from tokenmill.layout import LOCK_FILE, TOKENIZER_DIRECTORY
 from tokenmill.storage.anywhere import files_below
 from tokenmill.storage.atomic import read, sha256_directory, sha256_file, write_atomic, write_directory
 from tokenmill.tokenizer.chat_files import DEFAULT, chat_of, copy_chat_files
@@ -44,6 +44,28 @@ def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
     with _folder_for(asked) as directory:
         version, files_sha256, tokenizer = _fetch_or_copy(root, asked, None, directory)
     return _pin(root, asked, version, tokenizer, files_sha256)
+
+
+def look_at(root: Path, asked: TokenizerSource, directory: Path) -> tuple[Tokenizer, Path] | None:
+    """The tokenizer that an import gives, and a folder with its files, which is `directory` where it has to be filled. That is
+    done without golden vectors. None if a published version is asked for that is not pinned yet. Raises what an import raises."""
+    pin, source, there = read_pin(root), _source(root, asked), root / TOKENIZER_DIRECTORY
+    is_pinned = pin is not None and pin.asked == asked
+    if pin is not None and is_pinned and there.is_dir() and sha256_directory(there) == pin.files_sha256:
+        return Tokenizer.load(there), there
+    if asked.name is None and _is_ours(source):
+        return Tokenizer.load(source), source
+    if asked.name is None and source.exists():
+        tokenizer = _load(source, asked)
+        tokenizer.save(directory)
+        if source.is_dir():
+            copy_chat_files(source, directory)
+        return tokenizer, directory
+    if pin is None or not is_pinned:
+        return None
+    if asked.name is None and there.is_dir() and (tokenizer := Tokenizer.load(there)).digest == pin.digest:
+        return tokenizer, there
+    return import_pinned(root, pin, directory), directory
 
 
 def _pin(root: Path, asked: TokenizerSource, version: Version | None, tokenizer: Tokenizer, files_sha256: str) -> Pin:

@@ -1,0 +1,268 @@
+"""A look at the first documents of some files, for what a build would otherwise find wrong in them after hours."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.config.params import Source
+from tokenmill.corpus.bad_documents import (
+    N_FOUND_MAX,
+    N_LISTED_MAX,
+    Bad,
+    BadDocument,
+    BadInputError,
+    ColumnError,
+    joined,
+)
+from tokenmill.corpus.drop import DropList
+from tokenmill.corpus.dropped import without
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import Batch, read_batches
+from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.units import Piece, Unit
+from tokenmill.dataset.groups import GroupKeys
+from tokenmill.errors import ChatError, CorpusError, DamagedError, ParamsError, PassingError, SpecialTokenError
+from tokenmill.tokenizer.tokenizer import Tokenizer
+
+_N_FILES_MIN, _N_FILES_MAX = 5, 100
+_SECONDS_MAX = 1.0
+_BATCH_BYTES = 1 << 16
+_N_BATCHES_MAX = 64  # of a file that begins with something bad: the rest of it may have more
+_N_ENCODED = 16
+_DOCUMENT_BYTES_MAX, _BLOCK_BYTES_MAX = 1 << 24, 1 << 26  # what is larger is left to the build
+
+
+class _Enough(Exception):
+    """Ends the reading of a file in which very many documents are bad."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What documents must have beside a text. `tokenizer`, `chat`: what will encode them; None where that is not known.
+    `group_column`, `language_column`: encode.split_group and validate.language_column. `drops`: the documents to leave out.
+    `limits`: what a worker of the build may hold."""
+
+    tokenizer: Tokenizer | None
+    chat: ChatEncoder | None
+    group_column: str | None
+    language_column: str | None
+    drops: DropList
+    limits: Limits
+
+
+@dataclass
+class FirstRows:
+    """What was seen in `n_files` files. `wrong`: what a build would not let pass. `left_out`: the first document of each file, or
+    the file, that it would leave out. `looked`: the files, each with the parameter that is to blame for what is wrong with its
+    documents; None where nothing is, and empty where no parameter is."""
+
+    n_files: int = 0
+    wrong: list[CorpusError | ParamsError] = field(default_factory=list)
+    left_out: list[Bad] = field(default_factory=list)
+    looked: list[tuple[Shard, str | None]] = field(default_factory=list)
+
+
+def first_rows(shards: Sequence[Shard], source: Source, wanted: Wanted) -> FirstRows:
+    """A look at the first documents of up to 100 files, spread over all. After a second it looks into no more than 5 files."""
+    wanted = replace(wanted, limits=_smaller(wanted.limits))
+    seen, bad = FirstRows(), _Bad(source, wanted)
+    checks = [_check_group, _check_chat, _check_rejected]
+    without_language: list[str] = []
+    column, is_column_found = wanted.language_column, wanted.language_column is None
+    end_s = time.monotonic() + _SECONDS_MAX
+    for shard in shards[:: -(-len(shards) // _N_FILES_MAX)] if shards else ():
+        seen.n_files += 1
+        batch = bad.first_batch(shard)
+        seen.looked.append((shard, bad.setting))
+        for check in list(checks) if batch is not None else ():
+            assert batch is not None
+            try:
+                check(shard, batch, wanted)
+            except (CorpusError, SpecialTokenError) as error:
+                seen.wrong.append(error)
+                checks.remove(check)  # one error of a kind is enough
+        if column is not None and not is_column_found:
+            why = _why_not_there(shard, column, wanted.limits)
+            is_column_found = why is None
+            without_language += [why] if why else []
+        if seen.n_files >= _N_FILES_MIN and time.monotonic() > end_s:
+            break
+    if not is_column_found and seen.n_files == len(shards) > 0:
+        seen.wrong.append(
+            ParamsError(
+                f"validate.language_column: {column!r} was found in no file ({without_language[0]}). Name the column or key that "
+                "holds a document's language, or set it to null."
+            )
+        )
+    if (of_all := bad.error()) is not None:
+        seen.wrong.insert(0, of_all)
+    seen.left_out = bad.left_out
+    return seen
+
+
+def _smaller(limits: Limits) -> Limits:
+    """The limits, which are not above what one look may cost."""
+    return Limits(
+        min(limits.document_bytes_max or _DOCUMENT_BYTES_MAX, _DOCUMENT_BYTES_MAX),
+        min(limits.block_bytes_max or _BLOCK_BYTES_MAX, _BLOCK_BYTES_MAX),
+    )
+
+
+class _Bad:
+    """The bad documents and files among those that are read. `left_out`: the first of each file that `source` lets pass."""
+
+    def __init__(self, source: Source, wanted: Wanted) -> None:
+        self._source, self._wanted = source, wanted
+        self._n, self._is_all = 0, True
+        self.setting: str | None = None  # of the file that was read last, see FirstRows.looked
+        self._n_here = 0  # in the file that is being read, also of those that may be left out
+        self._shown: dict[str, list[Bad]] = {}
+        self._alone: CorpusError | None = None  # as it is when it is the only one
+        self.left_out: list[Bad] = []
+
+    def error(self) -> CorpusError | None:
+        """One error for all of them."""
+        return self._alone if self._n < 2 else BadInputError(self._n, self._shown, self._is_all)
+
+    def first_batch(self, shard: Shard) -> Batch | None:
+        """The first good documents of a file that are not to be left out; None without one."""
+        drops, limits = self._wanted.drops, self._wanted.limits
+        drop = partial(_drop, shard.name, drops) if drops.lines else None
+        n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
+        first: Batch | None = None
+        assert shard.source is not None
+        read = read_batches(
+            shard, *shard.source.columns, _BATCH_BYTES, on_bad=partial(self._found, shard), limits=limits, drop=drop
+        )
+        try:
+            with closing(read):  # type: ignore[type-var]
+                for batch in read:
+                    n_read += 1
+                    first = first or (batch if len(batch.texts) else None)
+                    if self._n == n_before and first is not None:
+                        break
+                    if n_read >= _N_BATCHES_MAX:
+                        raise _Enough
+        except _Enough:
+            self._is_all = False
+        except PassingError:
+            return None  # the build tries again
+        except ColumnError as error:
+            self._add(shard, Bad(error.words, setting=error.setting), error)
+        except CorpusError as error:
+            if isinstance(error, DamagedError) and self._source.on_bad_shard == "quarantine":
+                self.left_out.append(Bad(str(error)))
+                self.setting = ""
+            elif error.code != "TM206":
+                self._add(shard, Bad(str(error)), error)
+        if self._n == n_before + 1 and self._alone is None:
+            self._alone = _alone(shard, limits)
+        return first
+
+    def _found(self, shard: Shard, bad: BadDocument) -> None:
+        words = f"{shard.name}, {f'row {bad.row}' if bad.line is None else f'line {bad.line}'}: {bad.reason}"
+        if self._source.on_bad_document == "fail":
+            self._add(shard, Bad(words, setting=bad.setting), None)
+        elif not self._n_here:
+            self.left_out.append(Bad(words, setting=bad.setting))
+        self.setting = self.setting or bad.setting or ""
+        self._n_here += 1
+        if self._n_here >= N_FOUND_MAX:
+            raise _Enough
+
+    def _add(self, shard: Shard, bad: Bad, error: CorpusError | None) -> None:
+        self._n += 1
+        self.setting = self.setting or bad.setting or ""
+        self._alone = self._alone or error
+        if shard.name in self._shown or len(self._shown) < N_LISTED_MAX:
+            self._shown[shard.name] = joined(self._shown.get(shard.name, []), bad)[:N_LISTED_MAX]
+
+
+def _alone(shard: Shard, limits: Limits) -> CorpusError | None:
+    """The error that a build raises for the first bad document of a file."""
+    assert shard.source is not None
+    try:
+        for _ in read_batches(shard, *shard.source.columns, _BATCH_BYTES, limits=limits):
+            pass
+    except CorpusError as error:
+        return error
+    return None
+
+
+def _drop(name: str, drops: DropList, row: int, texts: Any, ids: Any) -> Any:
+    found = drops.find(name, row, texts, ids)
+    return without(texts, [one.row - row for one in found])
+
+
+def _check_group(shard: Shard, batch: Batch, wanted: Wanted) -> None:
+    """Raises CorpusError if documents have no value of encode.split_group."""
+    if wanted.group_column is not None:
+        unit = Unit(shard.name, "", (Piece(shard, None, ""),))
+        GroupKeys(unit, wanted.group_column, wanted.limits).of(0, batch)
+
+
+def _check_chat(shard: Shard, batch: Batch, wanted: Wanted) -> None:
+    """Raises CorpusError if the chat template refuses one of the first conversations."""
+    if wanted.chat is None or batch.messages is None:
+        return
+    try:
+        wanted.chat.encode_batch(batch.messages.slice(0, _N_ENCODED))
+    except ChatError as error:
+        row = batch.rows()[error.index].as_py()
+        raise CorpusError(f"{shard.name}, row {row}: {error}", code=error.code) from None
+
+
+def _check_rejected(shard: Shard, batch: Batch, wanted: Wanted) -> None:
+    """Raises SpecialTokenError if one of the first texts has a special token that the source rejects."""
+    if wanted.tokenizer is None or shard.source is None or shard.source.special_tokens_in_text != "reject":
+        return
+    if batch.messages is not None:
+        return
+    try:
+        wanted.tokenizer.encode_batch(batch.texts, threads=1, special="reject")
+    except SpecialTokenError as error:
+        row = batch.rows()[error.index].as_py()
+        raise SpecialTokenError(row, error.byte_offset, error.token, f"{shard.name}, row {row}") from None
+
+
+def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
+    """Why the first documents of a file have no value in a column; None if one has."""
+    source, reasons = shard.source, [f"{shard.name}: no document has a value there"]
+    assert source is not None
+
+    def on_bad(bad: BadDocument) -> None:
+        reasons.append(f"{shard.name}: {bad.reason}")
+        if len(reasons) > N_FOUND_MAX:
+            raise _Enough
+
+    if not shard.kind.has_columns:
+        return f"{shard.name}: a text file has no columns"
+    if source.conversations is None and column == source.text_column:
+        return f"{shard.name}: it is the column of the documents"
+    read = read_batches(
+        shard,
+        source.text_column,
+        column,
+        source.text_separator,
+        source.conversations,
+        _BATCH_BYTES,
+        on_bad=on_bad,
+        limits=limits,
+    )
+    try:
+        with closing(read):  # type: ignore[type-var]
+            for batch in read:
+                if batch.ids is not None and batch.ids.null_count < len(batch.ids):
+                    return None
+                break
+    except _Enough:
+        pass
+    except ColumnError as error:
+        return error.words
+    except CorpusError:
+        return None  # it cannot be told
+    return reasons[-1]

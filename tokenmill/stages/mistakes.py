@@ -1,0 +1,233 @@
+"""What params.yaml, the names of files, their first rows and an imported tokenizer show to be wrong before any stage runs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.config.gates import parse_gate
+from tokenmill.config.params import Params, TrainVocab
+from tokenmill.corpus.drop import DropList, drop_list
+from tokenmill.corpus.limits import UNBOUNDED, Limits
+from tokenmill.corpus.shards import Shard
+from tokenmill.corpus.sources import find_documents, reads_objects
+from tokenmill.corpus.units import refuse_clashes, source_name
+from tokenmill.counts.spill import SCHEMA
+from tokenmill.dataset.arrangement import one_file_stem
+from tokenmill.dataset.file_sets import documents_shape, shape_of
+from tokenmill.dataset.formats.interface import Shape
+from tokenmill.dataset.formats.table import SET_FORMATS
+from tokenmill.dataset.tokens import id_type
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
+from tokenmill.layout import DOCUMENT_STAGES, PARAMS_FILE
+from tokenmill.pipeline.build import Build, refuse_unseen, refuse_unseen_template, refuse_untracked, under_dvc
+from tokenmill.pipeline.memory import divide
+from tokenmill.report.references import load_references
+from tokenmill.report.sample import ROOT_SOURCE
+from tokenmill.stages.count import check_settings, weights_of
+from tokenmill.stages.encode import framing_of, no_such_size
+from tokenmill.stages.encode_chat import chat_encoder, chat_entry
+from tokenmill.stages.encode_dataset import files_of
+from tokenmill.stages.encode_sets import refuse_formats
+from tokenmill.stages.first_rows import FirstRows, Wanted, first_rows
+from tokenmill.stages.train_vocab import base_of
+from tokenmill.tokenizer.tokenizer import Tokenizer
+from tokenmill.training.bpe import Goal, extend, learn
+from tokenmill.versioning import dvc_stage
+from tokenmill.versioning.dvc_files import Known
+from tokenmill.versioning.import_tokenizer import look_at
+
+
+class Mistakes(NamedTuple):
+    """`wrong`: what a build refuses, in order. `seen`: the first rows; None if there are no documents yet."""
+
+    wrong: list[TokenmillError]
+    seen: FirstRows | None
+
+
+def refuse_mistakes(build: Build) -> None:
+    """Raises what `refuse` raises, in the first seconds of a build that has something to do. A build is looked at once."""
+    if "mistakes" not in build.checked:
+        build.checked.add("mistakes")
+        shards = _there(lambda: build.shards)
+        refuse(find_mistakes(build.root, build.params, shards).wrong)
+
+
+def refuse_mistakes_of(root: Path, params: Params) -> None:
+    """The same for a project that is not being built."""
+    refuse(find_mistakes(root, params, _there(partial(find_documents, root, params))).wrong)
+
+
+def _there(find: Callable[[], list[Shard]]) -> list[Shard] | None:
+    """The shards; None where there are no documents: a step may make them later, and train-vocab needs none."""
+    try:
+        return find()
+    except CorpusError as error:
+        if error.code != "TM203":
+            raise
+        return None
+
+
+def refuse(wrong: Sequence[TokenmillError]) -> None:
+    """Raises the error, or one with a line for each if there are several."""
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        raise ParamsError("\n".join(map(str, wrong)), code=wrong[0].code)
+
+
+def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, asks_dvc: bool = True) -> Mistakes:
+    """The mistakes of the project at `root`. About a second goes into the first rows of files.
+
+    `shards`: of its documents; None if they are not there yet. `asks_dvc`: whether dvc.yaml is looked at, too. DVC then reads all
+    documents that it has not seen yet, which a build does anyway."""
+    wrong: list[TokenmillError] = []
+    noted = partial(_noted, wrong)
+    count, encode, source = params.count, params.encode, params.source
+    if params.tokenizer is None:
+        with noted():
+            weights_of(root, count.weights, [])
+    with noted():
+        load_references(params.validate_.references, root)
+    with noted():
+        _refuse_equal_files(params)
+    tokenizer: Tokenizer | None = None
+    chat: ChatEncoder | None = None
+    with TemporaryDirectory(prefix="tokenmill-") as folder:
+        directory = Path(folder) / "tokenizer"
+        with noted():
+            if params.tokenizer is None:
+                check_settings(root, count, params.run.spill_directory)
+                tokenizer = _unlearned(root, params, directory)
+            elif (found := look_at(root, params.tokenizer, directory)) is not None:
+                tokenizer, directory = found
+        if tokenizer is not None:
+            with noted():
+                _check_encode(params, tokenizer)
+            if encode.chat is not None:
+                with noted():
+                    chat = chat_encoder(tokenizer, chat_entry(root, encode.chat, directory))
+    if shards is None:
+        return Mistakes(wrong, None)
+    if asks_dvc and not under_dvc():
+        with noted():
+            _check_dvc(root, params, shards)
+    with noted():
+        refuse_clashes(shards, source.unit_bytes_min, source.unit_bytes_max)
+    with noted():
+        _check_gates(params.validate_.gates, shards)
+    drops = DropList([])
+    with noted():
+        drops = drop_list(root, source.drop, params.has_ids)
+    limits = UNBOUNDED
+    with noted():
+        limits = _limits(root, params)
+    wanted = Wanted(tokenizer, chat, encode.split_group, params.validate_.language_column, drops, limits)
+    seen = first_rows(shards, source, wanted)
+    return Mistakes([*wrong, *seen.wrong], seen)
+
+
+def _limits(root: Path, params: Params) -> Limits:
+    """What a worker may hold. Raises ParamsError, as the start of a build does, if that would be too little."""
+    try:
+        return divide(params.run, reads_objects(params)).limits
+    except ParamsError as error:
+        raise ParamsError(f"{root / PARAMS_FILE}: {error}", code=error.code) from None
+
+
+@contextmanager
+def _noted(wrong: list[TokenmillError]) -> Iterator[None]:
+    """Adds the error of the block to a list."""
+    try:
+        yield
+    except TokenmillError as error:
+        if str(error) not in map(str, wrong):
+            wrong.append(error)
+
+
+def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
+    """The tokenizer that is to be learned, as it is without merges: it has the special tokens. Its files are put into `directory`.
+    Raises what training raises for its parameters."""
+    asked, sizes = params.train_vocab, [params.train_vocab.vocab_size, *params.train_vocab.vocab_sizes]
+    goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
+    counts = SCHEMA.empty_table()
+    if asked.extend is not None:
+        base = base_of(root, asked, params.count.pattern)
+        tokenizer = extend(base, counts, asked.vocab_size, goal).tokenizers[0]
+    else:
+        tokenizer = learn(counts, sizes, params.count.pattern, asked.special_tokens, goal).tokenizers[0]
+    begin, end = params.encode.framing
+    tokenizer.save(
+        directory,
+        begin_of_document=asked.bos_token or begin,
+        end_of_document=asked.eos_token or end,
+        pad_token=asked.pad_token,
+        unk_token=asked.unk_token,
+    )
+    return tokenizer
+
+
+def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
+    """Raises ParamsError for special tokens that the tokenizer lacks, for formats that cannot hold what is asked for, and for
+    vocabulary sizes that there are not."""
+    encode, asked = params.encode, params.train_vocab
+    begin_id, end_id = framing_of(tokenizer, encode)
+    files = files_of(encode, tokenizer)
+    shape = documents_shape(tokenizer, begin_id, end_id, params.has_ids, encode.chat is not None)
+    if params.tokenizer is None:
+        shape = _as_learned(shape, asked)
+    refuse_formats(encode.set_formats(params.document_sources()), encode, shape_of(files, shape))
+    if params.tokenizer is None and (more := [one for one in encode.vocab_sizes if one not in asked.vocab_sizes]):
+        raise no_such_size(more[0])
+
+
+def _as_learned(shape: Shape, asked: TrainVocab) -> Shape:
+    """The shape with the ids of a tokenizer that gets the size that is asked for."""
+    id_max = ceil(asked.vocab_size / asked.pad_vocab_to) * asked.pad_vocab_to - 1
+    return replace(shape, ids=id_type(id_max), id_max=id_max)
+
+
+def _refuse_equal_files(params: Params) -> None:
+    """Raises ParamsError if names of splits and sources give two file sets the same file."""
+    encode = params.encode
+    one_file = [name for name in encode.set_formats(params.document_sources()) if SET_FORMATS[name].one_file]
+    sources = [] if encode.shuffle else list(params.sources)
+    stems = Counter(one_file_stem(*one, None) for one in product(list(encode.splits) or [""], sources or [""]))
+    if one_file and (twice := [stem for stem, n in stems.items() if n > 1]):
+        raise ParamsError(
+            f"encode.formats: {one_file[0]}: two splits and sources have the file {twice[0]}, which is made of the names of "
+            "both. Rename one of them."
+        )
+
+
+def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
+    """Raises ParamsError for a gate on a source that there is not."""
+    names = {source_name(shard) or ROOT_SOURCE for shard in shards}
+    for gate in gates:
+        measure = parse_gate(gate).measure
+        _, kind, name = (*measure.split(".", 2), "", "")[:3]
+        if kind == "source" and name not in names:
+            raise ParamsError(
+                f"validate.gates: found {gate!r}; there is no source {name!r}. There are: {', '.join(sorted(names))}."
+                f"{did_you_mean(name, names)}",
+                code="TM102",
+            )
+
+
+def _check_dvc(root: Path, params: Params, shards: Sequence[Shard]) -> None:
+    """Raises ParamsError for what dvc.yaml lacks, so that DVC would not see or keep something."""
+    known: Known = {}
+    for name in DOCUMENT_STAGES:
+        with dvc_stage.opened(root, name, known) as stage:
+            refuse_unseen(root, params.source.drop, shards, stage, name)
+            if name == "encode" and params.encode.vocab_sizes:
+                refuse_untracked(root, stage)
+            if name == "encode" and params.encode.chat is not None:
+                refuse_unseen_template(root, params.encode.chat.template, stage)
