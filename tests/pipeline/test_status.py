@@ -204,6 +204,7 @@ def test_renamed_files_are_told_as_renamed_and_make_no_unit_anew(project: Projec
     (project.root / "data/raw/a.jsonl").rename(project.root / "data/raw/deep/z.jsonl")
     assert project.cli("status").stdout.splitlines()[0].endswith("to do: files of documents: 1 renamed")
     found = todo(project)
+    assert found["train-vocab"] == "files beside the counts changed, but not the counts"
     assert found["encode"].endswith("files of the tokenizer changed, but not its ids")
     assert list(found) == ["count", "train-vocab", "encode", "validate"]
 

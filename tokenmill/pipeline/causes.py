@@ -67,6 +67,7 @@ TEMPLATE = Cause("chat template", "chat template changed")
 TOKENIZER = Cause("tokenizer", "tokenizer changed")
 TOKENIZER_FILES = Cause("input", "files of the tokenizer changed, but not its ids")
 COUNTS = Cause("counts", "counts changed")
+COUNTS_FILES = Cause("counts", "files beside the counts changed, but not the counts")
 DATASET = Cause("dataset", "dataset changed")
 
 _OUTPUTS = {"deleted": "outputs deleted", "not in cache": "outputs not in DVC's cache"}
@@ -182,6 +183,8 @@ def _of_input(stage: str, change: Change, root: Path, params: Params, documents:
     if made is not None:
         if change.how == "deleted":
             return Cause(made.kind, f"{change.path} deleted")
+        if made is COUNTS and change.files and Path(COUNTS_FILE).name not in change.files:
+            return COUNTS_FILES
         return TOKENIZER_FILES if made is TOKENIZER and _has_the_ids(root, stage) else made
     if change.path == params.source.drop:
         return DROP_LIST

@@ -18,7 +18,7 @@ from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.tables import UNIT_INDEX_FILE
-from tokenmill.errors import ValidationError, VersionsError
+from tokenmill.errors import CorpusError, ParamsError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import (
     CHECKPOINT_DIRECTORY,
     DVC_LOCK_FILE,
@@ -175,7 +175,7 @@ def _samples_in(path: Path) -> dict[str, str]:
 def _units(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None:
     folders = [path for path in (root / _UNITS).glob("??/*") if path.is_dir()]
     n_held = n_counts = 0
-    used = keys_of_counts(root, params) if any(_has_counts(one) for one in folders) else set()
+    used = _used_counts(root, params) if any(_has_counts(one) for one in folders) else set()
     for folder in folders:
         index = folder / UNIT_INDEX_FILE
         if index.exists():
@@ -194,6 +194,14 @@ def _units(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> None
     has_words = checkpoint.is_dir() and any(checkpoint.iterdir())
     what = "the checkpoint of an interrupted training may hold pieces of their text" if has_words else ""
     found.add(CHECKPOINT_DIRECTORY, what, f"Run `rm -rf {CHECKPOINT_DIRECTORY}`")
+
+
+def _used_counts(root: Path, params: Params) -> set[str]:
+    """The keys of the counts that the present files use; none if these cannot be read, so that all counts are named."""
+    try:
+        return keys_of_counts(root, params)
+    except (CorpusError, ParamsError, PassingError, StorageError):
+        return set()
 
 
 def _has_counts(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenmill.errors import VersionsError, room
-from tokenmill.layout import DVC_LOCK_FILE
+from tokenmill.layout import COUNTS_FILE, DVC_LOCK_FILE
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_files import Known, ask_once, is_params
@@ -25,14 +25,17 @@ Sight = Literal["outside", "linked", "ignored", "seen"]
 
 class Change(NamedTuple):
     """A difference between a stage as it ran and as it is now. `path`: of an input or an output, or of the file of a parameter,
-    relative to dvc.yaml. `how`: DVC's word, such as "modified" or "deleted". `key`: the parameter, with dots."""
+    relative to dvc.yaml. `how`: DVC's word, such as "modified" or "deleted". `key`: the parameter, with dots. `files`: those of the
+    folder of counts that differ, as far as DVC's cache knows what it held."""
 
     kind: str  # "never built", "input", "output", "parameter", "command" or "always"
     path: str
     how: str
     key: str = ""
+    files: frozenset[str] = frozenset()
 
 
+_COUNTS_DIRECTORY = Path(COUNTS_FILE).parent.as_posix()
 _ABSENT = object()  # a key that is not there, which differs from one that is null
 NEVER_BUILT = Change("never built", "", "")
 
@@ -88,7 +91,9 @@ class Stage:
                     if is_params(entry):
                         found += _parameter_changes(entry, path)
                     elif not any(one.is_relative_to(entry.fs_path) for one in beside):
-                        found += [Change(kind, path, how) for how in entry.status().values()]
+                        hows = entry.status().values()
+                        files = _differing_files(entry) if hows and path == _COUNTS_DIRECTORY else frozenset()
+                        found += [Change(kind, path, how, files=files) for how in hows]
             if self._stage.changed_stage():
                 found.append(Change("command", "dvc.yaml", "modified"))
             if self._stage.always_changed:
@@ -255,6 +260,15 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
             if tree is not None
             for key, _meta, info in tree
         }
+
+
+def _differing_files(entry: Any) -> frozenset[str]:
+    """The names of the files in a folder that differ from those that dvc.lock records; none if DVC's cache does not list these."""
+    tree = entry.get_obj() if entry.exists else None
+    if tree is None:
+        return frozenset()
+    before, now = {key: info.value for key, _meta, info in tree}, dict(_files(entry))
+    return frozenset("/".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
 
 def _parameter_changes(entry: Any, path: str) -> Iterator[Change]:
