@@ -402,6 +402,7 @@ def test_a_served_refresh_fires_at_its_time_and_tells_a_webhook_of_drift(
     assert served.returncode == 143
     assert "Traceback" not in log.read_text(encoding="utf-8")
     assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
+    assert f"{drifted.root.resolve()} on {gethostname()}: error[TM502]: " in _Hook.received[0]["body"]
     assert "Cyrillic" in _Hook.received[0]["body"]
     drifts = [one["body"] for one in _Hook.received if one["subject"] == "tokenmill refresh: drift"]
     assert ["Cyrillic" in body for body in drifts] == [True]
@@ -445,6 +446,7 @@ def test_deployments_run_on_schedule_skip_while_a_build_is_at_work_and_tell_a_we
         _until(failed, process, log)
         _until(lambda: _Hook.received, process, log)  # told when the server knows
     assert _Hook.received[0]["subject"] == "tokenmill refresh failed"
+    assert f"{drifted.root.resolve()} on {gethostname()}: error[TM502]: " in _Hook.received[0]["body"]
     assert "Cyrillic" in _Hook.received[0]["body"]
     assert versions(team) == []
 
