@@ -293,9 +293,11 @@ def test_the_refusal_of_a_class_says_what_to_do(tmp_path: Path) -> None:
     assert Tokenizer.load(made / "tokenizer.json").vocab_size
 
 
-def test_names_that_an_earlier_version_wrote_beside_its_tokenizer_add_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["<y>", "<x>", "the"], ids=["unknown", "added, not special", "made by merges"])
+def test_names_that_an_earlier_version_wrote_beside_its_tokenizer_add_nothing(tmp_path: Path, name: str) -> None:
     ours = {"card.json": {}, "golden.json": {}}
-    made = folder(tmp_path, DOCUMENTS["byte_level"], {**CASES["named"], **ours})
+    config = {"tokenizer_class": PLAIN, "eos_token": name}
+    made = folder(tmp_path, DOCUMENTS["with_added"], {"tokenizer_config.json": config, **ours})
     assert Tokenizer.load(made).digest == Tokenizer.load(made / "tokenizer.json").digest
 
 

@@ -13,6 +13,7 @@ from tokenmill.tokenizer.formats.files import file_of, read_tokenizer_file
 from tokenmill.tokenizer.formats.named_tokens import (
     ADDED_FILE,
     CONFIG_FILE,
+    NAMES,
     SPECIAL_MAP_FILE,
     Token,
     named_in,
@@ -26,7 +27,8 @@ from tokenmill.tokenizer.model import BYTE_TOKENS, CHARACTERS, Merges, bytes_of
 MODEL_CONFIG_FILE = "config.json"
 FOLDER_FILES = (CONFIG_FILE, SPECIAL_MAP_FILE, ADDED_FILE, MODEL_CONFIG_FILE)
 _OURS = ("card.json", "golden.json")
-"""The files of a tokenizer that tokenmill made. Older versions named special tokens beside it that it does not have."""
+"""The files of a tokenizer that tokenmill made. Its tokenizer.json has every token with its flags; the names beside it add nothing,
+also where an earlier version named a token that the tokenizer lacks."""
 _NAMES_IN_ORDER = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 """As the digests in pins have them."""
 _MISTRAL_MIN = 100_000
@@ -43,6 +45,10 @@ def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
     files = {name: object_of(directory / name) for name in FOLDER_FILES}
     if not any(files.values()):
         return document
+    if all((directory / one).is_file() for one in _OURS):
+        files[CONFIG_FILE] = {
+            key: value for key, value in files[CONFIG_FILE].items() if key not in NAMES or not isinstance(value, str)
+        }
     config, model_config = files[CONFIG_FILE], files[MODEL_CONFIG_FILE]
     _check_followed(document, config, directory)
     name = class_of(config, model_config, _has_byte_level(document))
@@ -58,11 +64,6 @@ def with_folder(document: dict[str, Any], directory: Path) -> dict[str, Any]:
     if "added_tokens_decoder" not in config and (built or files[ADDED_FILE]):
         listed = object_of(directory / "tokenizer.json")["added_tokens"]  # with the ids that the file says
     found = named_in(files, listed, built.named if built else {}, directory)
-    if all((directory / one).is_file() for one in _OURS):
-        known = {one["content"] for one in document["added_tokens"]} | set(_texts(document))
-        found = found._replace(
-            named={key: one for key, one in found.named.items() if not isinstance(one, str) or one in known}
-        )
     own = [] if built else document["added_tokens"]
     tokens = found.in_order({one["content"] for one in own})
     if built and built.renews:
