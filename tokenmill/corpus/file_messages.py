@@ -29,16 +29,16 @@ def strange_files(files: Sequence[tuple[str, str]]) -> str:
         what = f"{what}, of which those in {', '.join(UNFINISHED)} are downloads that have not ended,"
     settings = list(dict.fromkeys(asked for _, asked in files))
     sections = [asked.removesuffix(".glob") for asked in settings if asked.endswith(".glob")]
+    them, they = ("it", "it is") if len(files) == 1 else ("them", "they are")
     say_it = (
-        f"If all files of {sections[0]} are plain text, set {sections[0]}.format: text; otherwise give each kind a source with a "
-        "format of its own: see `sources`. "
+        f"If {they} plain text, set {sections[0]}.format: text, or give {them} a source with that format if other files are not "
+        "plain text (see `sources`). "
         if sections
         else ""
     )
     return (
-        f"{what} cannot be read; expected a name that ends with {known_suffixes()}. {say_it}Otherwise convert "
-        f"{'it' if len(files) == 1 else 'them'}, move {'it' if len(files) == 1 else 'them'} elsewhere, or make "
-        f"{' and '.join(settings)} narrower."
+        f"{what} cannot be read; expected a name that ends with {known_suffixes()}. {say_it}Otherwise convert {them}, move {them} "
+        f"elsewhere, or make {' and '.join(settings)} narrower."
     )
 
 
