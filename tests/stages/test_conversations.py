@@ -209,6 +209,19 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
     assert "data/raw/a.jsonl, row 1: " in done.stderr and "message 2" in done.stderr, done.stderr
 
 
+def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refuses(talks: Project) -> None:
+    template = "{% if messages[0].content == 'odd' %}{{ raise_exception('no odd one') }}{% endif %}" + PLAIN
+    (talks.root / "chat.jinja").write_text(template, encoding="utf-8")
+    depend(talks, "encode", "chat.jinja")
+    plain = [("user", "a cat"), ("assistant", "and a dog")]
+    write(talks, "c.jsonl", [plain, plain, [("user", "odd"), ("assistant", "no")]])
+    talks.set(encode__chat={"template": "chat.jinja"})
+    done = cli(talks, "plan")
+    assert done.returncode == 2
+    assert "error[TM305]: data/raw/c.jsonl, row 2: " in done.stderr
+    assert "no odd one" in done.stderr
+
+
 def test_a_plan_counts_the_tokens_of_the_template(talks: Project) -> None:
     done = cli(talks, "plan", "--json")
     planned = json.loads(done.stdout)["result"]["quantities"]["tokens"]
