@@ -36,6 +36,7 @@ from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, TableFile, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
+    misplaced,
     unnamed_tables,
     wrong_digest,
     wrong_file,
@@ -198,7 +199,7 @@ class _Verification:
     def run(self) -> None:
         manifest = self._manifest
         self._find(MANIFEST_FILE, wrong_with_tokenizer(manifest, self._tokenizer))
-        self._find(MANIFEST_FILE, wrong_names(manifest))
+        self._find(MANIFEST_FILE, [*wrong_names(manifest), *misplaced(manifest)])
         if any(
             one.file == MANIFEST_FILE for one in self._verdict.findings
         ):  # every row would be wrong, or files elsewhere would be read

@@ -43,7 +43,7 @@ def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[str]:
 
 
 def wrong_names(manifest: Manifest) -> Iterator[str]:
-    """The names of files that lead out of the dataset's folder, are there twice, or are not where documents belong."""
+    """The names of files that lead out of the dataset's folder, or are there twice."""
     for names in (manifest.names(), [table.name for table in manifest.tables]):
         seen: set[str] = set()
         for name in names:
@@ -51,6 +51,10 @@ def wrong_names(manifest: Manifest) -> Iterator[str]:
             if name in seen or path.is_absolute() or ".." in path.parts:
                 yield f"{name!r} is there twice, or is no name of a file in the dataset. {_FORCE}"
             seen.add(name)
+
+
+def misplaced(manifest: Manifest) -> Iterator[str]:
+    """The documents' own files that are not in the folder for them."""
     for name, shard in manifest.outputs():
         if manifest.format_version >= 8 and name == shard.name:
             yield f"{name!r} is not in the folder {DOCUMENTS_FOLDER}. {_FORCE}"

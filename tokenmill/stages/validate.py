@@ -22,6 +22,7 @@ from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import MANIFEST_FILE, Manifest, OutputShard, read_manifest
 from tokenmill.dataset.manifest_checks import (
     files_below,
+    misplaced,
     raise_first,
     wrong_digest,
     wrong_files,
@@ -83,7 +84,7 @@ def validate(source: Source, params: Validate, runner: UnitRunner, run_units: Ru
     ):
         for name, wrong in wrong_files(names, files_below(below)):
             raise ValidationError(f"{below.relative_to(runner.root)}/{name}: {wrong}")
-    raise_first(wrong_names(manifest), _MANIFEST)
+    raise_first([*wrong_names(manifest), *misplaced(manifest)], _MANIFEST)
     raise_first(wrong_in_itself(manifest), _MANIFEST)
     raise_first(wrong_digest(manifest, read(directory / MANIFEST_FILE)), _MANIFEST)
     raise_first(wrong_inputs(manifest, {shard.name: sha256 for shard, sha256 in corpus.sha256.items()}), _MANIFEST)
