@@ -12,7 +12,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 def check_is_dataset(dataset: Path) -> None:
     """Raises ValidationError if the folder has no manifest."""
     if not (dataset / MANIFEST_FILE).exists():
-        if whole := dataset_above(dataset):
+        if dataset.is_dir() and (whole := dataset_above(dataset)):
             raise ValidationError(f"{dataset}: is a folder inside the dataset {whole}. Name that one.", code="TM502")
         found = "a folder without one" if dataset.is_dir() else "a file" if dataset.exists() else "nothing there"
         raise ValidationError(
