@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,16 @@ TEXTS = [
     for word in ("cat", "dog")
     for place in ("mat", "log")
 ]
-KINDS = ("web/a.jsonl", "web/b.jsonl.gz", "web/c.jsonl.zst", "books/d.parquet", "books/e.arrow", "books/f.txt")
+KINDS = (
+    "web/a.jsonl",
+    "web/b.jsonl.gz",
+    "web/c.jsonl.zst",
+    "books/d.parquet",
+    "books/e.arrow",
+    "books/f.txt",
+    "books/g.json",
+    "web/h.ndjson.xz",
+)
 
 
 def write_corpus(folder: Path) -> None:
@@ -43,6 +53,10 @@ def write_corpus(folder: Path) -> None:
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
         if name.endswith(".gz"):
             path.write_bytes(gzip.compress(lines, mtime=0))
+        elif name.endswith(".json"):
+            path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        elif name.endswith(".xz"):
+            path.write_bytes(lzma.compress(lines))
         elif name.endswith(".zst"):
             path.write_bytes(zstandard.compress(lines))
         elif name.endswith(".jsonl"):
@@ -141,7 +155,7 @@ def test_a_build_from_objects_has_the_bytes_of_one_from_files(
     found = project.cli("locate", "--id", "web/a.jsonl-7")
     assert found.returncode == 0 and "s3://bucket/data/raw/web/a.jsonl" in found.stdout
     doctor = project.cli("doctor")
-    assert "6 files" in doctor.stdout, doctor.stdout
+    assert f"{len(KINDS)} files" in doctor.stdout, doctor.stdout
     for path in project.root.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
@@ -221,7 +235,7 @@ def test_files_and_objects_mix(s3: pytest.MonkeyPatch, local: Project, tmp_path:
     project.build()
     assert project.cli("verify").returncode == 0
     names = [one.name for one in read_manifest(project.root / "data/tokens").inputs]
-    assert sum(name.startswith("s3://") for name in names) == 3 and len(names) == 6
+    assert sum(name.startswith("s3://") for name in names) == 4 and len(names) == len(KINDS)
 
 
 def test_a_list_that_dvc_does_not_see_is_refused(s3: pytest.MonkeyPatch, local: Project, tmp_path: Path) -> None:
