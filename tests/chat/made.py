@@ -199,7 +199,10 @@ def a_conversation(chance: random.Random, tools: bool, thinking: bool) -> tuple[
         answer = told("assistant", text())
         if thinking and chance.random() < 0.5:
             answer = chance.choice(
-                [{**answer, "reasoning_content": text()}, told("assistant", f"<think>\n{text()}</think>{text()}")]
+                [
+                    told("assistant", f"{text()} cat", reasoning_content=text()),
+                    told("assistant", f"<think>\n{text()}</think>{text()} cat"),
+                ]
             )
         messages.append(answer)
     return messages, TOOLS if tools and chance.random() < 0.7 else None

@@ -1,11 +1,14 @@
 """Ids and masks are those of transformers, for every named template and every kind of tokenizer."""
 
+import json
 import random
 import unicodedata
+from copy import copy
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.chat.made import (
@@ -19,8 +22,13 @@ from tests.chat.made import (
     tokenizer,
     told,
 )
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, template_text
+from tokenmill.config.sources import Conversations
+from tokenmill.corpus.conversation_tables import conversations_of
+from tokenmill.corpus.conversations import maker_of, of_messages
+from tokenmill.errors import ChatError
 
 TWO_TURNS = [
     told("user", "one"),
@@ -98,6 +106,45 @@ def test_a_message_of_weight_0_is_not_learned() -> None:
     assert learned(encoder(), ones) == learned(encoder(), TWO_TURNS)
 
 
+@pytest.mark.parametrize("key", ["loss", "loss_scale", "train", "training", "weight"])
+@pytest.mark.parametrize("no", [False, 0, 0.0])
+def test_a_message_that_says_not_to_learn_it_is_not_learned(key: str, no: float) -> None:
+    yes = type(no)(1)
+    shape = [{"from": "human", "value": "one"}, {"from": "gpt", "value": "bad", key: no}]
+    shape += [{"from": "human", "value": "two", key: no}, {"from": "gpt", "value": "good", key: yes}]
+    rows = of_messages(json.dumps(shape), None).json.decode()
+    kind = pa.list_(pa.struct([("from", pa.string()), ("value", pa.string()), (key, pa.scalar(no).type)]))
+    maker = maker_of(Conversations("messages", None, None))
+    [made] = conversations_of([pa.array([shape], kind)], maker)
+    assert made.messages.to_pylist() == [rows.replace(f',"{key}":null', "")]
+    found = encoder().encode_batch(made.messages)
+    text = tokenizer("plain").decode(pc.filter(found.input_ids.values, pc.equal(found.loss_mask.values, 1)).to_pylist())
+    assert text == "good<|im_end|>"
+
+
+def test_a_key_of_one_s_own_says_what_is_learned() -> None:
+    messages = [{**message, "good": message["content"] != "sat"} for message in TWO_TURNS]
+    assert learned(encoder(), messages) == "the cat<|im_end|>|sat<|im_end|>"
+    named = ChatEncoder(tokenizer("plain"), template_text("chatml"), "assistant", {}, "chat.jinja", train_key="good")
+    assert learned(named, messages) == learned(copy(named), messages) == "the cat<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"loss": "false"}, "loss 'false'; expected true, false, 0 or 1"),
+        ({"train": [1]}, r"train \[1\]; expected true"),
+        ({"loss": 0.37}, r"loss 0\.37; expected true"),
+        ({"weight": 0, "train": True}, "weight 0 and train True contradict each other"),
+        ({"train_detail": [{"begin_offset": 0, "train": False}]}, "train_detail: parts of a message"),
+    ],
+)
+def test_a_message_that_says_of_its_learning_what_is_not_understood_is_refused(keys: Any, words: str) -> None:
+    with pytest.raises(ChatError, match=rf"message 1 \(assistant\): {words}"):
+        encoded(encoder(), [told("user", "a"), told("assistant", "b", **keys)])
+    encoded(encoder(), [told("user", "a"), told("assistant", "b", train_detail=[], loss=True, weight=1)])
+
+
 def test_a_conversation_without_an_assistant_is_not_learned() -> None:
     for mask in ("assistant", "last"):
         assert learned(encoder(mask=mask), [told("user", "one")]) == ""
@@ -105,7 +152,8 @@ def test_a_conversation_without_an_assistant_is_not_learned() -> None:
 
 def test_no_conversation_gives_nothing() -> None:
     found = encoder().encode_batch(pa.array([], pa.large_string()))
-    assert [len(one) for one in found] == [0, 0, 0]
+    assert [len(one) for one in found[:3]] == [0, 0, 0]
+    assert found.counts == AnswerCounts(0, 0, 0)
     assert found.input_ids.type == pa.large_list(pa.uint32())
     assert found.loss_mask.type == pa.large_list(pa.int8())
     assert found.texts.type == pa.large_string()
@@ -119,7 +167,7 @@ def test_a_batch_gives_what_each_conversation_gives_alone() -> None:
     together = encoded(encoder(), *conversations)
     for i, messages in enumerate(conversations):
         alone = encoded(encoder(), messages)
-        assert [column[i] for column in together] == [column[0] for column in alone]
+        assert [column[i] for column in together[:3]] == [column[0] for column in alone[:3]]
 
 
 BARE = (

@@ -112,7 +112,8 @@ def test_regions_inside_regions_are_one() -> None:
         ("{{ " + "1" * 5_000 + " }}", "does not compile: .*digits"),
         ("{{ messages | random }}", "No filter named 'random'"),
         ("{{ pad_token }}", "writes pad_token, whose text is not known"),
-        ("{% if unk_token %}{{ unk_token }}{% endif %}", "writes unk_token, whose text is not known"),
+        ("{{ unk_token + 'x' }}", "writes unk_token, whose text is not known"),
+        ("{% set x = cls_token ~ 'x' %}{% if x %}{{ x }}{% endif %}", "writes cls_token, whose text is not known"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_refused(template: str, words: str) -> None:
@@ -215,7 +216,7 @@ def test_what_is_no_conversation_is_refused(text: str) -> None:
 @pytest.mark.parametrize("weight", [2, 0.5, "1", None, [1]])
 def test_another_weight_than_0_or_1_is_refused(weight: Any) -> None:
     messages = [told("user", "a"), told("assistant", "b", weight=weight)]
-    with pytest.raises(ChatError, match=r"message 1 \(assistant\): weight .*; expected 0 or 1\."):
+    with pytest.raises(ChatError, match=r"message 1 \(assistant\): weight .*; expected true, false, 0 or 1\."):
         encoded(encoder(), messages)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.params import Pack, Shuffle
 from tokenmill.corpus.reader import Batch
 from tokenmill.dataset.arrangement import ArrangedSet, Arrangement, SetFacts, Work, n_tokens_of
@@ -46,6 +47,7 @@ class EncodedByHand(NamedTuple):
     input_ids: pa.LargeListArray
     loss_mask: pa.LargeListArray
     texts: pa.LargeStringArray
+    counts: AnswerCounts
 
 
 class StandIn:
@@ -73,6 +75,7 @@ class StandIn:
             pa.array(all_ids, pa.large_list(pa.uint32())),
             pa.array(masks, pa.large_list(pa.int8())),
             pa.array(texts, pa.large_string()),
+            AnswerCounts(),
         )
 
 

@@ -59,7 +59,7 @@ def span(change: Callable[[list[Row]], None] = lambda rows: None, batch: Batch |
 
 
 def test_rows_of_conversations_are_right_as_they_were_made() -> None:
-    counts = check_span(span(), JUDGE)
+    counts = check_span(span(), JUDGE).counts
     assert counts.sum() == len(span().tokens["input_ids"].flatten())
     assert check_sample(span(), JUDGE, {0, 1}) == 0
 

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from tests.conftest import Project
 from tests.registry import build, cli
 from tokenmill import Tokenizer
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.dataset.manifest import read_manifest, write_manifest
 from tokenmill.storage.atomic import sha256_file
 
@@ -299,6 +300,42 @@ def test_a_template_for_conversations_with_tools_is_kept_with_the_dataset(talks:
     assert cli(talks, "build", "--only", "train-vocab", "--force").returncode == 0
     assert talks.actions(build(talks))["encode"] == "run"
     assert tokenizer.decode(rows(talks)["tools"]["input_ids"]).startswith("tools<")
+
+
+def test_a_dataset_without_a_stop_token_is_refused_with_the_ways_out(talks: Project) -> None:
+    text = PLAIN.replace("<|im_end|>", "")
+    (talks.root / "next.jinja").write_text(text)
+    talks.set(encode__chat={"template": "next.jinja"})
+    depend(talks, "encode", "next.jinja")
+    done = cli(talks, "build")
+    assert done.returncode == 2 and "none of 4 trained answers ends with a special token" in done.stderr
+    assert "encode.chat.stop_token: next" in done.stderr and "stop_token: unchecked" in done.stderr
+    talks.set(encode__chat={"template": "next.jinja", "stop_token": "next"})
+    done = cli(talks, "build")
+    assert done.returncode == 0, done.stderr
+    assert "WARNING: 3 of 4 trained answers do not end with a special token" in done.stdout + done.stderr
+    tokenizer = Tokenizer.load(talks.root / "data/tokenizer")
+    assert trained(tokenizer, rows(talks)["a.jsonl-1"]) == "log <|im_end|> 🙂<|im_start|>no"
+    report = json.loads((talks.root / "data/report/report.json").read_text())
+    assert (report["conversations"]["n_answers"], report["conversations"]["n_without_stop"]) == (4, 3)
+    manifest = json.loads((talks.root / "data/tokens/manifest.json").read_text())
+    assert manifest["chat"]["answers"] == {"n_answers": 4, "n_without_stop": 3, "n_without_reasoning": 0}
+    assert cli(talks, "verify").returncode == 0
+    whole = read_manifest(talks.root / "data/tokens")
+    chat = whole.chat and whole.chat.model_copy(update={"answers": AnswerCounts(4, 0, 0)})
+    write_manifest(whole.model_copy(update={"chat": chat}), talks.root / "data/tokens")
+    assert "answers is AnswerCounts(n_answers=4, n_without_stop=0" in cli(talks, "verify").stdout
+    last = whole.chat and whole.chat.model_copy(update={"answers": None, "n_trained": whole.chat.n_trained})
+    shards = [one.model_copy(update={"answers": None}) for one in whole.shards]
+    write_manifest(whole.model_copy(update={"chat": last, "shards": shards}), talks.root / "data/tokens")
+    assert cli(talks, "verify").returncode == 0  # as an earlier tokenmill wrote it
+    talks.set(encode__chat={"template": "next.jinja", "stop_token": "unchecked"})
+    assert cli(talks, "build").returncode == 0
+    (talks.root / "next.jinja").write_text(
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %} | {% endfor %}"
+    )
+    talks.set(encode__chat={"template": "next.jinja"})
+    assert cli(talks, "build").returncode == 0  # it writes no special tokens at all
 
 
 Change = Callable[[dict[str, list[Any]]], None]

@@ -13,7 +13,7 @@ from tokenmill import Tokenizer
 from tokenmill.config.params import Chat
 from tokenmill.errors import ChatError, ParamsError, TokenizerError
 from tokenmill.stages.encode_chat import chat_encoder, chat_entry
-from tokenmill.tokenizer.chat_files import copy_chat_files
+from tokenmill.tokenizer.chat_files import copy_chat_files, special_names
 
 CALL = {"type": "function", "function": {"name": "weather", "arguments": {"city": "x"}}}
 TALKS: list[tuple[list[dict[str, Any]], Any]] = [
@@ -142,3 +142,41 @@ def test_templates_that_cannot_be_read_are_refused(tmp_path: Path, value: Any, w
     path = folder(tmp_path / "made", {"tokenizer_config.json": value})
     with pytest.raises(TokenizerError, match=words):
         encoded(path, *TALKS[0])
+
+
+GUARDED = [
+    "{% if bos_token %}{{ bos_token }}{% endif %}",
+    "{% if bos_token is defined and bos_token %}{{ bos_token }}{% endif %}",
+    "{% if bos_token is not none %}{{ bos_token }}{% endif %}",
+    "{{ bos_token | default('') }}{{ bos_token | d('-', true) }}",
+    "{{ bos_token or '' }}{{ bos_token if bos_token else '+' }}",
+    "{% set b = bos_token if bos_token is defined else '' %}{{ b }}",
+    "{% if bos_token != '' %}[{{ bos_token }}]{% endif %}{{ not bos_token }}",
+]
+
+
+@pytest.mark.parametrize("name", ["bos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"])
+def test_a_token_that_there_is_not_is_what_it_is_to_transformers(tmp_path: Path, name: str) -> None:
+    texts = "".join(GUARDED).replace("bos_token", name)
+    path = folder(tmp_path / "made", {"chat_template.jinja": texts + template("x")})
+    config = json.loads((path / "tokenizer_config.json").read_text())
+    judge = AutoTokenizer.from_pretrained(path)
+    for value in ({}, {name: None}, {name: "<s>"}):
+        (path / "tokenizer_config.json").write_text(json.dumps(config | value))
+        judge = AutoTokenizer.from_pretrained(path)
+        for talk in TALKS:
+            assert encoded(path, *talk)[0] == judge.apply_chat_template(talk[0], tools=talk[1])["input_ids"]
+
+
+def test_names_of_tokens_are_those_that_transformers_gives_to_templates(tmp_path: Path) -> None:
+    names = ["bos_token", "eos_token", "unk_token", "image_token", "voice"]
+    shown = "".join(f"{{% if {name} %}}[{name}: {{{{ {name} }}}}]{{% endif %}}" for name in names)
+    path = folder(tmp_path / "made", {"chat_template.jinja": shown + template("x")})
+    (path / "special_tokens_map.json").write_text(json.dumps({"bos_token": "<s>", "unk_token": {"content": "<unk>"}}))
+    config = {"bos_token": "</s>", "eos_token": "</s>", "image_token": "<b>", "add_bos_token": True}
+    config |= {"tokenizer_class": "PreTrainedTokenizerFast", "extra_special_tokens": {"voice": "[INST]"}}
+    for more in ({}, {"added_tokens_decoder": {}}):
+        (path / "tokenizer_config.json").write_text(json.dumps(config | more))
+        judge = AutoTokenizer.from_pretrained(path)
+        names_in_judge = {name: text for name, text in judge.special_tokens_map.items() if name in names}
+        assert special_names(path) == names_in_judge

@@ -7,6 +7,11 @@ import msgspec
 
 from tokenmill.errors import ChatError
 
+_TRAIN_KEYS = frozenset(("weight", "loss", "loss_scale", "train", "training"))
+"""The keys by which a message says whether it is to be learned, in the formats of OpenAI, ms-swift and axolotl."""
+_OF_PARTS = ("train_detail", "training_detail")
+"""axolotl's keys for parts of a message."""
+
 
 class Conversation(msgspec.Struct):
     """Messages, and the tools that the template shows."""
@@ -38,30 +43,50 @@ def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
     return {"thinking": message["reasoning_content"], **message} if "reasoning_content" in message else message
 
 
-def chosen(messages: Sequence[dict[str, Any]], mask: str, index: int) -> tuple[list[int], list[int]]:
+def chosen(
+    messages: Sequence[dict[str, Any]], mask: str, train_key: str | None, index: int
+) -> tuple[list[int], list[int]]:
     """The messages of the assistant, and those of them that a mask needs, by number from 0: for `assistant` and `last` those to
-    learn, for `all` those to leave out. A message of weight 0 is not learned. Raises ChatError for another weight than 0 or 1."""
+    learn, for `all` those to leave out. A message that says so of itself is not learned; `train_key` is one more key for that.
+    Raises ChatError for a key that says neither."""
+    keys = _TRAIN_KEYS if train_key is None else {*_TRAIN_KEYS, train_key}
     assistants, withheld = [], []
     for i, message in enumerate(messages):
         if message.get("role") == "assistant":
             assistants.append(i)
-        weight = message.get("weight", 1)
-        if weight == 1:
+        says = {key: message[key] for key in message if key in keys}
+        if says:
+            _check_said(says, messages, i, index)
+        if cut := next((key for key in _OF_PARTS if message.get(key)), None):
+            raise ChatError(
+                index,
+                f"{named(messages, i)}: {cut}: parts of a message cannot be left out of what is learned. Remove the key.",
+            )
+        if all(says.values()):
             continue
-        if weight != 0:
-            raise ChatError(index, f"{named(messages, i)}: weight {weight!r:.40}; expected 0 or 1.")
         if message.get("role") == "assistant":
             withheld.append(i)
         elif mask == "all":
+            key, value = next(iter(says.items()))
             raise ChatError(
                 index,
-                f"{named(messages, i)}: weight 0; with mask: all, only a message of the assistant can be left out of what is "
-                "learned. Remove the weight, or set mask: assistant.",
+                f"{named(messages, i)}: {key} {msgspec.json.encode(value).decode()}; with mask: all, only a message of the "
+                "assistant can be left out of what is learned. Remove the key, or set mask: assistant.",
             )
     if mask == "all":
         return assistants, withheld
     learned: Iterable[int] = assistants if mask == "assistant" else assistants[-1:]
     return assistants, [i for i in learned if i not in withheld]
+
+
+def _check_said(says: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], i: int, index: int) -> None:
+    """Raises ChatError unless all of a message's keys for it say that it is to be learned, or all that it is not."""
+    for key, value in says.items():
+        if not isinstance(value, int | float) or value not in (0, 1):
+            raise ChatError(index, f"{named(messages, i)}: {key} {value!r:.40}; expected true, false, 0 or 1.")
+    if len(set(map(bool, says.values()))) > 1:
+        found = " and ".join(f"{key} {value!r}" for key, value in says.items())
+        raise ChatError(index, f"{named(messages, i)}: {found} contradict each other. Remove the wrong one.")
 
 
 def named(messages: Sequence[Mapping[str, Any]], i: int) -> str:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.chat.conversation import read_conversation
 from tokenmill.chat.prefixes import flags_by_prefixes
 from tokenmill.chat.rendering import Renderer, Rendering
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
-from tokenmill.chat.turn_tokens import turn_tokens
+from tokenmill.chat.turn_tokens import is_written, turn_tokens
 from tokenmill.config.params import Mask
 from tokenmill.errors import ChatError, TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -26,12 +27,13 @@ class EncodedChat(NamedTuple):
 
     `input_ids`: large_list<uint32>, one list a conversation. `loss_mask`: large_list<int8> of the same lengths, 1 where a token is
     to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for a
-    tokenizer that normalizes.
+    tokenizer that normalizes. `counts`: of their answers.
     """
 
     input_ids: pa.LargeListArray
     loss_mask: pa.LargeListArray
     texts: pa.LargeStringArray
+    counts: AnswerCounts
 
 
 class ChatEncoder:
@@ -54,16 +56,20 @@ class ChatEncoder:
         variables: Mapping[str, object],
         place: str,
         tool_use_template: str | None = None,
+        train_key: str | None = None,
+        train_next: bool = False,
     ) -> None:
         """`template`: its text. `tool_use_template`: the text of the one for conversations with tools; None: they have no other.
         If `template` is None, each conversation must have tools. `mask`: the assistant's messages, all tokens, or the last of the
         assistant's messages. `variables`: what the template is given beside the conversation, with the texts of tokens: bos_token,
-        eos_token, pad_token, unk_token. `place`: where the template is from, for messages.
+        eos_token, pad_token and so on. `place`: where the template is from, for messages. `train_key`: a key of messages that says
+        whether they are to be learned, beside those of `conversation.chosen`. `train_next`: the special token behind an answer is
+        learned, too, if the answer does not end with one.
 
         Raises TemplateError for a template that does not compile, uses the text of such a token that the variables lack or the
         tokenizer does not have as one, or cannot be used with this tokenizer.
         """
-        self._made_of = tokenizer, template, mask, dict(variables), place, tool_use_template
+        self._made_of = tokenizer, template, mask, dict(variables), place, tool_use_template, train_key, train_next
         texts = [one for one in (template, tool_use_template) if one is not None]
         compiled = {text: ChatTemplate(text, variables, place) for text in texts}
         for name in dict.fromkeys(name for one in compiled.values() for name in one.token_names):
@@ -77,11 +83,17 @@ class ChatEncoder:
             tokenizer = tokenizer.with_special(marks)
         self._mask = mask
         of_text = {
-            text: Renderer(one, text, variables, tokenizer.special_tokens, mask) for text, one in compiled.items()
+            text: Renderer(one, text, variables, tokenizer.special_tokens, mask, train_key, train_next)
+            for text, one in compiled.items()
         }
         self._without_tools = None if template is None else of_text[template]
         self._with_tools = self._without_tools if tool_use_template is None else of_text[tool_use_template]
         self._encoder = SegmentEncoder(tokenizer, place)
+        written = "".join(texts) + strings_of(
+            {name: value for name, value in variables.items() if name in "".join(texts)}
+        )
+        self.writes_special: bool = any(is_written(text, written) for text in tokenizer.special_tokens)
+        """Whether the template seems to write special tokens."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It travels to another process as what it is made of, and is made there once."""
@@ -107,6 +119,7 @@ class ChatEncoder:
             pa.LargeListArray.from_arrays(offsets, pa.array(encoded.ids, pa.uint32())),
             pa.LargeListArray.from_arrays(offsets, pa.array(flags, pa.int8())),
             pa.array([one.text for one in renderings], pa.large_string()),
+            added(one.counts for one in renderings),
         )
 
     def _renderings(self, conversations: pa.LargeStringArray) -> list[Rendering]:
@@ -130,6 +143,6 @@ class ChatEncoder:
 
 @lru_cache(maxsize=4)
 def _made_once(
-    tokenizer: Tokenizer, template: str | None, mask: Mask, variables: str, place: str, tool_use_template: str | None
+    tokenizer: Tokenizer, template: str | None, mask: Mask, variables: str, place: str, *more: Any
 ) -> ChatEncoder:
-    return ChatEncoder(tokenizer, template, mask, json.loads(variables), place, tool_use_template)
+    return ChatEncoder(tokenizer, template, mask, json.loads(variables), place, *more)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jinja2
 import pyarrow as pa
 
+from tokenmill.chat.answers import AnswerCounts, Side, Stops, answer_of, without
 from tokenmill.chat.conversation import Conversation, chosen, named
 from tokenmill.chat.stand_ins import Guard, Guarded, strings_of
 from tokenmill.chat.template import RENDER_ERRORS, ChatTemplate, Regions, regions
@@ -14,6 +15,8 @@ from tokenmill.errors import ChatError
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""
+
+_WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of its tool call"}
 
 _PREFIX_CHARACTERS_MAX = 1_000_000_000
 """The most characters of a conversation, times its messages to learn, without generation tags. 1,000 messages of 280,000
@@ -31,21 +34,31 @@ class Part(NamedTuple):
 
 class Rendering(NamedTuple):
     """A rendered conversation. `guarded`: the text with stand-ins, None where it needs none. `parts`: what is to be learned, or
-    with `mask: all` what is not. `by_prefixes`: whether the parts come from prefixes, since the template has no generation tags."""
+    with `mask: all` what is not. `by_prefixes`: whether the parts come from prefixes, since the template has no generation tags.
+    `counts`: of its answers."""
 
     text: str
     guarded: str | None
     parts: list[Part]
     by_prefixes: bool = False
+    counts: AnswerCounts = AnswerCounts()
 
 
 class Renderer:
     """Renders conversations by one template for one mask."""
 
     def __init__(
-        self, template: ChatTemplate, source: str, variables: Mapping[str, Any], special: Mapping[str, int], mask: Mask
+        self,
+        template: ChatTemplate,
+        source: str,
+        variables: Mapping[str, Any],
+        special: Mapping[str, int],
+        mask: Mask,
+        train_key: str | None,
+        train_next: bool,
     ) -> None:
-        self._template, self._mask = template, mask
+        self._template, self._mask, self._train_key, self._train_next = template, mask, train_key, train_next
+        self._stops = Stops([*special, str(variables.get("eos_token") or "")])
         self._guard = Guard(special, template.words, source + strings_of(variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
@@ -66,7 +79,7 @@ class Renderer:
         else:
             shown, rendered = conversation, plain
         back = {} if guarded is None else guarded.back
-        assistants, needed = chosen(conversation.messages, self._mask, index)
+        assistants, needed = chosen(conversation.messages, self._mask, self._train_key, index)
         if self._template.has_generation:
             parts = self._generated(conversation, rendered, assistants, needed, index)
         else:
@@ -78,13 +91,26 @@ class Renderer:
                     "{% generation %} and {% endgeneration %} around what an assistant writes in the template.",
                 )
             parts = [self._between_prefixes(shown, rendered.text, back, i, index) for i in needed]
-        for i in needed if self._mask != "all" else set(assistants) - set(needed):
-            _check_written(conversation.messages, i, plain.text, index)
+        learned = needed if self._mask != "all" else [i for i in assistants if i not in needed]
+        places = {part.message: (part.start, part.end) for part in parts if self._mask != "all"}
+        if len(rendered.generated) == len(assistants):
+            places = dict(zip(assistants, rendered.generated, strict=True))
+        n_without_reasoning = self._check_written(conversation, learned, places, plain.text, most, index)
+        parts = [part for part in parts if part.start < part.end]
+        n_answers = n_without_stop = 0
+        if self._mask != "all":
+            if self._train_next:
+                parts = [self._through_next(part, rendered.text) for part in parts]
+            starts = {part.start for part in parts}
+            ends = [part for part in parts if part.end not in starts]  # what begins where another ends belongs to it
+            n_answers = len(ends)
+            n_without_stop = sum(not self._stops.end(rendered.text[part.start : part.end]) for part in ends)
         return Rendering(
             plain.text,
             None if guarded is None else rendered.text,
-            [part for part in parts if part.start < part.end],
+            parts,
             not self._template.has_generation,
+            AnswerCounts(n_answers, n_without_stop, n_without_reasoning),
         )
 
     def _rendered(self, conversation: Conversation, marks: tuple[str, str], most: int, index: int) -> Regions:
@@ -135,6 +161,72 @@ class Renderer:
             raise _no_prefix(whole, before, back, f"before {named(conversation.messages, i)}", index)
         return Part(i, len(before), end)
 
+    def _through_next(self, part: Part, text: str) -> Part:
+        """The part with the special token that follows, unless it ends with one itself."""
+        if self._stops.end(text[part.start : part.end]):
+            return part
+        return part._replace(end=self._stops.end_of_next(text, part.end))
+
+    def _check_written(
+        self,
+        conversation: Conversation,
+        learned: Sequence[int],
+        places: Mapping[int, tuple[int, int]],
+        text: str,
+        most: int,
+        index: int,
+    ) -> int:
+        """Raises ChatError for an answer that is to be learned of which the template writes no word, or a tool call that it does
+        not write. What comes back is the number of answers that only lose their reasoning. `places`: of messages in the text."""
+        unseen: dict[Side, list[int]] = {"content": [], "tool_calls": [], "reasoning": []}
+        answers = {i: answer_of(conversation.messages[i]) for i in learned}
+        for i, answer in answers.items():
+            for side in answer.unseen(text[slice(*places[i])] if i in places else None, text):
+                unseen[side].append(i)
+        left_out = {
+            side: self._left_out(
+                conversation, side, some, side != "tool_calls" or places.keys() >= set(some), text, most
+            )
+            for side, some in unseen.items()
+            if some
+        }
+        for side in ("content", "tool_calls"):
+            for i in left_out.get(side, ()):
+                found = answers[i].content if side == "content" else ", ".join(answers[i].calls)
+                raise ChatError(
+                    index,
+                    f"{named(conversation.messages, i)}: the chat template writes {_WORDS_OF[side]}, {found!r:.60}. See that it "
+                    f"writes message.{side}, without a mistyped name, or take another template.",
+                )
+        lost = left_out.get("reasoning", [])
+        for i in lost:
+            if not answers[i].content.strip() and not answers[i].calls:
+                raise ChatError(
+                    index,
+                    f"{named(conversation.messages, i)}: it has nothing but reasoning, and the chat template does not write that: "
+                    f"{answers[i].reasoning!r:.60}. Take a template that writes it, remove the message, or give it weight 0.",
+                )
+        return len(lost)
+
+    def _left_out(
+        self, conversation: Conversation, side: Side, some: list[int], each: bool, text: str, most: int
+    ) -> list[int]:
+        """Those of some messages of which the template does not write a part: the conversation is rendered alike without it.
+        `each`: whether to try each message by itself, if they are not all alike."""
+
+        def is_alike(tried: Sequence[int]) -> bool:
+            messages = [
+                without(message, side) if i in tried else message for i, message in enumerate(conversation.messages)
+            ]
+            try:
+                return self._template.marked(messages, conversation.tools, ("", ""), False, most) == text
+            except RENDER_ERRORS:
+                return False
+
+        if is_alike(some):
+            return some
+        return [i for i in some if is_alike([i])] if each and len(some) > 1 else []
+
     def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:
         """The first messages rendered on their own."""
         try:
@@ -161,23 +253,6 @@ def _depends(guarded: Guarded, conversation: Conversation, index: int) -> ChatEr
         f"{place}: a string has the text of a special token, or begins or ends with a part of one ({found}), and the chat template "
         "writes something else because of it. Remove that text, or take a template that does not look into messages.",
     )
-
-
-def _check_written(messages: Sequence[Mapping[str, Any]], i: int, text: str, index: int) -> None:
-    """Raises ChatError if the rendered text has no word of an answer that is to be learned: the template does not write it. What
-    stands before the end of thinking may be left out."""
-    content = messages[i].get("content")
-    written = content.rpartition("</think>")[2] if isinstance(content, str) else ""
-    first = written.split(None, 1)[:1]
-    if not first or first[0] in text:
-        return
-    folded = text.casefold()
-    if not any(word.casefold() in folded for word in written.split()):
-        raise ChatError(
-            index,
-            f"{named(messages, i)}: the chat template writes no word of its content, {content!r:.60}. See that it writes "
-            "message.content, without a mistyped name.",
-        )
 
 
 def _no_prefix(whole: str, found: str, back: dict[int, str], which: str, index: int) -> ChatError:

@@ -10,7 +10,7 @@ import jinja2.nodes
 from tokenmill.chat.sandbox import BEGIN, END, sandbox
 from tokenmill.errors import TemplateError
 
-_TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+_TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _KEEPERS = (jinja2.nodes.AssignBlock, jinja2.nodes.CallBlock, jinja2.nodes.FilterBlock, jinja2.nodes.Macro)
 _RENDERED_MAX = 64_000_000
 RENDER_ERRORS = (
@@ -37,8 +37,8 @@ class ChatTemplate:
     """A compiled template. It knows no clock and no chance: `strftime_now`, `lipsum` and the filter `random` are not defined."""
 
     def __init__(self, source: str, variables: Mapping[str, Any], place: str) -> None:
-        """Raises TemplateError, whose message begins with `place`, for a template that does not compile or needs a token, like
-        bos_token, whose text the variables lack."""
+        """Raises TemplateError, whose message begins with `place`, for a template that does not compile or writes a token,
+        like bos_token, whose text the variables lack, without asking whether it is there."""
         self.place = place
         environment = sandbox()
         try:
@@ -61,15 +61,19 @@ class ChatTemplate:
         self.has_generation: bool = BEGIN in names
         self.keeps_generation: bool = any(_has_generation(node) for node in tree.find_all(_KEEPERS))
         """Whether the template can read or change what it marks before it writes it."""
-        self.token_names: list[str] = [name for name in _TOKEN_NAMES if name in names]
-        if missing := [name for name in self.token_names if not isinstance(variables.get(name), str)]:
+        self._variables = {
+            name: value for name, value in variables.items() if name not in _TOKEN_NAMES or value is not None
+        }  # to transformers, a token that there is not is undefined
+        self.token_names: list[str] = [name for name in _TOKEN_NAMES if name in names and name in self._variables]
+        unknown = [name for name in _TOKEN_NAMES if name in names and name not in self._variables]
+        if missing := [name for name in unknown if name not in _asked(tree)]:
             raise TemplateError(
                 f"{place}: the chat template writes {missing[0]}, whose text is not known. Give it in the template's variables, "
-                f"or in tokenizer_config.json."
+                f"or in tokenizer_config.json. If there is none, take {missing[0]} out of the template, or write "
+                f"{{% if {missing[0]} %}} around it."
             )
         self.words: set[str] = {node.attr for node in tree.find_all(jinja2.nodes.Getattr)}
         self.words |= {node.value for node in tree.find_all(jinja2.nodes.Const) if isinstance(node.value, str)}
-        self._variables = dict(variables)
 
     def marked(
         self,
@@ -114,6 +118,18 @@ class ChatTemplate:
                 line = trace.tb_lineno
             trace = trace.tb_next
         return self.place if line is None else f"{self.place}, line {line}"
+
+
+def _asked(tree: jinja2.nodes.Template) -> set[str]:
+    """The names that a template asks about, as in `{% if bos_token %}`. It then knows what to do without them."""
+    asked: list[jinja2.nodes.Node] = [one.test for one in tree.find_all(jinja2.nodes.If)]
+    asked += [one.test for one in tree.find_all(jinja2.nodes.CondExpr)]
+    asked += tree.find_all(
+        (jinja2.nodes.Test, jinja2.nodes.Compare, jinja2.nodes.And, jinja2.nodes.Or, jinja2.nodes.Not)
+    )
+    asked += [one for one in tree.find_all(jinja2.nodes.Filter) if one.name in ("default", "d")]
+    names = [name for one in asked for name in (one, *one.find_all(jinja2.nodes.Name))]
+    return {one.name for one in names if isinstance(one, jinja2.nodes.Name)}
 
 
 def _has_generation(node: jinja2.nodes.Node) -> bool:

@@ -27,11 +27,12 @@ def turn_tokens(added: Iterable[AddedToken], written: str) -> frozenset[str]:
         for text in texts
         if any(text.startswith(opening) and text.endswith(closing) for opening, closing in _BRACKETS)
         and text not in paired
-        and _is_written(text, written)
+        and is_written(text, written)
     )
 
 
-def _is_written(text: str, written: str) -> bool:
+def is_written(text: str, written: str) -> bool:
+    """Whether a template writes a token, perhaps around a role. `written`: the text of the template and of its variables."""
     return text in written or any(
         role in text and all(part in written for part in text.split(role, 1)) for role in _ROLES
     )

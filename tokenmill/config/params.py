@@ -290,6 +290,7 @@ FormatName = Literal[
 ]
 SplitName = SourceName
 Mask = Literal["assistant", "all", "last"]  # which tokens of a conversation are trained
+StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 
 _SPLITS_MAX = 100
 _SHARES_OFF_MAX = 1e-9  # how far the sum of shares may be from 1, since 0.98 + 0.01 + 0.01 is not 1 in floating point
@@ -362,10 +363,14 @@ VariableValue = Annotated[str | bool | int | float | None, BeforeValidator(_as_v
 
 class Chat(Record):
     """How conversations become text and which of their tokens are trained. `template`: `tokenizer` for the one that the tokenizer
-    comes with, the name of one of tokenmill's, or a file."""
+    comes with, the name of one of tokenmill's, or a file. `train_key`: one more key by which messages say whether they are trained.
+    `stop_token`: whether answers must end with a special token that is trained, and whether the one behind them is.
+    """
 
     template: str = Field(min_length=1)
     mask: Mask = "assistant"
+    train_key: str | None = Field(default=None, min_length=1)
+    stop_token: StopToken = "trained"
     variables: dict[VariableName, VariableValue] = Field(default={})
     cut_max: Annotated[int | float, BeforeValidator(_share_or_number)] = 0.01
 

@@ -26,7 +26,7 @@ def check_mask(span: Span) -> None:
 
 def check_conversations(span: Span, chat: ChatEncoder) -> Span:
     """Checks each row against its conversation, which is encoded again: ids, mask and digest. What comes back has for documents the
-    texts that the template made of them. Raises ValidationError with the first wrong row."""
+    texts that the template made of them, and knows their answers. Raises ValidationError with the first wrong row."""
     messages, tokens = span.documents.messages, span.tokens
     if messages is None:
         raise ValidationError(
@@ -49,7 +49,7 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
                     f"{right[at : at + 5]}."
                 )
     all_equal(span, tokens["sha256"].cast(pa.binary()), text_digests(messages).cast(pa.binary()), "sha256")
-    return replace(span, documents=replace(span.documents, texts=expected.texts))
+    return replace(span, documents=replace(span.documents, texts=expected.texts), answers=expected.counts)
 
 
 def _as_in(tokens: pa.RecordBatch, lists: pa.LargeListArray, name: str) -> pa.ListArray | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill import _core
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.dataset.chat_checks import check_conversations, check_mask
 from tokenmill.dataset.spans import Span, all_equal, same_ids
@@ -57,14 +59,21 @@ class Judge:
         return [] if self.end_id is None else [self.end_id]
 
 
-def check_span(span: Span, judge: Judge) -> IdCounts:
+class Found(NamedTuple):
+    """What rows have: how often each id occurs, by id, and the answers of conversations that were encoded again."""
+
+    counts: IdCounts
+    answers: AnswerCounts | None
+
+
+def check_span(span: Span, judge: Judge) -> Found:
     """Checks each row against its document: its name, length and bytes, that no id is out of range, that its first and last
     ids are those that begin and end a document, and that no other id is a special token.
 
     For a tokenizer that changes text before encoding it, the ids must decode to the changed text. With the engine tokenizers,
     whose ids may not decode to the text, the text is encoded again instead. Conversations are encoded again with every engine, and
-    their masks are compared, too; special tokens may be anywhere in them, as templates write them. What comes back is how often
-    each id occurs, by id. Raises ValidationError with the first wrong row.
+    their masks are compared, too; special tokens may be anywhere in them, as templates write them.
+    Raises ValidationError with the first wrong row.
     """
     counts = check_ids(span, judge)
     names = span.documents.ids
@@ -83,7 +92,7 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
         all_equal(span, span.tokens["n_bytes"], pc.binary_length(span.documents.texts).cast(pa.int64()), "n_bytes")
     if span.is_chat and judge.tokenizer.prepares_text:
         _check_decoded_chat(span, judge)
-        return counts
+        return Found(counts, span.answers)
     if judge.tokenizer.model is not None:
         _check_decoded(span, judge)
     elif judge.has_source:
@@ -96,7 +105,7 @@ def check_span(span: Span, judge: Judge) -> IdCounts:
         )
         for i, (found, ids) in enumerate(zip(span.tokens["input_ids"], expected, strict=True)):
             same_ids(span, i, found.as_py(), ids.as_py(), "those of encoding the document again")
-    return counts
+    return Found(counts, span.answers)
 
 
 def _check_rejected(span: Span, judge: Judge) -> None:

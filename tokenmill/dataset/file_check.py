@@ -7,6 +7,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.config.params import Source
 from tokenmill.console import Advance
 from tokenmill.corpus.dropped import FindDropped, piece_dropped, write_unit_dropped
@@ -33,7 +34,7 @@ _END = 2**31 - 1
 
 class FileFacts(msgspec.Struct, frozen=True):
     """The sums of a correct file. `n_sampled`: the number of documents compared with other engines. `n_trained`: of conversations,
-    the tokens that are to be learned."""
+    the tokens that are to be learned; `answers`: their answers, if they were encoded again."""
 
     n_documents: int
     n_tokens: int
@@ -42,6 +43,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     piece_bad: list[int | None]
     piece_dropped: list[int]
     n_trained: int | None = None
+    answers: AnswerCounts | None = None
 
     @property
     def n_left_out(self) -> int:
@@ -74,15 +76,18 @@ def check_file(
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
     counts = TokenCounts(judge.tokenizer.id_max)
     n_documents = n_tokens = text_bytes = n_sampled = n_trained = 0
+    answers: list[AnswerCounts] = []
     first_rows = [first_row for _, first_row in entry.pieces]
     with unit_index(folder / UNIT_INDEX_FILE, first_rows, has_names, groups, has_mask) as add_to_index:
         for span in aligned(pairs, [rows.name for rows in entry.rows], read_tokens(tokens)):
             found = check_span(span, judge)
             n_sampled += check_sample(span, judge, sample)
-            counts.add_counted(found)
+            counts.add_counted(found.counts)
+            if found.answers is not None:
+                answers.append(found.answers)
             add_to_index(span.piece, span.documents, span.tokens)
             n_documents += span.tokens.num_rows
-            n_span_tokens = int(found.sum())
+            n_span_tokens = int(found.counts.sum())
             n_tokens += n_span_tokens
             text_bytes += pc.sum(span.tokens["n_bytes"]).as_py()
             if has_mask:
@@ -96,7 +101,8 @@ def check_file(
         dropped = piece_dropped(len(entry.rows), documents.dropped)
         write_unit_dropped(documents.dropped, folder)
     trained_or_none = n_trained if has_mask else None
-    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped, trained_or_none)
+    answers_or_none = added(answers) if answers else None
+    facts = FileFacts(n_documents, n_tokens, text_bytes, n_sampled, bad, dropped, trained_or_none, answers_or_none)
     check_sums(entry, facts)
     return facts
 
@@ -114,6 +120,11 @@ def check_sums(entry: OutputShard, facts: FileFacts) -> None:
     if facts.n_trained != entry.n_trained:
         raise ValidationError(
             f"{MANIFEST_FILE}: {entry.name}: n_trained: it says {entry.n_trained}; found {facts.n_trained}. "
+            "Run `tokenmill build --force`."
+        )
+    if None not in (facts.answers, entry.answers) and facts.answers != entry.answers:
+        raise ValidationError(
+            f"{MANIFEST_FILE}: {entry.name}: answers: it says {entry.answers}; found {facts.answers}. "
             "Run `tokenmill build --force`."
         )
 

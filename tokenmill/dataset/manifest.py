@@ -4,12 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError
 
 import tokenmill
 from tokenmill import _core
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.config.params import Mask, Pack, Shuffle
 from tokenmill.config.record import Record
 from tokenmill.config.sources import Conversations, DocumentFormat, DocumentSource
@@ -24,6 +25,18 @@ DOCUMENTS_FOLDER = "documents"  # in the dataset's folder: of the documents' own
 FORMAT_VERSION = 8
 _READ = range(3, FORMAT_VERSION + 1)  # format versions that are read; the earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
+
+
+def _counts_of(value: object) -> object:
+    if isinstance(value, dict) and value.keys() == set(AnswerCounts._fields):
+        return AnswerCounts(**value)
+    return value
+
+
+Answers = Annotated[
+    AnswerCounts, BeforeValidator(_counts_of), PlainSerializer(lambda counts: counts._asdict(), dict[str, int])
+]
+"""The numbers of answers, an object in JSON."""
 
 
 class _Form(BaseModel):
@@ -63,7 +76,8 @@ class InputRows(Record):
 class OutputShard(Record):
     """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
     `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
-    in order. `n_trained`: of conversations, the tokens that are to be learned; the key is not there in a dataset of texts."""
+    in order. `n_trained`: of conversations, the tokens that are to be learned; the key is not there in a dataset of texts.
+    `answers`: of conversations, the numbers of answers; the key is not there in one of an earlier tokenmill either."""
 
     name: str
     unit: str
@@ -74,6 +88,7 @@ class OutputShard(Record):
     text_bytes: int
     rows: list[InputRows] = Field(min_length=1)
     n_trained: int | None = None
+    answers: Answers | None = None
 
     @property
     def pieces(self) -> list[tuple[str, int]]:
@@ -133,7 +148,9 @@ class ChatEntry(Record):
     learned, and the template's variables. `n_trained`: the tokens that are to be learned, in the documents' files.
 
     `tool_use_template`: that of conversations with tools, where the tokenizer has one of its own for them; the key is not there
-    otherwise. `template` is null where the tokenizer has no other."""
+    otherwise. `template` is null where the tokenizer has no other. `train_key`: encode.chat.train_key; the key is not there
+    without. `train_next`: whether the special token behind an answer is learned; the key is not there if not. `answers`: the sums
+    over the files."""
 
     template: str | None
     template_name: str
@@ -141,6 +158,9 @@ class ChatEntry(Record):
     variables: dict[str, Any]
     n_trained: int
     tool_use_template: str | None = None
+    train_key: str | None = None
+    train_next: bool = False
+    answers: Answers | None = None
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -150,7 +170,13 @@ class ChatEntry(Record):
             "tool_use_template": self.tool_use_template,
             "mask": self.mask,
             "variables": self.variables,
+            "train_key": self.train_key,
+            "train_next": self.train_next,
         }
+
+    def unset(self) -> set[str]:
+        """The keys that are not there."""
+        return {name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)}
 
 
 class TableFile(Record):
@@ -335,9 +361,11 @@ class Manifest(Record):
         if not self.mixture:
             left_out["mixture"] = True
         if self.chat is None:
-            left_out |= {"chat": True, "shards": {"__all__": {"n_trained"}}}
-        elif self.chat.tool_use_template is None:
-            left_out["chat"] = {"tool_use_template"}
+            left_out |= {"chat": True, "shards": {"__all__": {"n_trained", "answers"}}}
+        else:
+            left_out["chat"] = self.chat.unset()
+            if self.chat.answers is None:
+                left_out["shards"] = {"__all__": {"answers"}}
         if self.source is not None:
             left_out["source"] = self.source.not_written()
         if self.sources:

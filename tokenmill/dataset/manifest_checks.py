@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
+from tokenmill.chat.answers import AnswerCounts, added
 from tokenmill.corpus.shards import Shard
 from tokenmill.dataset.manifest import DOCUMENTS_FOLDER, MANIFEST_FILE, InputRows, Manifest
 from tokenmill.dataset.tokens import id_type
@@ -100,6 +101,9 @@ def _wrong_chat(manifest: Manifest) -> Iterator[str]:
         return
     if manifest.chat.n_trained != (n := sum(shard.n_trained or 0 for shard in manifest.shards)):
         yield f"chat: n_trained is {manifest.chat.n_trained}, its files have {n}. {_FORCE}"
+    sums = added(shard.answers or AnswerCounts() for shard in manifest.shards)
+    if manifest.chat.answers not in (None, sums):
+        yield f"chat: answers is {manifest.chat.answers}, its files have {sums}. {_FORCE}"
     if wrong := [shard.name for shard in manifest.shards if (shard.n_trained or 0) > shard.n_tokens]:
         yield f"{wrong[0]}: n_trained is more than its tokens. {_FORCE}"
 

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.corpus.reader import Batch
 from tokenmill.errors import ValidationError
 
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a dataset file, from row `at` on, and the documents of a shard that they must match."""
+    """Rows of a dataset file, from row `at` on, and the documents of a shard that they must match. `answers`: those of its
+    conversations, once they have been checked."""
 
     shard: str
     at: int
     piece: int
     documents: Batch
     tokens: pa.RecordBatch
+    answers: AnswerCounts | None = None
 
     @property
     def is_chat(self) -> bool:

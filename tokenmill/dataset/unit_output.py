@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.console import say
 from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.drop import DroppedDocument
@@ -38,7 +39,7 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 class EncodeFacts(msgspec.Struct, frozen=True):
     """What the file of a unit holds, and what was left out of it. `piece_documents`, `piece_bad`, `piece_dropped`: the numbers per
     piece. `reasons`: the number of dropped documents by reason. `n_trained`: of conversations, the tokens that are to be
-    learned."""
+    learned, and `answers`, the numbers of answers."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
@@ -48,6 +49,7 @@ class EncodeFacts(msgspec.Struct, frozen=True):
     n_tokens: int
     text_bytes: int
     n_trained: int | None = None
+    answers: AnswerCounts | None = None
 
     @property
     def n_left_out(self) -> int:
@@ -71,6 +73,7 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
         n_tokens=facts.n_tokens,
         text_bytes=facts.text_bytes,
         n_trained=facts.n_trained,
+        answers=facts.answers,
         rows=[
             InputRows(
                 name=piece.shard.name,
@@ -119,6 +122,7 @@ def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], worke
             n_tokens=shard.n_tokens,
             text_bytes=shard.text_bytes,
             n_trained=shard.n_trained,
+            answers=shard.answers,
         )
         with store.new(shard.unit) as partial:
             link(path, partial / TOKENS_FILE)

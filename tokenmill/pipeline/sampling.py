@@ -470,8 +470,9 @@ def _encode(
                 encoded, loss_mask = batch, None
                 try:
                     if chat is not None and batch.messages is not None:
-                        ids, loss_mask, texts = chat.encode_batch(batch.messages)
-                        encoded = replace(batch, texts=texts)
+                        made_of = chat.encode_batch(batch.messages)
+                        ids, loss_mask = made_of.input_ids, made_of.loss_mask
+                        encoded = replace(batch, texts=made_of.texts)
                     else:
                         ids = tokenizer.encode_batch(
                             batch.texts, threads=1, begin_id=begin_id, end_id=end_id, special=special

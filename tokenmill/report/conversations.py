@@ -18,6 +18,11 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 SEED = 0
 N_SAMPLES = 10
 
+_ANSWERS = {
+    "n_answers": "trained answers",
+    "n_without_stop": "of them without a special token at the end",
+    "n_without_reasoning": "trained messages whose reasoning the template leaves out",
+}
 _SHOWN_TOKENS_MAX = 1000  # of a sample
 
 
@@ -37,6 +42,7 @@ def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: 
         "tokens_trained": chat.n_trained,
         "trained_share": chat.n_trained / max(manifest.n_tokens, 1),
         "without_trained": n_untrained,
+        **({} if chat.answers is None else chat.answers._asdict()),
         "cut": {split: of["n_cut_answers"] for split, of in manifest.packed.items() if "n_cut_answers" in of},
         "messages": [{"messages": n, "conversations": times} for n, times in sorted(n_messages.items())],
         "samples": _samples(manifest, tokens, tokenizer),
@@ -109,6 +115,7 @@ def section(report: Mapping[str, Any]) -> str:
         ("mask", escaped(found["mask"])),
         ("trained tokens", f"{number(found['tokens_trained'])}, {percent(found['trained_share'])} of all"),
         ("conversations without a trained token", number(found["without_trained"])),
+        *((words, number(found[key])) for key, words in _ANSWERS.items() if key in found),
         *((f"cut in {split}" if split else "cut", number(n)) for split, n in found["cut"].items()),
     ]
     lengths = [(number(one["messages"]), number(one["conversations"])) for one in found["messages"]]

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import checked_tokenizer
-from tokenmill.config.params import Encode, Source, TokenizerSource
+from tokenmill.chat.answers import AnswerCounts, added
+from tokenmill.config.params import Encode, Source, StopToken, TokenizerSource
 from tokenmill.console import progress, say
 from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import (
@@ -59,7 +60,7 @@ from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.pipeline.unit_work import Job
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.stages.encode_chat import chat_encoder, chat_entry
+from tokenmill.stages.encode_chat import N_ANSWERS_SURE, chat_encoder, chat_entry, check_stopped, tell_of_answers
 from tokenmill.stages.encode_dataset import Encoder, Folders, files_of, special_id, write_dataset
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.storage.atomic import remove_tree, write_directory
@@ -108,6 +109,8 @@ def encode(
         runner.digests.remember(root / TOKENS_DIRECTORY / name, "sha256", sha256)
     runner.digests.save()
     _tell_left_out(source, manifest, done, drops, runner)
+    if manifest.chat is not None and manifest.chat.answers is not None:
+        tell_of_answers(manifest.chat.answers)
     return StageSummary(
         "encode",
         "run",
@@ -171,6 +174,7 @@ def _encode_units(
             source=source,
             encoders=[one._replace(keys={}) for one in (encoder, *others)],
             group_column=params.split_group,
+            stop_token=None if params.chat is None else params.chat.stop_token,
             limits=runner.memory.limits,
             store=runner.store,
             anew=runner.anew,
@@ -273,6 +277,7 @@ class _Output:
         has_names, has_mask = unit.source.id_column is not None, encoder.chat is not None
         self.n_tokens = self.text_bytes = 0
         self.n_trained = 0 if has_mask else None
+        self.answers = AnswerCounts() if has_mask else None
         self._special = unit.source.special_tokens_in_text
         self._shape = schema(id_type(encoder.tokenizer.id_max), has_names, has_mask)
         self._counts = TokenCounts(encoder.tokenizer.id_max)
@@ -306,6 +311,7 @@ class _Output:
             return batch, ids, None
         assert batch.messages is not None
         found = encoder.chat.encode_batch(batch.messages)
+        self.answers = added([self.answers or AnswerCounts(), found.counts])
         return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
 
     def finish(self, documents: Documents) -> None:
@@ -321,6 +327,7 @@ def encode_unit(
     source: Source,
     encoders: Sequence[Encoder],
     group_column: str | None,
+    stop_token: StopToken | None,
     limits: Limits,
     store: UnitStore,
     anew: bool,
@@ -328,7 +335,7 @@ def encode_unit(
     """Encodes one unit into a file in the job's folder, with its document index and token counts, by the first of `encoders`. The
     units of the others go to the unit store, if they are not there. What the unit needs beside is the documents to leave out, and
     the keys under the other encoders. `counts`: the file whose most frequent pre-tokens warm the caches; None: nothing does.
-    `group_column`: the column whose value decides a document's split."""
+    `group_column`: the column whose value decides a document's split. `stop_token`: encode.chat.stop_token; None without chat."""
     unit, (drops, other_keys) = job.unit, job.own
     if counts is not None:
         special: SpecialTokensInText = "allow" if unit.source.special_tokens_in_text == "allow" else "as_text"
@@ -366,6 +373,8 @@ def encode_unit(
                 job.advance(0, n_tokens[0])
         facts = []
         for output in outputs:
+            if output.answers is not None and output.answers.n_answers >= N_ANSWERS_SURE:
+                check_stopped(output.encoder.chat, stop_token, output.answers)  # now, and not after all units
             output.finish(documents)
             facts.append(
                 EncodeFacts(
@@ -377,6 +386,7 @@ def encode_unit(
                     n_tokens=output.n_tokens,
                     text_bytes=output.text_bytes,
                     n_trained=output.n_trained,
+                    answers=output.answers,
                 )
             )
         job.check_unchanged()

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import NAMED, TURN_TOKENS, template_text
-from tokenmill.config.params import Chat, Pack
+from tokenmill.config.params import Chat, Pack, StopToken
+from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import ChatEntry
@@ -19,6 +21,8 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _OF_TOKENIZER = "tokenizer"
 _N_SHOWN = 3
+N_ANSWERS_SURE = 1000
+"""So many answers of one unit without a stop token are enough to say that there is none."""
 
 
 def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatEntry:
@@ -35,6 +39,8 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
         template_name=params.template,
         mask=params.mask,
         variables={**names, **params.variables},
+        train_key=params.train_key,
+        train_next=params.stop_token == "next",
         n_trained=0,
     )
 
@@ -95,6 +101,44 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
         raise CorpusError(
             f"encode.chat: all {n_tokens:,} tokens are trained with mask: {entry.mask}, although messages of others should not be. "
             "Mend the template's {% generation %}, which seems to enclose everything, or set mask: all."
+        )
+
+
+def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: AnswerCounts) -> None:
+    """Raises CorpusError if answers are trained and no stop token is: none of them ends with a special token, although the template
+    writes some. `asked`: encode.chat.stop_token."""
+    if chat is None or asked == "unchecked" or not chat.writes_special:
+        return
+    if not answers.n_answers or answers.n_without_stop < answers.n_answers:
+        return
+    found = (
+        "none follows behind them either"
+        if asked == "next"
+        else "the template ends a turn by the marker of the next one, or closes {% generation %} in front of the end token"
+    )
+    next_one = (
+        ""
+        if asked == "next"
+        else "set encode.chat.stop_token: next, which trains the special token behind each answer, too; "
+    )
+    raise CorpusError(
+        f"encode.chat: none of {answers.n_answers:,} trained answers ends with a special token, so a model does not learn where to "
+        f"stop: {found}. Do one of these: {next_one}take a template of your own as a file that writes an end token behind each "
+        "answer, inside of {% generation %}; or set encode.chat.stop_token: unchecked, if your model is to stop by other means."
+    )
+
+
+def tell_of_answers(answers: AnswerCounts) -> None:
+    """Prints a warning for answers of which something is missing in the dataset."""
+    if n := answers.n_without_stop:
+        say(
+            f"encode: WARNING: {n:,} of {answers.n_answers:,} trained answers do not end with a special token, so a model does not "
+            "learn from them where to stop."
+        )
+    if n := answers.n_without_reasoning:
+        say(
+            f"encode: WARNING: the chat template leaves out the reasoning of {n:,} trained messages. Many templates do so in "
+            "front of a user's next message."
         )
 
 

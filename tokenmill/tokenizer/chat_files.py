@@ -70,7 +70,8 @@ def _named(found: object, path: Path) -> dict[str, str]:
 
 
 def special_names(directory: Path) -> dict[str, str]:
-    """The texts of the special tokens that the files of a tokenizer name, such as bos_token, by these names.
+    """The texts of the special tokens that the files of a tokenizer name, such as bos_token, by these names, as transformers gives
+    them to a template.
 
     Raises TokenizerError if a file cannot be read."""
     return names_in(directory)

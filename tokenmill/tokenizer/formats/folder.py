@@ -97,10 +97,15 @@ def content_of(path: Path) -> bytes:
 
 
 def names_in(directory: Path) -> dict[str, str]:
-    """The texts of the special tokens that the files of a folder name, such as bos_token, by these names. Raises TokenizerError."""
+    """The texts of the special tokens that the files of a folder name, such as bos_token, by these names, those of one model, such
+    as image_token, last. Raises TokenizerError."""
     files = {name: object_of(directory / name) for name in FOLDER_FILES}
     named = named_in(files, [], {}, directory).named
-    return {name: str(text_in(named[name])) for name in _NAMES_IN_ORDER if name in named}
+    in_order = [
+        *(name for name in _NAMES_IN_ORDER if name in named),
+        *(name for name in named if name not in _NAMES_IN_ORDER),
+    ]
+    return {name: str(text_in(named[name])) for name in in_order}
 
 
 def json_of(document: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,162 @@
+"""Answers: what a template leaves out of them is told, and so is one that does not end with a token to stop at."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.chat.made import TOOLS, VARIABLES, canonical, encoded, encoder, peer, tokenizer, told
+from tokenmill.chat.answers import AnswerCounts
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.errors import ChatError
+
+TURN = "<|im_start|>{{ m.role }}\n"
+REGION = (
+    "{% if m.role == 'assistant' %}{% generation %}BODY<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>"
+    "{% endif %}"
+)
+CONTENT = "{{ m.content }}"
+CALLS = "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}{% endfor %}"
+THINKING = "{% if m.reasoning_content %}<think>{{ m.reasoning_content | trim }}</think>{% endif %}"
+SAID = "{{ m.content.split('</think>')[-1] }}"
+CALL = [{"type": "function", "function": {"name": "weather", "arguments": {"city": "x"}}}]
+
+
+def template(body: str, tags: bool) -> str:
+    """A template for turns whose answers are written by `body`, with generation tags or without."""
+    turn = TURN + REGION.replace("BODY", body)
+    if not tags:
+        turn = turn.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+    tools = "{% if tools %}{{ tools | tojson }}{% endif %}"
+    prompt = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    return tools + "{% for m in messages %}" + turn + "{% endfor %}" + prompt
+
+
+def counts(text: str, *messages: dict[str, Any], mask: Any = "assistant", tools: Any = None) -> AnswerCounts:
+    one = encoder(template=text, mask=mask)
+    return one.encode_batch(pa.array([canonical(list(messages), tools)], pa.large_string())).counts
+
+
+@pytest.mark.parametrize("mask", ["assistant", "last", "all"])
+@pytest.mark.parametrize("tags", [True, False])
+@pytest.mark.parametrize(
+    ("body", "answer", "words"),
+    [
+        (
+            CONTENT,
+            {"tool_calls": CALL},
+            r"writes nothing of its tool call, 'weather'\. See that it writes message\.tool_calls",
+        ),
+        (CONTENT, {"content": "", "tool_calls": CALL}, "writes nothing of its tool call, 'weather'"),
+        (CONTENT, {"content": "hello", "tool_calls": CALL}, "writes nothing of its tool call, 'weather'"),
+        (CONTENT, {"content": "", "reasoning_content": "so it is"}, "nothing but reasoning.*'so it is'.*weight 0"),
+        (SAID, {"content": "<think>so it is</think>"}, "nothing but reasoning.*'so it is'"),
+        ("{{ m.contents }}", {"content": "sat"}, "writes no word of its content, 'sat'"),
+        (THINKING, {"content": "sat", "reasoning_content": "so"}, "writes no word of its content, 'sat'"),
+    ],
+)
+def test_an_answer_that_the_template_does_not_write_is_refused(
+    body: str, answer: dict[str, Any], words: str, tags: bool, mask: Any
+) -> None:
+    same = "hello" if mask == "all" and not tags else "hello, so it is, sat"  # where an answer is is not known then
+    messages = [told("user", f"weather {same}"), {"role": "assistant", **answer}]
+    with pytest.raises(ChatError, match=rf"message 1 \(assistant\): .*{words}"):
+        counts(template(body, tags), *messages, mask=mask, tools=TOOLS)
+    whole = template("{{ m.content }}" + CALLS + THINKING, tags)
+    assert counts(whole, *messages, mask=mask, tools=TOOLS).n_without_reasoning == 0
+    unlearned = {"role": "assistant", "weight": 0, **answer}
+    assert counts(template(body, tags), messages[0], unlearned, mask=mask, tools=TOOLS).n_without_reasoning == 0
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_reasoning_that_the_template_leaves_out_beside_an_answer_is_counted(tags: bool) -> None:
+    messages = [
+        told("user", "well, well"),
+        told("assistant", "sat", reasoning_content="well, think"),
+        told("assistant", "<think>well</think>cat"),
+        told("assistant", "on", reasoning_content=" "),
+        {"role": "assistant", "reasoning_content": "a call", "tool_calls": CALL},
+        told("assistant", "the", reasoning_content="unlearned", weight=0),
+    ]
+    text = template(SAID.replace("m.content", "(m.content or '')") + CALLS, tags)
+    assert counts(text, *messages).n_without_reasoning == 3
+    assert counts(text, *messages, mask="last").n_without_reasoning == 0
+    late = "{% if loop.index > 3 %}" + THINKING + "{% endif %}"
+    assert counts(text.replace(CALLS, CALLS + late), *messages).n_without_reasoning == 2
+    assert counts(text.replace(CALLS, CALLS + THINKING), *messages).n_without_reasoning == 1
+
+
+def test_an_answer_that_the_template_writes_in_other_words_is_written() -> None:
+    for body in ("{{ m.content | upper }}", "{{ m.content | length }}", "{{ m.content | replace('sat', 'SIT') }}"):
+        counts(template(body, True), told("user", "a"), told("assistant", "sat"))
+    renamed = "{% for c in m.tool_calls %}{{ c.function.name | replace('a', 'o') }}{% endfor %}"
+    counts(template(renamed, True), told("user", "a"), {"role": "assistant", "tool_calls": CALL})
+
+
+NEXT = (
+    "{% for m in messages %}{% if m.role == 'user' %}<start_of_turn>{{ m.content }}{% else %}[/INST]{{ m.content }}"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}[/INST]{% endif %}"
+)
+TALK = [told("user", "a"), told("assistant", "hello"), told("user", "b <|im_end|>"), told("assistant", "c <|im_end|>")]
+
+
+def learned(text: str, messages: list[dict[str, Any]], train_next: bool, mask: Any = "assistant") -> str:
+    """The text with the tokens to learn in braces."""
+    one = ChatEncoder(tokenizer("plain"), text, mask, VARIABLES, "chat.jinja", train_next=train_next)
+    found = encoded(one, messages)
+    ids, flags = found.input_ids[0].as_py(), found.loss_mask[0].as_py()
+    shown, before = "", 0
+    for id, flag in zip(ids, flags, strict=True):
+        shown += ("{" if flag else "}") * (flag != before) + tokenizer("plain").decode([id])
+        before = flag
+    return shown + "}" * before
+
+
+def test_answers_that_end_with_the_next_marker_are_counted_and_the_marker_can_be_learned() -> None:
+    assert counts(NEXT, *TALK) == AnswerCounts(2, 2, 0)
+    assert learned(NEXT, TALK, False) == (
+        "<start_of_turn>a[/INST]{hello}<start_of_turn>b <|im_end|>[/INST]{c <|im_end|>}"
+    )
+    assert learned(NEXT, TALK, True) == (
+        "<start_of_turn>a[/INST]{hello<start_of_turn>}b <|im_end|>[/INST]{c <|im_end|>}"
+    )
+    assert learned(NEXT, TALK, True, "last") == learned(NEXT, TALK, False, "last")
+    assert learned(NEXT, TALK, True, "all") == learned(NEXT, TALK, False, "all")
+    again = [told("user", "a"), told("assistant", "b"), told("assistant", "c"), told("user", "d")]
+    assert learned(NEXT, again, True) == "<start_of_turn>a[/INST]{b[/INST]c<start_of_turn>}d"
+
+
+def test_an_end_token_outside_of_the_generation_tags_can_be_learned() -> None:
+    text = template(CONTENT, True).replace("<|im_end|>{% endgeneration %}", "{% endgeneration %}{{ '\\n' }}<|im_end|>")
+    assert counts(text, *TALK) == AnswerCounts(2, 2, 0)
+    assert learned(text, TALK, True) == learned(text, TALK, False).replace(
+        "hello}\n<|im_end|>", "hello\n<|im_end|>}"
+    ).replace("c <|im_end|>}\n<|im_end|>", "c <|im_end|>\n<|im_end|>}")
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_an_answer_with_an_end_token_ends_with_it_though_white_space_follows(tags: bool) -> None:
+    text = template(CONTENT, tags).replace("<|im_end|>", "<|im_end|>\n")
+    assert counts(text, *TALK) == AnswerCounts(2, 0, 0)
+    assert learned(text, TALK, True) == learned(text, TALK, False)
+
+
+def test_answers_that_follow_each_other_without_a_gap_are_one() -> None:
+    text = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{{ eos_token }}"
+    both = [told("assistant", "a"), told("assistant", "b")]
+    assert counts(text, *both) == AnswerCounts(1, 1, 0)
+    assert learned(text, both, True) == "{ab</s>}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (NEXT, True),
+        ("{{ bos_token }}{{ messages }}", True),
+        ("{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}", False),
+        ("{% for m in messages %}### {{ m.role }}\n{{ m.content }}{% endfor %}", False),
+    ],
+)
+def test_a_template_without_special_tokens_is_known(text: str, wanted: bool) -> None:
+    assert encoder(template=text).writes_special == wanted
+    assert peer("plain").bos_token == VARIABLES["bos_token"]

@@ -1,0 +1,106 @@
+"""What an assistant's message says, and whether a rendered text has it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+Side = Literal["content", "tool_calls", "reasoning"]
+"""A part of what a message says."""
+_REASONING = ("reasoning_content", "thinking")
+_SPACE = re.compile(r"\s*")
+_END_OF_THINKING = "</think>"
+
+
+class AnswerCounts(NamedTuple):
+    """The answers that are to be learned: stretches of what an assistant writes. `n_without_stop`: those that do not end with a
+    special token. `n_without_reasoning`: messages whose reasoning the template leaves out, although they say something else."""
+
+    n_answers: int = 0
+    n_without_stop: int = 0
+    n_without_reasoning: int = 0
+
+
+def added(some: Iterable[AnswerCounts]) -> AnswerCounts:
+    """The sums of counts.
+
+    >>> added([AnswerCounts(1, 0, 2), AnswerCounts(3, 1, 0)])
+    AnswerCounts(n_answers=4, n_without_stop=1, n_without_reasoning=2)
+    """
+    return AnswerCounts(*map(sum, zip(AnswerCounts(), *some, strict=True)))
+
+
+class Answer(NamedTuple):
+    """What a message says: its content without thinking, the names of the functions that it calls, and its reasoning."""
+
+    content: str
+    calls: list[str]
+    reasoning: str
+
+    def unseen(self, own: str | None, text: str) -> list[Side]:
+        """What seems not to be written: it may still be, in other words. `own`: the message as the template writes it, None where
+        that is not known. `text`: the whole conversation."""
+        found: list[Side] = []
+        place = text if own is None else own
+        if self.content.strip() and not _has_a_word(self.content, place):
+            found.append("content")
+        if self.calls and not all(name and name in (own or "") for name in self.calls):  # tools have these names, too
+            found.append("tool_calls")
+        if self.reasoning.strip() and self.reasoning.strip() not in place:
+            found.append("reasoning")
+        return found
+
+
+def answer_of(message: Mapping[str, Any]) -> Answer:
+    """What a message says."""
+    content = message.get("content")
+    thought, _, said = content.rpartition(_END_OF_THINKING) if isinstance(content, str) else ("", "", "")
+    calls = [one.get("function", one) for one in message.get("tool_calls") or ()]
+    names = [one.get("name") if isinstance(one, dict) else None for one in calls]
+    reasoning = next((message[key] for key in _REASONING if key in message), thought.replace("<think>", ""))
+    return Answer(said, [name if isinstance(name, str) else "" for name in names], reasoning)
+
+
+def without(message: Mapping[str, Any], side: Side) -> dict[str, Any]:
+    """The message without a part of what it says.
+
+    >>> without({"content": "<think>so</think>Hi"}, "reasoning")
+    {'content': 'Hi'}
+    """
+    if side == "tool_calls":
+        return {key: value for key, value in message.items() if key != side}
+    thought, end, said = str(message.get("content") or "").rpartition(_END_OF_THINKING)
+    if side == "content":
+        return {**message, "content": thought + end}
+    kept = {key: value for key, value in message.items() if key not in _REASONING}
+    return {**kept, "content": said} if "content" in message else kept
+
+
+class Stops:
+    """The special tokens that an answer may end with."""
+
+    def __init__(self, special: Iterable[str]) -> None:
+        self._texts = frozenset(text.strip() for text in special) - {""}
+        self._lengths = sorted({len(text) for text in self._texts}, reverse=True)
+
+    def end(self, answer: str) -> bool:
+        """Whether an answer ends with such a token, but for white space behind it."""
+        answer = answer.rstrip()
+        return any(answer[-n:] in self._texts for n in self._lengths)
+
+    def end_of_next(self, text: str, at: int) -> int:
+        """The end of such a token that follows in the text at `at`, perhaps behind white space; `at` if there is none.
+
+        >>> Stops(["<|user|>"]).end_of_next("hello\\n<|user|>", 5)
+        14
+        """
+        space = _SPACE.match(text, at)
+        start = space.end() if space else at
+        found = (text[start : start + n] for n in self._lengths)
+        return next((start + len(one) for one in found if one in self._texts), at)
+
+
+def _has_a_word(content: str, text: str) -> bool:
+    if content.split(None, 1)[0] in text:
+        return True
+    folded = text.casefold()
+    return any(word.casefold() in folded for word in content.split())
