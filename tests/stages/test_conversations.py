@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
+from transformers import AutoTokenizer
 
 from tests.conftest import Project
 from tests.registry import build, cli
@@ -129,13 +130,17 @@ def test_a_changed_template_encodes_again_and_trains_nothing_again(talks: Projec
     done = cli(talks, "build")
     assert done.returncode == 2
     assert "encode.chat.template is chat.jinja, but it is not in the stage's deps" in done.stderr
-    depend(talks, "encode", "chat.jinja")
+    assert "Put chat.jinja into the deps of train-vocab, encode" in done.stderr
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "chat.jinja")
     build(talks)
     before = rows(talks)["a.jsonl-0"]["input_ids"]
     template.write_text(PLAIN.replace("|{{", ">{{").replace("|{{ '\\n' }}", ">{{ '\\n' }}"))
-    done = build(talks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr("tokenmill.stages.train_vocab.learn")
+        done = build(talks)
     actions = talks.actions(done)
-    assert (actions["count"], actions["train-vocab"], actions["encode"]) == ("up to date", "up to date", "run")
+    assert (actions["count"], actions["train-vocab"], actions["encode"]) == ("up to date", "run", "run")
     assert rows(talks)["a.jsonl-0"]["input_ids"] != before
     template.write_text(PLAIN)
     assert talks.actions(build(talks))["encode"] == "restored"
@@ -252,13 +257,84 @@ def test_what_does_not_go_with_conversations_is_told(talks: Project, changes: di
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
+VARIABLES = (
+    "{% if shout %}!{% endif %}{% for m in messages %}{{ bos_token }}{{ m.content }}<|im_end|>{{ end }}{% endfor %}"
+)
+
+
+def as_transformers_has_them(project: Project, masks: bool = True) -> AutoTokenizer:
+    """Compares every row with `apply_chat_template` of the tokenizer's folder alone."""
+    judge = AutoTokenizer.from_pretrained(project.root / "data/tokenizer")
+    found = rows(project)
+    for name, talk in ((f"plain-{i}", talk) for i, talk in enumerate(PLAIN_TALKS)):
+        expected = judge.apply_chat_template(messages(talk), return_dict=True, return_assistant_tokens_mask=masks)
+        assert found[name]["input_ids"] == expected["input_ids"]
+        assert not masks or found[name]["loss_mask"] == expected["assistant_masks"]
+    return judge
+
+
+PLAIN_TALKS = [
+    [("user", "dog?"), ("assistant", "naïve 東京"), ("user", "and?"), ("assistant", "no")],
+    TALKS["a.jsonl"][0],
+]
+
+
+def test_a_trained_tokenizer_has_the_template_of_its_conversations(talks: Project) -> None:
+    write(talks, "plain", PLAIN_TALKS)
+    (talks.root / "data/raw/plain").rename(talks.root / "data/raw/a.jsonl")
+    (talks.root / "data/raw/b.jsonl").unlink()
+    talks.set(train_vocab__vocab_sizes=[270], train_vocab__pad_token="<|pad|>")
+    build(talks)
+    judge = as_transformers_has_them(talks)
+    assert (judge.bos_token, judge.eos_token, judge.pad_token) == (None, "<|im_end|>", "<|pad|>")
+    smaller = AutoTokenizer.from_pretrained(talks.root / "data/tokenizer/270")
+    assert smaller.chat_template == judge.chat_template
+    digest = Tokenizer.load(talks.root / "data/tokenizer").digest
+    (talks.root / "chat.jinja").write_text("\n" + VARIABLES)
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "chat.jinja")
+    variables = {"bos_token": "<|im_start|>", "shout": True, "end": 'é"\\\n'}
+    talks.set(encode__chat={"template": "chat.jinja", "mask": "all", "variables": variables})
+    build(talks)
+    judge = as_transformers_has_them(talks, masks=False)
+    assert judge.bos_token == "<|im_start|>" and Tokenizer.load(talks.root / "data/tokenizer").digest == digest
+    text = judge.apply_chat_template(messages(PLAIN_TALKS[1]), tokenize=False, shout=False)
+    assert not text.startswith("!") and text.startswith("\n<|im_start|>the")
+    talks.set(encode__chat=None, source__messages_column=None, source__text_column="id", source__id_column=None)
+    build(talks)
+    assert not (talks.root / "data/tokenizer/chat_template.jinja").exists()
+
+
+def test_an_imported_tokenizer_gets_the_template_that_is_asked_for(talks: Project) -> None:
+    write(talks, "plain", PLAIN_TALKS)
+    (talks.root / "data/raw/plain").rename(talks.root / "data/raw/a.jsonl")
+    (talks.root / "data/raw/b.jsonl").unlink()
+    build(talks)
+    taken = talks.root / "taken"
+    (taken / "additional_chat_templates").mkdir(parents=True)
+    (taken / "tokenizer.json").write_bytes((talks.root / "data/tokenizer/tokenizer.json").read_bytes())
+    (taken / "additional_chat_templates/tool_use.jinja").write_text("tools")
+    (taken / "tokenizer_config.json").write_text(json.dumps({"chat_template": "x", "eos_token": "<|pad|>"}))
+    (taken / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}")
+    take(talks, "tokenizer", {"from": "taken"})
+    build(talks)
+    judge = as_transformers_has_them(talks)
+    assert isinstance(judge.chat_template, str) and judge.eos_token == "<|pad|>"
+    talks.set(encode__chat={"template": "tokenizer", "mask": "all"})
+    build(talks)
+    as_transformers_has_them(talks, masks=False)
+
+
 def test_an_imported_tokenizer_keeps_its_chat_template(talks: Project) -> None:
     build(talks)
     (talks.root / "taken").mkdir()
     (talks.root / "taken/tokenizer.json").write_bytes((talks.root / "data/tokenizer/tokenizer.json").read_bytes())
     (talks.root / "taken/tokenizer_config.json").write_text(
         json.dumps(
-            {"chat_template": PLAIN.replace("<|im_end|>", "{{ eos_token }}"), "eos_token": {"content": "<|pad|>"}}
+            {
+                "chat_template": PLAIN.replace("<|im_end|>", "{{ eos_token }}"),
+                "eos_token": {"__type": "AddedToken", "content": "<|pad|>"},
+            }
         )
     )
     take(talks, "tokenizer", {"from": "taken"})
@@ -306,7 +382,8 @@ def test_a_dataset_without_a_stop_token_is_refused_with_the_ways_out(talks: Proj
     text = PLAIN.replace("<|im_end|>", "")
     (talks.root / "next.jinja").write_text(text)
     talks.set(encode__chat={"template": "next.jinja"})
-    depend(talks, "encode", "next.jinja")
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "next.jinja")
     done = cli(talks, "build")
     assert done.returncode == 2 and "none of 4 trained answers ends with a special token" in done.stderr
     assert "encode.chat.stop_token: next" in done.stderr and "stop_token: unchecked" in done.stderr

@@ -14,6 +14,14 @@ TURN_TOKENS = {
 }
 """What each template marks turns with. A tokenizer without these as added tokens would read them as plain text."""
 
+TURN_ENDS = {
+    "chatml": "<|im_end|>",
+    "llama3": "<|eot_id|>",
+    "qwen3": "<|im_end|>",
+    "gemma": "<end_of_turn>",
+}
+"""The token that ends a turn, of those templates that write one themselves; the others write eos_token."""
+
 NAMED = tuple(TURN_TOKENS)
 """The names. Each template marks what an assistant generates with `{% generation %}`."""
 

@@ -257,8 +257,8 @@ class Build:
             refuse_unseen(self.root, self.params.source.drop, self.shards, stage, name)
         if name == "encode" and self.params.encode.vocab_sizes:
             refuse_untracked(self.root, stage)
-        if name == "encode" and self.params.encode.chat is not None:
-            refuse_unseen_template(self.root, self.params.encode.chat.template, stage)
+        if name in ("train-vocab", "encode") and self.params.encode.chat is not None:
+            refuse_unseen_template(self.root, self.params.encode.chat.template, stage, name)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")
@@ -575,11 +575,11 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: dvc_stage.Stage, name: str
     _refuse_unseen_file(path, "source.drop", drop, stage, name, DOCUMENT_STAGES)
 
 
-def refuse_unseen_template(root: Path, template: str, stage: dvc_stage.Stage) -> None:
+def refuse_unseen_template(root: Path, template: str, stage: dvc_stage.Stage, name: str) -> None:
     """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
     path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
     if template not in ("tokenizer", *NAMED) and path.is_file():  # stage encode tells of one that is not there
-        _refuse_unseen_file(path, "encode.chat.template", template, stage, "encode", ["encode"])
+        _refuse_unseen_file(path, "encode.chat.template", template, stage, name, ["train-vocab", "encode"])
 
 
 def _refuse_unseen_file(

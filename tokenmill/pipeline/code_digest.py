@@ -35,7 +35,7 @@ MODULES = (
 )  # it says what a template makes of columns; config/ may not import corpus/ for it
 """The modules of other rooms that decide bytes of every stage."""
 
-AFTER_UNITS = {"validate": ("report",)}
+AFTER_UNITS = {"train-vocab": ("chat",), "validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
 
 

@@ -7,19 +7,18 @@ import numpy as np
 
 from tokenmill.chat.answers import AnswerCounts
 from tokenmill.chat.encoder import ChatEncoder
-from tokenmill.chat.named import NAMED, TURN_TOKENS, template_text
+from tokenmill.chat.named import TURN_TOKENS
+from tokenmill.chat.shipped import templates_of
 from tokenmill.config.params import Chat, Pack, StopToken
 from tokenmill.console import say
 from tokenmill.dataset.document_index import read_unit_index
 from tokenmill.dataset.items import EncodedUnit
 from tokenmill.dataset.manifest import ChatEntry
-from tokenmill.errors import CorpusError, ParamsError, did_you_mean
+from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import TOKENIZER_DIRECTORY
-from tokenmill.storage.atomic import read
-from tokenmill.tokenizer.chat_files import DEFAULT, TOOL_USE, chat_templates_of, places_of_templates, special_names
+from tokenmill.tokenizer.chat_files import DEFAULT, TOOL_USE, special_names
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
-_OF_TOKENIZER = "tokenizer"
 _N_SHOWN = 3
 N_ANSWERS_SURE = 1000
 """So many answers of one unit without a stop token are enough to say that there is none."""
@@ -32,7 +31,7 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
     `root`: the project's folder. `tokenizer`: that of the tokenizer; None: data/tokenizer."""
     directory = tokenizer or root / TOKENIZER_DIRECTORY
     names = special_names(directory)
-    templates = _templates(root, params.template, directory)
+    templates = templates_of(root, params.template, directory)
     return ChatEntry(
         template=templates.get(DEFAULT),
         tool_use_template=templates.get(TOOL_USE),
@@ -56,36 +55,6 @@ def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
             "tokenizer, so they would be plain text. Add them to train_vocab.special_tokens, or take the template of the tokenizer."
         )
     return ChatEncoder(tokenizer, place=f"encode.chat.template: {entry.template_name}", **entry.encoding)
-
-
-def _templates(root: Path, name: str, directory: Path) -> dict[str, str]:
-    """The chat templates by name: the one called DEFAULT, and of a tokenizer perhaps that for conversations with tools."""
-    if name == _OF_TOKENIZER:
-        found = chat_templates_of(directory)
-        if not found:
-            raise ParamsError(
-                f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has none in "
-                f"{places_of_templates()}. Name one of {', '.join(NAMED)}, or a file."
-            )
-        if found.keys().isdisjoint((DEFAULT, TOOL_USE)):
-            raise ParamsError(
-                f"encode.chat.template: the tokenizer has the chat templates {', '.join(sorted(found))}, and none is named "
-                f"{DEFAULT} or {TOOL_USE}, so which one to take is not known. Save the right one in a file, and name that file as "
-                "the template."
-            )
-        return found
-    if name in NAMED:
-        return {DEFAULT: template_text(name)}
-    path = root / name
-    if not path.is_file():
-        raise ParamsError(
-            f"encode.chat.template: found {name!r}; allowed: {_OF_TOKENIZER}, {', '.join(NAMED)}, or a file relative to "
-            f"params.yaml.{did_you_mean(name, (_OF_TOKENIZER, *NAMED))}"
-        )
-    try:
-        return {DEFAULT: read(path).decode()}
-    except UnicodeDecodeError as error:
-        raise ParamsError(f"encode.chat.template: {name}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
 
 
 def check_trained(entry: ChatEntry, n_tokens: int) -> None:

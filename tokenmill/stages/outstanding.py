@@ -202,8 +202,9 @@ def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[tuple[tuple[str, i
 
 
 def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:
-    """The tokenizer in data/tokenizer, unless it is to be learned or taken anew for another reason than new counts."""
-    if any(why.kind not in ("follows", "counts") for why in reasons):
+    """The tokenizer in data/tokenizer, unless it is to be learned or taken anew for another reason than new counts or another
+    chat template."""
+    if any(why.kind not in ("follows", "counts") and not why.key.startswith("encode.chat") for why in reasons):
         return None
     try:
         return Tokenizer.load(root / TOKENIZER_DIRECTORY)

@@ -37,7 +37,7 @@ def train_vocab(build: Build) -> StageSummary:
     _refuse_mistakes(build)
     params = build.params
     if params.tokenizer is not None:
-        return import_tokenizer(build.root, params.tokenizer)
+        return import_tokenizer(build.root, params.tokenizer, params.encode.chat)
     return train_vocab(
         build.root,
         params.count.pattern,
@@ -48,6 +48,8 @@ def train_vocab(build: Build) -> StageSummary:
         params.run.checkpoint_every,
         (build.root / COUNTS_FILE).parent,
         build.root / TOKENIZER_DIRECTORY,
+        params.encode.chat,
+        None if build.force else build.store,
     )
 
 

@@ -2,17 +2,20 @@
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.artifacts.golden import check_golden, write_golden
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.artifacts.model_card import make_card, measure_training, write_card
+from tokenmill.chat.shipped import ship_template
 from tokenmill.config.lockfile import pinned
-from tokenmill.config.params import N_BYTES, Extend, TokenizerSource, TrainVocab
+from tokenmill.config.params import N_BYTES, Chat, Extend, TokenizerSource, TrainVocab
 from tokenmill.console import progress, say
 from tokenmill.corpus.provenance import Provenance, read_provenance
 from tokenmill.corpus.reader import find_shards, read_batches
@@ -20,10 +23,12 @@ from tokenmill.counts.spill import open_parquet
 from tokenmill.counts.table import read_counts
 from tokenmill.errors import CountsError, ParamsError
 from tokenmill.layout import CHECKPOINT_DIRECTORY, COUNTS_FILE, PROVENANCE_FILE, TOKENIZER_DIRECTORY, TRAINING_FILE
+from tokenmill.pipeline.code_digest import code_digest
 from tokenmill.pipeline.memory import Memory
 from tokenmill.pretokenizers.patterns import steps_of
 from tokenmill.special_tokens import listed
-from tokenmill.storage.atomic import sha256_directory, write_atomic, write_directory
+from tokenmill.storage.atomic import sha256_directory, sha256_file, write_atomic, write_directory
+from tokenmill.storage.unit_store import UnitStore, unit_key
 from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, Learned, changed_documents, extend, learn
@@ -45,12 +50,15 @@ def train_vocab(
     checkpoint_every: int | None,
     counted: Path,
     output: Path,
+    chat: Chat | None = None,
+    store: UnitStore | None = None,
 ) -> StageSummary:
     """Learns the vocabulary from the files of `count` in the directory `counted`, and writes the directory `output`, with golden
     vectors and a model card.
 
     The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was
-    built. `framing`: the special tokens that begin and end a document, which tokenizer_config.json names. A corpus too small
+    built. `framing`: the special tokens that begin and end a document, which tokenizer_config.json names. `chat`: the chat template
+    to write beside it. `store`: has what was learned from the same counts before; None: it is learned anew. A corpus too small
     for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises CountsError,
     ParamsError, TokenizerError, CorpusError.
     """
@@ -72,11 +80,25 @@ def train_vocab(
             n_done = n_tokens
 
         sizes = [params.vocab_size, *params.vocab_sizes]
-        learned = (
-            extend(base, counts, params.vocab_size, goal, memory.own_threads, show, checkpoint)
-            if base
-            else learn(counts, sizes, pattern, params.special_tokens, goal, memory.own_threads, show, checkpoint)
+        key = unit_key(
+            stage="train-vocab",
+            code=code_digest("train-vocab"),
+            counts=sha256_file(table),
+            base=None if base is None else base.digest,
+            pattern=pattern,
+            special_tokens=params.special_tokens,
+            sizes=sizes,
+            goal=asdict(goal),
         )
+        learned = None if store is None else _learned_before(store, key)
+        if learned is None:
+            learned = (
+                extend(base, counts, params.vocab_size, goal, memory.own_threads, show, checkpoint)
+                if base
+                else learn(counts, sizes, pattern, params.special_tokens, goal, memory.own_threads, show, checkpoint)
+            )
+            if store is not None:
+                _keep(store, key, learned)
     tokenizer = learned.tokenizers[0]
     report = _report(counts, learned)
     if base and params.extend:
@@ -91,6 +113,8 @@ def train_vocab(
         tokenizer.save(directory, **named, model_max_length=params.model_max_length)
         for size, smaller in zip(sizes[1:], learned.tokenizers[1:], strict=True):
             smaller.save(directory / str(size), **named, model_max_length=params.model_max_length)
+            ship_template(root, chat, directory / str(size))
+        ship_template(root, chat, directory)
         with write_atomic(directory / TRAINING_FILE) as path:
             path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         golden = make_golden(directory, tokenizer, provenance.samples)
@@ -111,8 +135,9 @@ def train_vocab(
     )
 
 
-def import_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
-    """Imports the tokenizer that tokenmill.lock pins into data/tokenizer, instead of training one.
+def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = None) -> StageSummary:
+    """Imports the tokenizer that tokenmill.lock pins into data/tokenizer, instead of training one. `chat`: the chat template to
+    write beside it.
 
     Raises VersionsError if the source now has another tokenizer.
     """
@@ -120,11 +145,36 @@ def import_tokenizer(root: Path, asked: TokenizerSource) -> StageSummary:
     directory = root / TOKENIZER_DIRECTORY
     before = sha256_directory(directory) if directory.is_dir() else None
     tokenizer = import_pinned(root, pinned(root, asked), directory)
+    ship_template(root, chat, directory)
     if before == sha256_directory(directory):
         say(
             "train-vocab: the tokenizer is the same as before. With an imported one, count and train_vocab have no effect."
         )
     return StageSummary("train-vocab", "imported", n_tokens=tokenizer.vocab_size, seconds=time.monotonic() - start_s)
+
+
+class _Figures(msgspec.Struct, frozen=True):
+    """The figures of a training that is in the unit store; its tokenizers are files beside them."""
+
+    n_merges: int
+    last_count: int | None
+    n_text_tokens: int
+
+
+def _learned_before(store: UnitStore, key: str) -> Learned | None:
+    done = store.find(key, _Figures)
+    if done is None:
+        return None
+    tokenizers = [Tokenizer.load(done.folder / name) for name in sorted(done.files)]
+    return Learned(tokenizers, done.facts.n_merges, done.facts.last_count, done.facts.n_text_tokens)
+
+
+def _keep(store: UnitStore, key: str, learned: Learned) -> None:
+    with store.new(key) as partial:
+        for i, tokenizer in enumerate(learned.tokenizers):
+            (partial / f"{i:04}.json").write_text(json.dumps(tokenizer.document), encoding="utf-8")
+        store.keep(key, partial, _Figures(learned.n_merges, learned.last_count, learned.n_text_tokens))
+    store.flush()
 
 
 def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:

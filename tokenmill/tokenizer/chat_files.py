@@ -5,11 +5,12 @@ them into tokenizer_config.json, and processors into chat_template.json.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import TokenizerError
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import read, remove_tree, write_atomic
 from tokenmill.tokenizer.formats.folder import names_in
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -99,6 +100,20 @@ def copy_chat_files(source: Path, directory: Path) -> None:
         config = _json(directory / CONFIG_FILE) | names
         with write_atomic(directory / CONFIG_FILE) as partial:
             partial.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def replace_chat_files(directory: Path, template: str, names: Mapping[str, str]) -> None:
+    """Makes a template the only one of the tokenizer in a directory, and adds names of special tokens."""
+    remove_tree(directory / _MORE)
+    for name in (_PROCESSOR_FILE, CHAT_TEMPLATE_FILE):
+        (directory / name).unlink(missing_ok=True)
+    with write_atomic(directory / CHAT_TEMPLATE_FILE) as partial:
+        partial.write_text(template, encoding="utf-8", newline="")
+    config = _json(directory / CONFIG_FILE)
+    changed = {key: value for key, value in config.items() if key != "chat_template"} | dict(names)
+    if changed != config:
+        with write_atomic(directory / CONFIG_FILE) as partial:
+            partial.write_text(json.dumps(changed, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def _json(path: Path) -> dict[str, Any]:

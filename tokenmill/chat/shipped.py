@@ -1,0 +1,87 @@
+"""The chat template that params.yaml names: found, and put beside the tokenizer for those who talk to the model."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tokenmill.chat.named import NAMED, TURN_ENDS, template_text
+from tokenmill.config.params import Chat
+from tokenmill.errors import ParamsError, did_you_mean
+from tokenmill.layout import TOKENIZER_DIRECTORY
+from tokenmill.storage.atomic import read
+from tokenmill.tokenizer.chat_files import (
+    DEFAULT,
+    TOOL_USE,
+    chat_templates_of,
+    places_of_templates,
+    replace_chat_files,
+    special_names,
+)
+from tokenmill.tokenizer.formats.named_tokens import NAMES
+
+OF_TOKENIZER = "tokenizer"
+
+
+def templates_of(root: Path, name: str, directory: Path) -> dict[str, str]:
+    """The chat templates that `encode.chat.template` asks for, by name: the one called DEFAULT, and of a tokenizer perhaps that for
+    conversations with tools. `directory`: the tokenizer's. Raises ParamsError if there is none."""
+    if name == OF_TOKENIZER:
+        found = chat_templates_of(directory)
+        if not found:
+            raise ParamsError(
+                f"encode.chat.template: the tokenizer has no chat template: {TOKENIZER_DIRECTORY} has none in "
+                f"{places_of_templates()}. Name one of {', '.join(NAMED)}, or a file."
+            )
+        if found.keys().isdisjoint((DEFAULT, TOOL_USE)):
+            raise ParamsError(
+                f"encode.chat.template: the tokenizer has the chat templates {', '.join(sorted(found))}, and none is named "
+                f"{DEFAULT} or {TOOL_USE}, so which one to take is not known. Save the right one in a file, and name that file as "
+                "the template."
+            )
+        return found
+    if name in NAMED:
+        return {DEFAULT: template_text(name)}
+    path = root / name
+    if not path.is_file():
+        raise ParamsError(
+            f"encode.chat.template: found {name!r}; allowed: {OF_TOKENIZER}, {', '.join(NAMED)}, or a file relative to "
+            f"params.yaml.{did_you_mean(name, (OF_TOKENIZER, *NAMED))}"
+        )
+    try:
+        return {DEFAULT: read(path).decode()}
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"encode.chat.template: {name}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from None
+
+
+def ship_template(root: Path, chat: Chat | None, directory: Path) -> None:
+    """Writes the chat template, with its variables, and the names of special tokens beside the tokenizer in a directory, so that
+    transformers' `apply_chat_template` gives the dataset's ids. A tokenizer's own template is there already.
+
+    Raises ParamsError if there is no such template."""
+    if chat is None or chat.template == OF_TOKENIZER:
+        return
+    template = templates_of(root, chat.template, directory)[DEFAULT]
+    names = {name: str(value) for name, value in chat.variables.items() if name in NAMES and value is not None}
+    if chat.template in TURN_ENDS and "eos_token" not in special_names(directory):
+        names.setdefault("eos_token", TURN_ENDS[chat.template])
+    others = {name: value for name, value in chat.variables.items() if name not in NAMES}
+    replace_chat_files(directory, _with_variables(template, others), names)
+
+
+def _with_variables(template: str, variables: Mapping[str, object]) -> str:
+    """The template, which sets variables that nobody gives it. Jinja leaves out the line end behind the last tag.
+
+    >>> _with_variables("{{ thinks }}", {"thinks": None})
+    '{% if thinks is not defined %}{% set thinks = none %}{% endif %}\\n{{ thinks }}'
+    """
+    if not variables:
+        return template
+    found = [
+        f"{{% if {name} is not defined %}}{{% set {name} = {_literal(value)} %}}{{% endif %}}"
+        for name, value in variables.items()
+    ]
+    return "".join(found) + "\n" + template
+
+
+def _literal(value: object) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
