@@ -224,10 +224,12 @@ def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
 def _check_dvc(root: Path, params: Params, shards: Sequence[Shard]) -> None:
     """Raises ParamsError for what dvc.yaml lacks, so that DVC would not see or keep something."""
     known: Known = {}
+    for name in ("train-vocab", "encode") if params.encode.chat is not None else ():
+        assert params.encode.chat is not None
+        with dvc_stage.opened(root, name, known) as stage:
+            refuse_unseen_template(root, params.encode.chat.template, stage, name)
     for name in DOCUMENT_STAGES:
         with dvc_stage.opened(root, name, known) as stage:
             refuse_unseen(root, params.source.drop, shards, stage, name)
             if name == "encode" and params.encode.vocab_sizes:
                 refuse_untracked(root, stage)
-            if name == "encode" and params.encode.chat is not None:
-                refuse_unseen_template(root, params.encode.chat.template, stage)

@@ -175,6 +175,7 @@ def train_candidate(build: Build) -> str:
             params.run.checkpoint_every,
             counted,
             root / CANDIDATE_DIRECTORY,
+            params.encode.chat,
         )
     find = drop_list(root, params.source.drop, params.has_ids).find
     documents = (
