@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, chdir, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,16 +15,15 @@ from prefect.context import FlowRunContext
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 import tokenmill
-from tokenmill.console import Advance, say
+from tokenmill.console import Advance
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
+from tokenmill.orchestration.worker_checks import check_slots, check_workers, ray_answers, worker_code
 from tokenmill.pipeline.batches import Batch, tasks_max
 from tokenmill.pipeline.build import Build
-from tokenmill.pipeline.code_digest import units_digest
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
-_FIRST_WORK_S_MAX = 60.0
 _DEATHS_MAX = 2  # workers that a task may end before it is given up
 _DASK_GREETING_BYTES_MAX = 1 << 20
 _HTTP2_SETTINGS = b"\4"  # RFC 9113: the kind of a frame, its fourth byte
@@ -145,8 +144,8 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
             distributed.Client(found, timeout=_ANSWER_S_MAX, set_as_default=False) as client,
         ):
             n_slots = sum(client.nthreads().values())
-            _check_workers("dask", address, client.run(worker_code, on_error="return"))
-        _check_slots("dask", address, n_slots)
+            check_workers("dask", address, client.run(worker_code, on_error="return"))
+        check_slots("dask", address, n_slots)
         yield prefect_dask.DaskTaskRunner(address=found), n_slots
 
 
@@ -167,8 +166,8 @@ def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], i
         with _contact("ray", address):
             open_until_done.enter_context(_ray_at(ray, address, options))
             n_slots = workers if address is None else int(ray.cluster_resources().get("CPU", 0))
-            _check_workers("ray", address, _ray_answers(ray))
-        _check_slots("ray", address, n_slots)
+            check_workers("ray", address, ray_answers(ray))
+        check_slots("ray", address, n_slots)
         yield prefect_ray.RayTaskRunner(), n_slots  # it uses the cluster that this process is connected to
 
 
@@ -246,54 +245,3 @@ def _contact(engine: str, address: str | None) -> Iterator[None]:
             f"{'tcp://10.0.0.1:8786' if engine == 'dask' else '10.0.0.1:6379'}), or set it to null, which starts workers on this "
             "machine."
         ) from None
-
-
-def _ray_answers(ray: Any) -> dict[str, Any]:
-    """What a worker of each node answers, by the node's address."""
-    asked = {}
-    for node in ray.nodes():
-        if node["Alive"] and node["Resources"].get("CPU"):
-            here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(worker_code)
-            asked[f"{node['NodeManagerAddress']} (node {node['NodeID'][:8]})"] = remote.remote()
-    answers: dict[str, Any] = {}
-    for name, answer in asked.items():
-        try:
-            answers[name] = ray.get(answer, timeout=_FIRST_WORK_S_MAX)
-        except Exception as error:  # noqa: BLE001 — of many kinds, each a reason why this worker cannot work
-            answers[name] = error
-    return answers
-
-
-def worker_code() -> str:
-    """What each worker is asked first: the digest of its tokenmill. A worker without tokenmill, or without what it needs, cannot
-    answer."""
-    return units_digest()
-
-
-def _check_workers(engine: str, address: str | None, answers: Mapping[str, Any]) -> None:
-    """Raises ClusterError if a worker has another tokenmill than the build, or none: the cluster itself would wait without a word
-    for workers that crashed on their first task."""
-    wrong = {name: answer for name, answer in answers.items() if answer != worker_code()}
-    if wrong:
-        name, answer = next(iter(wrong.items()))
-        why = "another tokenmill, which would make other bytes"
-        if isinstance(answer, OSError):
-            why = f"not answered: {' '.join(str(answer).split()):.200}"
-        elif isinstance(answer, Exception):
-            why = f"none, or not all that it needs: {' '.join(str(answer).split()):.200}"
-        where, what = "run.engine", "on this machine"
-        fix = "See that neither PYTHONPATH nor the project's folder has another tokenmill, or modules of the names that it imports."
-        if address is not None:
-            where, what = "run.address", f"at {address}"
-            fix = f"Install the same packages on each worker as here, with tokenmill[{engine}], start them again, and build."
-        raise ClusterError(
-            f"{where}: {len(wrong):,} of {len(answers):,} workers {what} cannot do this build. The first, {name}, has {why}. {fix}"
-        )
-
-
-def _check_slots(engine: str, address: str | None, n_slots: int) -> None:
-    if not n_slots:
-        raise ClusterError(f"run.address: the cluster at {address} has no worker. Start workers, and build again.")
-    if address is not None:
-        say(f"{engine} at {address}: {n_slots:,} tasks at the same time")
