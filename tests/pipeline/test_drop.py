@@ -286,6 +286,7 @@ def test_verify_names_what_is_left_of_a_document_until_all_of_it_is_removed(proj
     name = next(one["name"] for one in golden["vectors"] if one["name"].startswith("corpus/data/raw/b.jsonl"))
     row = int(name.rpartition("/")[2])
     project.dvc("freeze", "train-vocab")
+    project.dvc("remote", "add", "storage", "../remote")
     for command in (
         ["git", "add", "-f", "data/raw"],
         ["git", "commit", "-qm", "documents"],
@@ -304,6 +305,7 @@ def test_verify_names_what_is_left_of_a_document_until_all_of_it_is_removed(proj
     assert "at least 1 of which has the documents" in left["DVC's cache (.dvc/cache)"]
     assert left["git's history"] == "commits have data/raw/a.jsonl, data/raw/b.jsonl"
     assert left["published versions"] == "dataset@v1.0.0"
+    assert "not looked into: the DVC remote storage (`dvc gc" in project.cli("verify").stdout
     assert "data/counts/provenance.json" in clean
     path = project.root / "data/raw/b.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -178,7 +178,7 @@ def test_a_cleaned_store_deleted_outputs_and_a_drop_list_are_causes_of_their_own
     project.build()
     shutil.rmtree(project.root / ".tokenmill/units")
     project.write("c.jsonl", ["a new one"])
-    assert todo(project)["count data/raw/b.jsonl"] == "not in the unit store any more"
+    assert todo(project)["count data/raw/b.jsonl"] == "not in the unit store"
     shutil.rmtree(project.root / "data/report")
     (project.root / "data/report").mkdir()
     shutil.rmtree(project.root / "data/counts")

@@ -248,7 +248,7 @@ class UnitCauses:
         if stage == "validate" and DATASET in causes and self._is_made_anew(unit):
             return DATASET.words
         others = ", or another release of tokenizers or tiktoken" if stage == "validate" else ""
-        return f"not in the unit store any more{others}"
+        return f"not in the unit store{others}"
 
     @cached_property
     def _outputs_now(self) -> Outputs:

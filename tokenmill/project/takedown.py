@@ -34,7 +34,7 @@ from tokenmill.layout import (
 from tokenmill.stages.outstanding import keys_of_counts
 from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.storage.urls import is_url
-from tokenmill.versioning.dvc_repository import cache_directory
+from tokenmill.versioning.dvc_repository import cache_directory, remote_names
 from tokenmill.versioning.git import git
 
 _UNITS = f"{SCRATCH_DIRECTORY}/units"
@@ -55,11 +55,13 @@ class Remnant:
 
 @dataclass
 class Takedown:
-    """What is left of dropped documents. `n_lines`: of the list. `clean`: the places where nothing of them was found."""
+    """What is left of dropped documents. `n_lines`: of the list. `clean`: the places where nothing of them was found. `unseen`:
+    those that were not looked into."""
 
     n_lines: int
     left: list[Remnant] = field(default_factory=list)
     clean: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
     def add(self, place: str, what: str, fix: str) -> None:
         """Adds what is in a place; nothing is in it if `what` is empty."""
@@ -233,6 +235,9 @@ def _cache(found: Takedown, root: Path, wanted: _Wanted) -> None:
             else "which may have them"
         )
         what = f"{n_unused:,} files of earlier versions, {held}"
+    found.unseen += [
+        f"the DVC remote {one} (`dvc gc --workspace --cloud --remote {one}`)" for one in remote_names(root)
+    ]
     name = cache.relative_to(root).as_posix() if cache.is_relative_to(root) else str(cache)
     fix = "Run `dvc gc --workspace` (with --cloud also in the remote): it deletes all versions but the present one"
     found.add(f"DVC's cache ({name})", what, fix)
@@ -317,3 +322,4 @@ def lines_of(found: Takedown) -> Iterator[str]:
         yield f"  {one.place}: {one.what}. {one.fix}."
     if found.clean:
         yield f"  nothing in: {', '.join(found.clean)}"
+    yield f"  not looked into: {', '.join([*found.unseen, 'other clones, backups'])}"

@@ -76,6 +76,11 @@ def cache_directory(root: Path) -> Path:
     return Path(root, _config(root).get("cache", {}).get("dir") or ".dvc/cache")
 
 
+def remote_names(root: Path) -> list[str]:
+    """The names of the project's DVC remotes. Raises VersionsError."""
+    return [str(name) for name in _config(root).get("remote", {})]
+
+
 def _config(root: Path) -> Any:
     from dvc.config import Config, ConfigError
 
