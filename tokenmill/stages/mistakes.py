@@ -26,7 +26,7 @@ from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
-from tokenmill.layout import DOCUMENT_STAGES, PARAMS_FILE
+from tokenmill.layout import DOCUMENT_STAGES, PARAMS_FILE, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build, refuse_unseen, refuse_unseen_template, refuse_untracked, under_dvc
 from tokenmill.pipeline.memory import divide
 from tokenmill.report.references import load_references
@@ -95,7 +95,9 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, as
         with noted():
             weights_of(root, count.weights, [])
     with noted():
-        load_references(params.validate_.references, root)
+        made = root / TOKENIZER_DIRECTORY  # the build makes it
+        others = [one for one in params.validate_.references if not (root / one).is_relative_to(made)]
+        load_references(others, root)
     with noted():
         _refuse_equal_files(params)
     tokenizer: Tokenizer | None = None
