@@ -171,7 +171,7 @@ def test_a_gate_compares_with_the_highest_published_version(two_languages: Proje
         ({"gates": ["bytes_per_tokn.overall >= 1"]}, "did you mean bytes_per_token?"),
         ({"gates": ["bytes_per_token.lang.de >= 1"], "language_column": None}, "language_column, which is null"),
         ({"gates": ["bytes_per_token.lang.dd >= 1"]}, "Did you mean bytes_per_token.lang.de?"),
-        ({"language_column": "language"}, "'language' was found in no file of the sample"),
+        ({"language_column": "language"}, "'language' was found in no file"),
         ({"references": ["nowhere/tokenizer.json"]}, "validate.references: nowhere/tokenizer.json: "),
     ],
 )
