@@ -173,7 +173,8 @@ def test_a_dataset_whose_masks_are_all_alike_is_refused(
     (talks.root / "all.jinja").write_text(
         "{% generation %}{% for message in messages %}{{ message.content }}{% endfor %}{% endgeneration %}"
     )
-    depend(talks, "encode", "all.jinja")
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "all.jinja")
     for name in TALKS:
         write(talks, name, [talk])
     talks.set(encode__chat={"template": template})
@@ -208,7 +209,8 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
         "{% for message in messages %}{{ message.role }}{% if messages | length == 3 %}!{% endif %}\n"
         "{{ message.content }}\n{% endfor %}"
     )
-    depend(talks, "encode", "odd.jinja")
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "odd.jinja")
     talks.set(encode__chat={"template": "odd.jinja"})
     done = cli(talks, "build")
     assert done.returncode == 2
@@ -218,7 +220,8 @@ def test_a_message_whose_rendering_is_no_beginning_of_the_whole_is_named(talks: 
 def test_a_plan_names_the_file_and_row_of_a_conversation_that_the_template_refuses(talks: Project) -> None:
     template = "{% if messages[0].content == 'odd' %}{{ raise_exception('no odd one') }}{% endif %}" + PLAIN
     (talks.root / "chat.jinja").write_text(template, encoding="utf-8")
-    depend(talks, "encode", "chat.jinja")
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "chat.jinja")
     plain = [("user", "a cat"), ("assistant", "and a dog")]
     write(talks, "c.jsonl", [plain, plain, [("user", "odd"), ("assistant", "no")]])
     talks.set(encode__chat={"template": "chat.jinja"})
