@@ -222,7 +222,7 @@ def test_what_cannot_be_asked_for_is_refused_with_what_there_is(team: Team, user
     assert "unknown key" in refused(user)
     take(user, **{"from": str(team.bare), "name": "tokenizer", "version": "v1.0.0"})
     user.set(encode__end_of_document="<eos>")
-    assert "one of the tokenizer's special tokens ['<|endoftext|>']" in refused(user)
+    assert "one of the tokenizer's special tokens ('<|endoftext|>')" in refused(user)
     take(user, **{"from": str(user.root / "nowhere"), "name": "tokenizer", "version": "v1.0.0"})
     assert f"{user.root / 'nowhere'}: git ls-remote" in refused(user)
 
