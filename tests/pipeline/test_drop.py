@@ -272,6 +272,22 @@ def test_verify_finds_a_document_that_the_list_names(dropping: Project) -> None:
     assert "data/raw/a.jsonl: row 1: no line of drop.csv names this document" in done.stdout
 
 
+def test_a_place_that_verify_cannot_look_into_is_not_called_clean(dropping: Project) -> None:
+    write_drop(dropping, ("b.jsonl-2", "", "takedown"))
+    left, clean = left_of(dropping)
+    assert left["the input files"].startswith("some have documents that the list names")
+    assert "the input files" not in clean and "git's history" in clean
+    (dropping.root / ".git/config").write_text("[broken", encoding="utf-8")
+    (dropping.root / "data/tables/dropped.parquet").write_bytes(b"broken")
+    (dropping.root / "data/uploads.json").write_text("broken", encoding="utf-8")
+    write_drop(dropping, ("a.jsonl-9", "", "takedown"))
+    found = json.loads(dropping.cli("verify", "--json").stdout)["result"]["takedown"]
+    unseen = "; ".join(found["unseen"])
+    for place in ("the input files (", "git's history (", "published versions (", "uploaded datasets ("):
+        assert place in unseen, unseen
+    assert not {"the input files", "git's history", "published versions", "uploaded datasets"} & {*found["clean"]}
+
+
 def left_of(project: Project) -> tuple[dict[str, str], list[str]]:
     """What verify says is left of dropped documents, by place, and the clean places."""
     found = json.loads(project.cli("verify", "--json").stdout)["result"]["takedown"]

@@ -17,7 +17,7 @@ from tokenmill.corpus.drop import DropList, drop_list
 from tokenmill.corpus.dropped import DROPPED_FILE, read_dropped
 from tokenmill.corpus.quarantine import QUARANTINE_FILE
 from tokenmill.dataset.document_index import read_unit_index
-from tokenmill.dataset.tables import UNIT_INDEX_FILE
+from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE
 from tokenmill.errors import CorpusError, ParamsError, PassingError, StorageError, ValidationError, VersionsError
 from tokenmill.layout import (
     CHECKPOINT_DIRECTORY,
@@ -105,14 +105,16 @@ def takedown(root: Path, params: Params) -> Takedown | None:
     """What is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
     CorpusError and ParamsError."""
     asked = drop_list(root, params.source.drop, params.has_ids)
+    dropped: Dropped = {}
+    unread = []
     try:
-        dropped: Dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE)
-    except ValidationError:
-        dropped = {}
+        dropped = read_dropped(root / TABLES_DIRECTORY / DROPPED_FILE)
+    except ValidationError as error:
+        unread.append(f"the input files ({str(error).removesuffix('.')})")
     if not asked.lines and not dropped:
         return None
     wanted = _Wanted([asked, list_of_dropped(dropped)], dropped)
-    found = Takedown(len(asked.lines))
+    found = Takedown(len(asked.lines), unseen=unread)
     _documents(found, root, wanted)
     _quarantine(found, root, wanted)
     _samples(found, root, params, wanted)
@@ -129,7 +131,11 @@ def _documents(found: Takedown, root: Path, wanted: _Wanted) -> None:
             n = f"{len(some):,} of the documents, the first in row {min(one.row for one in some)}"
             fix = "Delete them from the file, and run `tokenmill build`. If DVC tracks the file, `dvc add` it again"
             found.add(shard, f"the input file has {n}", fix)
-    if not wanted.dropped:
+    index = root / TABLES_DIRECTORY / DOCUMENTS_FILE
+    if index.exists() and _holds(index, wanted):
+        what = "some have documents that the list names and the last build did not leave out"
+        found.add("the input files", what, "Run `tokenmill build`, and verify again")
+    elif not wanted.dropped and not found.unseen:
         found.add("the input files", "", "")
 
 
@@ -277,12 +283,12 @@ def _git(found: Takedown, root: Path, wanted: _Wanted) -> None:
         *(one for one in wanted.dropped if not is_url(one)),
         f"{TOKENIZER_DIRECTORY}/{GOLDEN_FILE}",
     ]
+    added = ("--name-only", "--diff-filter=A", "--no-renames")
     try:
-        listed = git(
-            root, "log", "--all", "--format=", "--name-only", "--diff-filter=A", "-z", "--relative", "--", *places
-        )
-    except VersionsError:  # such as outside of git
-        listed = ""
+        listed = git(root, "log", "--all", "--format=", *added, "-z", "--relative", "--", *places)
+    except VersionsError as error:  # such as outside of git
+        found.unseen.append(f"git's history ({str(error).removesuffix('.')})")
+        return
     known = sorted({one.strip("\n") for one in listed.split("\0")} - {""})
     known = [one for one in known if Path(one).name not in (".gitignore", ".gitkeep") and not one.endswith(".dvc")]
     what = f"commits have {_first(known)}" if known else ""
@@ -297,20 +303,21 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _published(found: Takedown, root: Path) -> None:
-    try:
-        tags = [one for one in git(root, "tag", "--list").split() if _VERSION.search(one)]
-    except VersionsError:
-        tags = []
     fix = (
         "Those made before have the documents: delete their tags, then `dvc gc --workspace --cloud`; tell who took them"
     )
-    found.add("published versions", _first(tags), fix)
+    try:
+        tags = [one for one in git(root, "tag", "--list").split() if _VERSION.search(one)]
+        found.add("published versions", _first(tags), fix)
+    except VersionsError as error:
+        found.unseen.append(f"published versions ({str(error).removesuffix('.')})")
     path = root / UPLOADS_FILE
     try:
         uploads: Any = json.loads(path.read_bytes()) if path.exists() else {}
         urls = [str(url) for one in uploads.values() for url in one["urls"]]
     except (ValueError, KeyError, TypeError, AttributeError):
-        urls = []
+        found.unseen.append(f"uploaded datasets ({UPLOADS_FILE} cannot be read)")
+        return
     fix = "Those made before have the documents: delete them (`tokenmill gc PLACE`)"
     found.add("uploaded datasets", _first(urls), fix)
 
