@@ -204,6 +204,25 @@ def test_a_large_zstd_window_is_read_within_the_memory_or_named_and_no_damage(tm
         texts()
 
 
+def test_a_later_zstd_frame_is_held_to_the_memory_as_well(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+
+    def frame(log: int) -> bytes:
+        asked = zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
+        compressor = zstandard.ZstdCompressor(compression_params=asked).compressobj()
+        return bytes(compressor.compress(b'{"id": "a", "text": "the cat"}\n') + compressor.flush())
+
+    path = tmp_path / "a.jsonl.zst"
+    limits = Limits(document_bytes_max=None, block_bytes_max=1 << 28)
+    path.write_bytes(frame(28) + frame(28))
+    (shard,) = find_shards(tmp_path, path.name)
+    assert sum(len(batch.texts) for batch in read_batches(shard, "text", "id", None, limits=limits)) == 2
+    path.write_bytes(frame(28) + frame(30))
+    with pytest.raises(CorpusError, match="has a larger window than the first") as raised:
+        list(read_batches(find_shards(tmp_path, path.name)[0], "text", "id", None, limits=limits))
+    assert raised.value.code == "TM206"
+
+
 def test_the_window_of_a_frame_is_what_zstandard_says() -> None:
     zstandard = pytest.importorskip("zstandard")
     for log in (10, 17, 27, 31):

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill import _core
-from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, LOG_MAX, large_window
+from tokenmill.corpus.zstd_frames import HEADER_BYTES_MAX, large_window
 from tokenmill.errors import CorpusError
 
 _BY_PYARROW = {".gz": "gzip", ".zst": "zstd"}
@@ -30,24 +30,24 @@ def decompressed(file: pa.NativeFile, compression: str, memory_bytes_max: int | 
             return _Streams(file, bz2.BZ2Decompressor, name)
         case ".xz":
             return _Streams(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memory_bytes_max), name)
-        case ".zst" if _has_large_window(file, memory_bytes_max, name):
-            return _Zstd(file)
+        case ".zst" if (log := _large_window(file, memory_bytes_max, name)) is not None:
+            return _Zstd(file, log)
         case _:
             return pa.CompressedInputStream(file, _BY_PYARROW[compression])
 
 
-def _has_large_window(file: pa.NativeFile, memory_bytes_max: int | None, name: str) -> bool:
+def _large_window(file: pa.NativeFile, memory_bytes_max: int | None, name: str) -> int | None:
     header = file.read(HEADER_BYTES_MAX)
     file.seek(0)
     return large_window(name, header, memory_bytes_max)
 
 
 class _Zstd:
-    """The zstd frames of a file, one behind the other, as one, whatever their windows."""
+    """The zstd frames of a file, one behind the other, as one. No window has more than 2 ** `window_log_max` bytes."""
 
-    def __init__(self, file: pa.NativeFile) -> None:
+    def __init__(self, file: pa.NativeFile, window_log_max: int) -> None:
         self._file = file
-        self._decompressor = _core.ZstdDecompressor(LOG_MAX)
+        self._decompressor = _core.ZstdDecompressor(window_log_max)
         self._given = b""
         self._is_between_frames = True
 

@@ -27,21 +27,24 @@ def window_bytes(header: bytes) -> int | None:
     return base + base // 8 * (header[5] & 7)
 
 
-def large_window(name: str, header: bytes, memory_bytes_max: int | None) -> bool:
-    """Whether the frame that begins a file has a larger window than pyarrow reads. `header`: its first HEADER_BYTES_MAX bytes.
-    Raises CorpusError for one that is larger than `memory_bytes_max`; None: no limit."""
+def large_window(name: str, header: bytes, memory_bytes_max: int | None) -> int | None:
+    """The logarithm of the largest window to allow, for a file whose first frame has a larger one than pyarrow reads; else None.
+    `header`: the file's first HEADER_BYTES_MAX bytes. Raises CorpusError if that frame's window is larger than `memory_bytes_max`;
+    None: no limit."""
     n_bytes = window_bytes(header) or 0
     if n_bytes <= 1 << PLAIN_LOG_MAX:
-        return False
-    if memory_bytes_max is not None and n_bytes > memory_bytes_max:
-        log = (n_bytes - 1).bit_length()
+        return None
+    log = (n_bytes - 1).bit_length()
+    if memory_bytes_max is None:
+        return LOG_MAX
+    if n_bytes > memory_bytes_max:
         raise CorpusError(
             f"{name}: its zstd window is {n_bytes / 1e6:,.0f} MB; run.memory_mb_max leaves {memory_bytes_max / 1e6:,.0f} MB to a "
             "worker for it. The file is not damaged. Raise run.memory_mb_max, lower run.workers, or make the window smaller: "
             f"{_again(name, log)}.",
             code="TM206",
         )
-    return True
+    return min(max(log, memory_bytes_max.bit_length() - 1), LOG_MAX)
 
 
 def later_window(name: str) -> CorpusError:
