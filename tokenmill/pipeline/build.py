@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from tokenmill import _core, console
-from tokenmill.chat.named import NAMED
 from tokenmill.config.params import Params, load_params
 from tokenmill.console import say, say_more
 from tokenmill.corpus.shards import Shard
@@ -21,16 +20,15 @@ from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_m
 from tokenmill.layout import (
     DOCUMENT_STAGES,
     LOCK_FILE,
-    OBJECTS_FILE,
     OUTPUT_DIRECTORIES,
     PARAMS_FILE,
     SCRATCH_DIRECTORY,
     STAGES,
-    VOCAB_SIZES_DIRECTORY,
 )
 from tokenmill.pipeline.causes import FORCED, Cause, UnitCauses, as_words, causes_of, outputs_of
 from tokenmill.pipeline.code_pins import code_changes, pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
+from tokenmill.pipeline.dvc_sight import refuse_unseen, refuse_unseen_template, refuse_untracked
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
@@ -504,91 +502,4 @@ def refuse_stale_core() -> None:
     if hash_now is not None and hash_now != _core.SOURCE_HASH:
         raise TokenmillError(
             "tokenmill._core was compiled from other sources than those in core/. Run `make core`.", code="TM704"
-        )
-
-
-def refuse_untracked(root: Path, stage: dvc_stage.Stage) -> None:
-    """Raises ParamsError if DVC would not keep the datasets of `encode.vocab_sizes`."""
-    if root / VOCAB_SIZES_DIRECTORY not in stage.outputs:
-        raise ParamsError(
-            f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
-            f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
-            code="TM107",
-        )
-
-
-def refuse_unseen(root: Path, drop: str | None, shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
-    """Raises ParamsError if DVC would not notice a change of a shard or of source.drop, and CorpusError if that is missing."""
-    _refuse_unseen_shards(shards, stage, name)
-    refuse_unseen_objects(root, shards, stage, name)
-    if drop is not None:
-        _refuse_unseen_drop(root, drop, stage, name)
-
-
-def refuse_unseen_objects(root: Path, shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
-    """Raises ParamsError if some shards are in object storage and DVC would not notice their changes."""
-    if any(isinstance(shard.path, StoredObject) for shard in shards):
-        path = Path(os.path.abspath(root / OBJECTS_FILE))  # noqa: PTH100 — resolve() follows links, which DVC does not
-        _refuse_unseen_file(path, "the list of documents in object storage", OBJECTS_FILE, stage, name, DOCUMENT_STAGES)
-
-
-def _refuse_unseen_shards(shards: Sequence[Shard], stage: dvc_stage.Stage, name: str) -> None:
-    """Raises ParamsError for a shard whose changes DVC would not notice."""
-    for shard in shards:
-        glob = f"{shard.section}.glob"
-        if isinstance(shard.path, StoredObject):
-            continue
-        path = Path(os.path.abspath(shard.path))  # noqa: PTH100 — resolve() follows links, which DVC does not
-        match stage.sight_of(path):
-            case "outside":
-                folder = Path(shard.name).parent
-                raise ParamsError(
-                    f"dvc.yaml: stage {name}: {shard.name} matches {glob} but is in none of the stage's deps, so DVC "
-                    f"would not see it change. In the deps of {', '.join(DOCUMENT_STAGES)}, replace the "
-                    f"folder of documents with {folder}.",
-                    code="TM107",
-                )
-            case "linked":
-                raise ParamsError(
-                    f"{shard.name}: matches {glob} through a link to a folder, which DVC does not follow, so it would not see the "
-                    f"file change. Link the files instead, or name the folder itself in {glob} and in dvc.yaml's deps.",
-                    code="TM107",
-                )
-            case "ignored":
-                raise ParamsError(
-                    f"{shard.name}: matches {glob}, but .dvcignore leaves it out, so DVC would not see it change. Take it out of "
-                    f".dvcignore, or make {glob} narrower.",
-                    code="TM107",
-                )
-            case "seen":
-                pass
-
-
-def _refuse_unseen_drop(root: Path, drop: str, stage: dvc_stage.Stage, name: str) -> None:
-    """Raises CorpusError if there is no file source.drop, and ParamsError if DVC would not notice its changes."""
-    path = Path(os.path.abspath(root / drop))  # noqa: PTH100 — resolve() follows links, which DVC does not
-    if not path.is_file():
-        raise CorpusError(
-            f"source.drop: {drop}: expected a .csv or .parquet file; found none. Put it there, or set it to null.",
-            code="TM211",
-        )
-    _refuse_unseen_file(path, "source.drop", drop, stage, name, DOCUMENT_STAGES)
-
-
-def refuse_unseen_template(root: Path, template: str, stage: dvc_stage.Stage, name: str) -> None:
-    """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
-    path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
-    if template not in ("tokenizer", *NAMED) and path.is_file():  # stage encode tells of one that is not there
-        _refuse_unseen_file(path, "encode.chat.template", template, stage, name, ["train-vocab", "encode"])
-
-
-def _refuse_unseen_file(
-    path: Path, key: str, found: str, stage: dvc_stage.Stage, name: str, stages: Sequence[str]
-) -> None:
-    """Raises ParamsError if a file that a parameter names is not in the deps of a stage. `stages`: those that need it there."""
-    if stage.sight_of(path) != "seen":
-        raise ParamsError(
-            f"dvc.yaml: stage {name}: {key} is {found}, but it is not in the stage's deps, so DVC would not see it change. "
-            f"Put {found} into the deps of {', '.join(stages)}.",
-            code="TM107",
         )

@@ -12,9 +12,9 @@ from tokenmill.corpus.sources import find_documents, reads_objects, unread_files
 from tokenmill.corpus.units import sha256_of_shards
 from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.build import refuse_unseen_objects
 from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
+from tokenmill.pipeline.dvc_sight import refuse_unseen_objects
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest

@@ -27,7 +27,8 @@ from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
 from tokenmill.layout import DOCUMENT_STAGES, PARAMS_FILE, TOKENIZER_DIRECTORY
-from tokenmill.pipeline.build import Build, refuse_unseen, refuse_unseen_template, refuse_untracked, under_dvc
+from tokenmill.pipeline.build import Build, under_dvc
+from tokenmill.pipeline.dvc_sight import refuse_unseen, refuse_unseen_template, refuse_untracked
 from tokenmill.pipeline.memory import divide
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE

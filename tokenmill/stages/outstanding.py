@@ -20,9 +20,9 @@ from tokenmill.layout import (
     TOKENIZER_DIRECTORY,
     TOKENS_DIRECTORY,
 )
-from tokenmill.pipeline.build import refuse_unseen
 from tokenmill.pipeline.causes import NEVER, Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
+from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.estimate import Finished, Read, StageWork
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import earlier_inputs, input_changes
