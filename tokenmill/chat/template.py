@@ -9,8 +9,8 @@ import jinja2.nodes
 
 from tokenmill.chat.sandbox import BEGIN, END, sandbox
 from tokenmill.errors import TemplateError
+from tokenmill.tokenizer.formats.named_tokens import NAMES
 
-_TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _KEEPERS = (jinja2.nodes.AssignBlock, jinja2.nodes.CallBlock, jinja2.nodes.FilterBlock, jinja2.nodes.Macro)
 _RENDERED_MAX = 64_000_000
 RENDER_ERRORS = (
@@ -62,10 +62,10 @@ class ChatTemplate:
         self.keeps_generation: bool = any(_has_generation(node) for node in tree.find_all(_KEEPERS))
         """Whether the template can read or change what it marks before it writes it."""
         self._variables = {
-            name: value for name, value in variables.items() if name not in _TOKEN_NAMES or value is not None
+            name: value for name, value in variables.items() if name not in NAMES or value is not None
         }  # to transformers, a token that there is not is undefined
-        self.token_names: list[str] = [name for name in _TOKEN_NAMES if name in names and name in self._variables]
-        unknown = [name for name in _TOKEN_NAMES if name in names and name not in self._variables]
+        self.token_names: list[str] = [name for name in NAMES if name in names and name in self._variables]
+        unknown = [name for name in NAMES if name in names and name not in self._variables]
         if missing := [name for name in unknown if name not in _asked(tree)]:
             raise TemplateError(
                 f"{place}: the chat template writes {missing[0]}, whose text is not known. Give it in the template's variables, "

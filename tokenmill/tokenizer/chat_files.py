@@ -7,13 +7,13 @@ them into tokenizer_config.json, and processors into chat_template.json.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tokenmill.errors import TokenizerError
 from tokenmill.storage.atomic import read, remove_tree, write_atomic
 from tokenmill.tokenizer.formats.folder import names_in
+from tokenmill.tokenizer.formats.named_tokens import CONFIG_FILE
+from tokenmill.tokenizer.formats.strict_json import object_of
 
-CONFIG_FILE = "tokenizer_config.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 _MORE, _SUFFIX = "additional_chat_templates", ".jinja"
 _PROCESSOR_FILE = "chat_template.json"
@@ -33,7 +33,7 @@ def chat_templates_of(directory: Path) -> dict[str, str]:
     if files:
         return {name: _text(path) for name, path in files.items()}
     for name in (CONFIG_FILE, _PROCESSOR_FILE):
-        if (found := _json(directory / name).get("chat_template")) is not None:
+        if (found := object_of(directory / name).get("chat_template")) is not None:
             return _named(found, directory / name)
     return {}
 
@@ -97,7 +97,7 @@ def copy_chat_files(source: Path, directory: Path) -> None:
         with write_atomic(path) as partial:
             partial.write_text(template, encoding="utf-8", newline="")
     if names:
-        config = _json(directory / CONFIG_FILE) | names
+        config = object_of(directory / CONFIG_FILE) | names
         with write_atomic(directory / CONFIG_FILE) as partial:
             partial.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
@@ -109,20 +109,8 @@ def replace_chat_files(directory: Path, template: str, names: Mapping[str, str])
         (directory / name).unlink(missing_ok=True)
     with write_atomic(directory / CHAT_TEMPLATE_FILE) as partial:
         partial.write_text(template, encoding="utf-8", newline="")
-    config = _json(directory / CONFIG_FILE)
+    config = object_of(directory / CONFIG_FILE)
     changed = {key: value for key, value in config.items() if key != "chat_template"} | dict(names)
     if changed != config:
         with write_atomic(directory / CONFIG_FILE) as partial:
             partial.write_text(json.dumps(changed, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(read(path))
-    except ValueError as error:
-        raise TokenizerError(f"{path}: expected JSON: {error}. Fetch or make the tokenizer again.") from None
-    if not isinstance(found, dict):
-        raise TokenizerError(f"{path}: expected an object of JSON; found {type(found).__name__}.")
-    return found

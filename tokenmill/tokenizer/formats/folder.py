@@ -30,7 +30,7 @@ _OURS = ("card.json", "golden.json")
 """The files of a tokenizer that tokenmill made. Its tokenizer.json has every token with its flags; the names beside it add nothing,
 also where an earlier version named a token that the tokenizer lacks."""
 _NAMES_IN_ORDER = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
-"""As the digests in pins have them."""
+"""NAMES in the order in which the digests in tokenmill.lock have them. Another order would change these digests."""
 _MISTRAL_MIN = 100_000
 """transformers applies `fix_mistral_regex` only to a larger vocabulary."""
 _SECTIONS = ("normalizer", "pre_tokenizer", "decoder", "model")

@@ -11,6 +11,7 @@ CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_MAP_FILE = "special_tokens_map.json"
 ADDED_FILE = "added_tokens.json"
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The names that every tokenizer of transformers may give to special tokens, in the order in which it adds these tokens."""
 
 
 class Token(NamedTuple):
@@ -38,7 +39,7 @@ class Named(NamedTuple):
 
     def in_order(self, known: set[str]) -> list[Token]:
         """The tokens that transformers adds to those that are known, with the flags that it gives them."""
-        known |= {one.content for one in self.listed}
+        known = known | {one.content for one in self.listed}
         added: dict[str | Token, None] = dict.fromkeys(
             value for value in [*self.named.values(), *self.extra] if text_in(value) not in known
         )
