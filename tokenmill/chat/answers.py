@@ -12,8 +12,9 @@ _END_OF_THINKING = "</think>"
 
 
 class AnswerCounts(NamedTuple):
-    """The answers that are to be learned: stretches of what an assistant writes. `n_without_stop`: those that do not end with a
-    special token. `n_without_reasoning`: messages whose reasoning the template leaves out, although they say something else."""
+    """Numbers of answers that are to be learned. An answer is a stretch of what an assistant writes. `n_without_stop`: those that
+    do not end with a special token. `n_without_reasoning`: messages whose reasoning the template leaves out, although they say
+    something else."""
 
     n_answers: int = 0
     n_without_stop: int = 0
@@ -37,8 +38,8 @@ class Answer(NamedTuple):
     reasoning: str
 
     def unseen(self, own: str | None, text: str) -> list[Side]:
-        """What seems not to be written: it may still be, in other words. `own`: the message as the template writes it, None where
-        that is not known. `text`: the whole conversation."""
+        """The parts of the answer that do not seem to be in the text. They may still be there in other words. `own`: the message
+        as the template writes it, None where that is not known. `text`: the whole conversation."""
         found: list[Side] = []
         place = text if own is None else own
         if self.content.strip() and not _has_a_word(self.content, place):

@@ -211,8 +211,8 @@ class Renderer:
     def _left_out(
         self, conversation: Conversation, side: Side, some: list[int], each: bool, text: str, most: int
     ) -> list[int]:
-        """Those of some messages of which the template does not write a part: the conversation is rendered alike without it.
-        `each`: whether to try each message by itself, if they are not all alike."""
+        """The messages among `some` of which the template leaves out a part: without that part, the conversation is rendered to
+        the same text. `each`: whether to try each message on its own if leaving out all of them changes the text."""
 
         def is_alike(tried: Sequence[int]) -> bool:
             messages = [

@@ -1,4 +1,4 @@
-"""The chat template that params.yaml names: found, and put beside the tokenizer for those who talk to the model."""
+"""Finds the chat template that params.yaml names, and writes it beside the tokenizer."""
 
 import json
 from collections.abc import Mapping

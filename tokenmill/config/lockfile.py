@@ -18,7 +18,7 @@ class Pin(Record):
     `version`, `commit`: null for a file or a directory. `digest`: the digest of the tokenizer as a build uses it.
     `files_sha256`: the sha256 over the imported files. `chat_sha256`: over the chat template and the names of special tokens that
     a folder has beside tokenizer.json; null where there are none, and in the pin of an earlier tokenmill. `beside_sha256`: over
-    the files beside tokenizer.json that may add tokens; null likewise.
+    the files beside tokenizer.json that may add tokens; null in the same cases.
     """
 
     asked: TokenizerSource

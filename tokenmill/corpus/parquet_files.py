@@ -1,4 +1,4 @@
-"""Opens .parquet files of documents. The checksums of pages are checked, and an encrypted file is refused by its name.
+"""Opens .parquet files of documents, with page checksums verified, and refuses encrypted files.
 
 pyarrow ends the process when it is asked for an encrypted column without a key (apache/arrow#51361), so encryption is found out
 first. The four last bytes of an encrypted footer are PARE. A plain footer is signed if columns are encrypted, which makes it 28

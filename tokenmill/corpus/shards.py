@@ -107,7 +107,7 @@ def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[st
 
 
 def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> Found:
-    """As `find_shards`, but the files of which nothing can be read are in what it returns."""
+    """What `find_shards` finds, and the files that cannot be read, which it would raise errors for."""
     names, stored = _named(root, glob, asked)
     format = None if source is None else source.format
     found = Found([], [], [])

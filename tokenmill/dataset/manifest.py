@@ -174,8 +174,8 @@ class ChatEntry(Record):
             "train_next": self.train_next,
         }
 
-    def unset(self) -> set[str]:
-        """The keys that are not there."""
+    def not_written(self) -> set[str]:
+        """The keys that manifest.json does not have of it."""
         return {name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)}
 
 
@@ -363,7 +363,7 @@ class Manifest(Record):
         if self.chat is None:
             left_out |= {"chat": True, "shards": {"__all__": {"n_trained", "answers"}}}
         else:
-            left_out["chat"] = self.chat.unset()
+            left_out["chat"] = self.chat.not_written()
             if self.chat.answers is None:
                 left_out["shards"] = {"__all__": {"answers"}}
         if self.source is not None:

@@ -151,7 +151,7 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
 
 @contextmanager
 def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], int]]:
-    """As `_dask`, of Ray."""
+    """The task runner of Ray, and the number of tasks that run at the same time. Ray is shut down at the end of the block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_task_oom_retries", str(_DEATHS_MAX - 1))  # for ever by default
     prefect_ray, ray = _needed("ray", "prefect_ray"), _needed("ray", "ray")

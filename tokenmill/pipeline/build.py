@@ -330,8 +330,8 @@ class Build:
             )
 
     def _check_shards(self, name: str, before: list[Signature]) -> None:
-        """Raises CorpusError if the shards changed since the first stage began. Files that arrived since are no error, but for DVC,
-        which would count them among the stage's inputs if it runs the stage."""
+        """Raises CorpusError if the shards changed since the first stage began. Files that arrived since then are an
+        error only under `dvc repro`, because DVC would count them among the stage's inputs."""
         if under_dvc():
             now = _signatures(find_documents(self.root, self.params))
         else:
@@ -456,7 +456,7 @@ def _summary(name: str, done: StageSummary | None, start_s: float) -> StageSumma
 
 
 def _signatures_now(shards: Sequence[Shard]) -> list[Signature]:
-    """As `_signatures`, without the shards that are not there any more."""
+    """The signatures of the shards that still exist."""
     found = []
     for shard in shards:
         with suppress(FileNotFoundError):

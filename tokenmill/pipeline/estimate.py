@@ -123,7 +123,7 @@ class Read(NamedTuple):
     text_bytes: float = 0
 
     def plus(self, other: "Read") -> "Read":
-        """The sums of both."""
+        """The sum of both, field by field."""
         return Read(*(one + more for one, more in zip(self, other, strict=True)))
 
 
@@ -204,7 +204,7 @@ def _read_of(stratum: Stratum, before: Read) -> tuple[Range, float]:
 
 
 def _scaled(stratum: Stratum, field: str, unread: float, known_bytes: float, known: float) -> Range:
-    """A field of the pieces for the whole stratum. `known`: what it is of so many bytes of its files."""
+    """A field of the pieces, scaled up to the whole stratum. `known`: its value for the `known_bytes` of files read before."""
     rest_bytes = stratum.file_bytes - known_bytes
     if rest_bytes <= 0:
         return exactly(known)

@@ -52,7 +52,7 @@ class InputChanges:
         return f"files of documents: {told}" if told else ""
 
 
-class Known(Protocol):
+class EarlierFile(Protocol):
     """A file of documents as it was when it was read."""
 
     @property
@@ -64,7 +64,7 @@ class Known(Protocol):
 
 
 def input_changes(
-    earlier: Iterable[Known],
+    earlier: Iterable[EarlierFile],
     shards: Sequence[Shard],
     sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]],
     unit_files: Iterable[tuple[str, ...]] = (),
@@ -100,12 +100,12 @@ def input_changes(
 def changes_since(
     manifest: Manifest, shards: Sequence[Shard], sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]]
 ) -> InputChanges:
-    """The same since a dataset was made."""
+    """What changed since the dataset of a manifest was made; see `input_changes`."""
     unit_files = (tuple(rows.name for rows in one.rows) for one in manifest.shards)
     return input_changes(manifest.inputs, shards, sha256_of, unit_files)
 
 
-def earlier_inputs(root: Path, stage: str) -> Iterable[Known]:
+def earlier_inputs(root: Path, stage: str) -> Iterable[EarlierFile]:
     """The files of documents that the outputs of a stage were made of; none if that cannot be read."""
     try:
         if stage == "count":

@@ -62,7 +62,7 @@ def refuse_mistakes(build: Build) -> None:
 
 
 def refuse_mistakes_of(root: Path, params: Params) -> None:
-    """The same for a project that is not being built."""
+    """Raises what `refuse` raises, for a project that is not being built."""
     refuse(find_mistakes(root, params, _there(partial(find_documents, root, params))).wrong)
 
 

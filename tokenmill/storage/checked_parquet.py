@@ -19,7 +19,7 @@ def parquet_file(source: Any, **options: Any) -> Any:
 
 
 def read_table(path: Path, **options: Any) -> pa.Table:
-    """What pyarrow.parquet.read_table gives. Raises OSError likewise."""
+    """What pyarrow.parquet.read_table gives. Raises OSError for a path that is no regular file, and for a wrong checksum."""
     import pyarrow.parquet as pq
 
     _expect_regular(path)

@@ -15,7 +15,8 @@ NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_t
 
 
 class Token(NamedTuple):
-    """An added token of a configuration. `normalized`: None for a token that says nothing, which then is what `special` is not."""
+    """An added token of a configuration. `normalized`: None where the configuration does not say it: a special token then is
+    not normalized, and any other is."""
 
     content: str
     special: bool = False
