@@ -7,6 +7,8 @@ from ruamel.yaml import YAML
 
 from tests.conftest import Project
 from tests.project.test_doctor import findings
+from tokenmill.config.params import load_params
+from tokenmill.corpus.sources import unread_files
 
 OTHERS = ["data/raw/notes.md", "data/raw/old/c.jsonl"]
 
@@ -56,6 +58,13 @@ def test_strict_sources_make_an_error_of_them(narrow: Project) -> None:
     set_sources(narrow, {"web": {"glob": "data/raw/*.jsonl"}, "old": {"glob": "data/raw/old/*"}})
     (narrow.root / "data/raw/notes.md").unlink()
     narrow.build()
+
+
+@pytest.mark.parametrize("drop", ["data/raw/drop.csv", "./data/raw/../raw/drop.csv", "{root}/data/raw/drop.csv"])
+def test_the_list_of_documents_to_leave_out_is_known_by_any_path(narrow: Project, drop: str) -> None:
+    (narrow.root / "data/raw/drop.csv").write_text("id,reason\n", encoding="utf-8")
+    narrow.set(source__drop=drop.format(root=narrow.root))
+    assert unread_files(narrow.root, load_params(narrow.root / "params.yaml")) == OTHERS
 
 
 def test_nothing_is_said_where_all_files_are_read(project: Project) -> None:

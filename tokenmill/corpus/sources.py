@@ -1,5 +1,6 @@
 """Finds the shards of the sources that params.yaml asks for."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def unread_files(root: Path, params: Params) -> list[str]:
         unread = set(matching_names(root, everything, "source.glob")) - set(matching_names(root, globs, "source.glob"))
     except CorpusError:
         return []
-    return sorted(unread - {params.source.drop})
+    return sorted(unread - {os.path.relpath(root / (params.source.drop or ""), root)})
 
 
 def words_of_unread(names: Sequence[str]) -> str:
