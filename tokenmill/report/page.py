@@ -22,6 +22,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
     from tokenmill.report import (
         conversations,
         file_sets,
+        plots,
         sections,
         vocabulary,
     )  # with numpy, which `is_current` does without
@@ -47,7 +48,9 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
         ]
     )
     content = PAGE.format(
-        mark=f'{_MARK}{_digest(root)}">', title=escaped(f"tokenmill: report of {root.resolve().name}"), body=body
+        mark=f'{_MARK}{_digest(root)}">',
+        title=escaped(f"tokenmill: report of {root.resolve().name}"),
+        body=plots.drawn(body),
     )
     with write_atomic(root / PAGE_FILE) as partial:
         partial.write_text(content, encoding="utf-8")

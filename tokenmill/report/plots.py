@@ -1,12 +1,11 @@
 """The plots of report.html: Vega-Lite's charts as SVG, whose colours are those of the page in light, dark and print."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-WIDTH = 640
-_VEGA_LITE = "6.4"
-"""The version of Vega-Lite that the charts are written for, as plain JSON: importing Altair would take 0.3 s of each build."""
+from tokenmill.report.drawing import marked, with_drawings
 
+WIDTH = 640
 SERIES = 6
 """Colours of series that the page has; a seventh series gets the first again."""
 
@@ -17,6 +16,12 @@ _COLOURS = {"#010101": "ink", "#020202": "muted", "#030303": "grid"} | {
 
 _INK, _MUTED, _GRID, *_SERIES = _COLOURS
 _ROW_HEIGHT = 22
+_LABEL_CHARACTERS_MAX = 60
+
+
+def drawn(page: str) -> str:
+    """The page with its charts as SVG elements in the colours of its style sheet."""
+    return with_drawings(page, {colour: f"var(--{variable})" for colour, variable in _COLOURS.items()})
 
 
 def by_vocab_size(rows: Sequence[Mapping[str, float]]) -> str:
@@ -31,23 +36,24 @@ def ranks(rows: Sequence[Mapping[str, float]]) -> str:
 
 def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
     """Bytes per token of each group of documents, one mark for each tokenizer. `labels`: the tokenizers, in order."""
-    names = list(dict.fromkeys(row["group"] for row in rows))
+    shown = _shown(dict.fromkeys(row["group"] for row in rows))
+    rows = [{**row, "group": shown[row["group"]]} for row in rows]
     domain, colours = list(labels), [_SERIES[i % SERIES] for i in range(len(labels))]
     of_tokenizer = {
         "field": "tokenizer",
         "type": "nominal",
         "legend": {"orient": "top", "title": None} if len(labels) > 1 else None,
     }
-    return _svg(
+    return _chart(
         rows,
         {"type": "point", "filled": True, "size": 90, "opacity": 1},
         {
             "x": _number("bytes_per_token", "bytes per token", scale={"zero": True}, axis={"tickCount": 6}),
-            "y": {"field": "group", "type": "nominal", "title": None, "sort": names},
+            "y": {"field": "group", "type": "nominal", "title": None, "sort": list(shown.values())},
             "color": of_tokenizer | {"scale": {"domain": domain, "range": colours}},
             "shape": of_tokenizer | {"scale": {"domain": domain}},
         },
-        _ROW_HEIGHT * max(len(names), 2),
+        _ROW_HEIGHT * max(len(shown), 2),
     )
 
 
@@ -55,7 +61,7 @@ def lengths(rows: Sequence[Mapping[str, Any]]) -> str:
     """The number of documents by their length in tokens, in bins that double."""
     bars = [{"tokens": f"{row['from']:,}", "documents": row["documents"]} for row in rows]
     title = "tokens, from … to twice as many"
-    return _svg(
+    return _chart(
         bars,
         {"type": "bar", "color": _SERIES[0]},
         {
@@ -66,11 +72,21 @@ def lengths(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def _shown(names: Iterable[str]) -> dict[str, str]:
+    """The labels of groups in a chart. A control character would end the process that draws, and a long label take it minutes."""
+    shown: dict[str, str] = {}
+    for i, name in enumerate(names):
+        label = "".join(one if one.isprintable() else "\ufffd" for one in name[:_LABEL_CHARACTERS_MAX])
+        label += "…" if len(name) > _LABEL_CHARACTERS_MAX else ""
+        shown[name] = f"{label} ({i + 1})" if label in shown.values() else label
+    return shown
+
+
 def _line(
     rows: Sequence[Mapping[str, float]], x: tuple[str, str], y: tuple[str, str], format: str, log: bool = False
 ) -> str:
     scale = {"type": "log", "nice": True} if log else {"zero": False, "nice": True}
-    return _svg(
+    return _chart(
         rows,
         {"type": "line", "color": _SERIES[0], "strokeWidth": 2},
         {
@@ -86,10 +102,8 @@ def _number(field: str, title: str, **more: Mapping[str, Any]) -> dict[str, Any]
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
-def _svg(rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], encoding: Mapping[str, Any], height: int) -> str:
-    """The chart of these rows as an SVG element."""
-    import vl_convert
-
+def _chart(rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], encoding: Mapping[str, Any], height: int) -> str:
+    """The chart of these rows, to be drawn by `drawn`."""
     axis = {"labelColor": _INK, "titleColor": _MUTED, "gridColor": _GRID, "domainColor": _MUTED, "tickColor": _MUTED}
     fonts = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 220}
     chart = {
@@ -108,7 +122,4 @@ def _svg(rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any], encoding: M
             "legend": {"labelColor": _INK, "labelFontSize": 12, "labelLimit": 220, "symbolSize": 90},
         },
     }
-    svg: str = vl_convert.vegalite_to_svg(chart, _VEGA_LITE, allowed_base_urls=[])
-    for colour, variable in _COLOURS.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return svg
+    return marked(chart)

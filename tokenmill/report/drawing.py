@@ -1,0 +1,64 @@
+"""Draws the charts of a page in a process of its own: the library that draws may end its process, or take minutes for one chart.
+
+`python -m tokenmill.report.drawing` reads charts of Vega-Lite as a JSON list, and writes their SVGs as a JSON list.
+"""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from html import escape, unescape
+
+_VEGA_LITE = "6.4"
+"""The version of Vega-Lite that the charts are written for, as plain JSON: importing Altair would take 0.3 s of each build."""
+
+_DRAW_S_MAX = 20
+_DATA_BYTES_MAX = 2_000_000_000
+_MARK = re.compile(r"<x-chart>(.*?)</x-chart>", re.DOTALL)
+_NOT_DRAWN = "<p>This plot could not be drawn on this machine. Its numbers are in report.json.</p>"
+
+
+def marked(chart: object) -> str:
+    """An element that stands for a chart in the text of a page until `with_drawings` draws it."""
+    return f"<x-chart>{escape(json.dumps(chart))}</x-chart>"
+
+
+def with_drawings(page: str, colours: Mapping[str, str]) -> str:
+    """The page with an SVG element in place of each marked chart. A chart that cannot be drawn is a sentence that says so.
+    `colours`: what stands in the page for each colour of a chart."""
+    charts = [unescape(one) for one in _MARK.findall(page)]
+    drawn = _drawn(charts) or [svg for chart in charts for svg in _drawn([chart]) or [_NOT_DRAWN]]
+    for colour, instead in colours.items():
+        drawn = [svg.replace(colour, instead) for svg in drawn]
+    svgs = iter(drawn)
+    return _MARK.sub(lambda _: next(svgs), page)
+
+
+def _drawn(charts: Sequence[str]) -> list[str]:
+    """The SVGs of charts; none if the process that draws them fails or takes too long."""
+    if not charts:
+        return []
+    command = [sys.executable, "-m", "tokenmill.report.drawing"]
+    try:
+        done = subprocess.run(
+            command, input=f"[{','.join(charts)}]".encode(), capture_output=True, timeout=_DRAW_S_MAX, check=True
+        )
+        return [str(svg) for svg in json.loads(done.stdout)]
+    except (subprocess.SubprocessError, OSError, ValueError):
+        return []
+
+
+def main() -> None:
+    """Draws what standard input has."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES_MAX, _DATA_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    import vl_convert
+
+    charts = json.load(sys.stdin)
+    json.dump([vl_convert.vegalite_to_svg(chart, _VEGA_LITE, allowed_base_urls=[]) for chart in charts], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
