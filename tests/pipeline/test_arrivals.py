@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Project, new_project
 from tests.in_process import tokenmill
 from tests.registry import Team, cli, commit, copied, make_team, run
+from tokenmill.errors import CorpusError
 from tokenmill.pipeline.build import Build, alone, start
 from tokenmill.pipeline.executor import RunUnits, run_in_threads
 from tokenmill.stages import recipe
@@ -84,6 +85,20 @@ def test_a_stage_that_is_up_to_date_stays_so_when_a_file_arrives_before_it_is_lo
     done = build_while(project, lambda moment: project.write("late.jsonl", [moment]))
     assert {one.action for one in done} == {"up to date"}
     assert project.actions(project.build())["encode"] == "run"
+
+
+def test_a_file_that_arrives_in_an_input_that_dvc_would_record_ends_the_build(project: Project) -> None:
+    """dvc.yaml names the folder of documents by a variable, which only DVC resolves."""
+    path = project.root / "dvc.yaml"
+    text = path.read_text(encoding="utf-8").replace("deps: [data/raw", "deps: ['${raw}'")
+    path.write_text(f"vars: [{{raw: data/raw}}]\n{text}", encoding="utf-8")
+    project.build()
+    project.write("c.jsonl", ["one more cat"])
+    with pytest.raises(CorpusError, match=r"late\.jsonl changed while the build ran") as raised:
+        build_while(project, lambda moment: moment == "after count" and project.write("late.jsonl", [moment]))
+    assert raised.value.code == "TM207"
+    project.build()
+    assert names(project) == [f"data/raw/{name}.jsonl" for name in ("a", "b", "c", "late")]
 
 
 @pytest.fixture(scope="module")

@@ -365,23 +365,29 @@ class Build:
         return not isinstance(shard.path, StoredObject) and dvc_view.has_arrived(self.root, shard.path)
 
     def _listed_again(self) -> list[Shard]:
-        """The shards of this build. Objects are listed again, because the listing says whether they changed."""
-        if not reads_objects(self.params):
-            return self.shards
+        """The shards of this build, and new ones that DVC would record. Objects are listed again, because the listing says whether
+        they changed."""
         names = {shard.name for shard in self.shards}
-        return [shard for shard in find_documents(self.root, self.params) if shard.name in names]
+        if reads_objects(self.params):
+            return [shard for shard in find_documents(self.root, self.params) if shard.name in names]
+        return [*self.shards, *(shard for shard in self._new_shards() if not self._has_arrived(shard))]
 
     def _tell_of_arrivals(self) -> None:
         """Says in a line which documents arrived while the build ran."""
         if under_dvc() or "_inputs" not in self.__dict__:
             return
+        if new := self._new_shards():
+            say(
+                f"files that arrived while the build ran: {len(new):,}, such as {new[0].name}. The next build reads them"
+            )
+
+    def _new_shards(self) -> list[Shard]:
+        """The shards that this build did not list when it began; none if they cannot be listed, which the next build tells."""
         names = {shard.name for shard in self.shards}
-        with suppress(TokenmillError):  # one that arrived may be none; the next build tells of it
-            new = [shard.name for shard in find_documents(self.root, self.params) if shard.name not in names]
-            if new:
-                say(
-                    f"files that arrived while the build ran: {len(new):,}, such as {new[0]}. The next build reads them"
-                )
+        try:
+            return [shard for shard in find_documents(self.root, self.params) if shard.name not in names]
+        except TokenmillError:
+            return []
 
 
 def root_of(params_path: Path) -> Path:
