@@ -210,8 +210,8 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "TM215": ErrorCode(
             "a file is read by no source",
-            "source.sources_strict is true in params.yaml, and the folder data/raw has files that neither source.glob nor the glob "
-            "of a named source matches. They would not be in the dataset.",
+            "With `source.sources_strict: true`, a build refuses files in data/raw that neither source.glob nor the glob of a "
+            "named source matches. They would not be in the dataset.",
             "Add a source, or a glob to one, that matches them. Otherwise move them out of data/raw, or set "
             "source.sources_strict: false, with which a build only names them.",
         ),

@@ -234,7 +234,7 @@ def test_a_text_that_is_refused_is_named_by_file_and_row_wherever_the_sample_ent
 def test_a_bad_document_has_its_line_in_the_file_wherever_the_sample_enters(project: Project) -> None:
     path = project.write("z.jsonl", ["plain words of a text"] * 6000)
     lines = path.read_text(encoding="utf-8").splitlines()
-    for at in range(0, 6000, 20):
+    for at in range(2000, 6000, 20):
         lines[at] = json.dumps({"id": f"bad {at + 1}", "text": 1})
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(CorpusError) as raised:
