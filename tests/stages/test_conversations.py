@@ -56,6 +56,18 @@ def depend(project: Project, stage: str, name: str) -> None:
         yaml.dump(pipeline, file)
 
 
+def put_in_place(project: Project, stage: str, key: str, others: list[str]) -> None:
+    """Writes other keys in place of one in the params of a stage."""
+    path = project.root / "dvc.yaml"
+    yaml = YAML(typ="safe", pure=True)
+    pipeline = yaml.load(path.read_text(encoding="utf-8"))
+    listed = pipeline["stages"][stage]["params"]
+    place = listed.index(key)
+    listed[place : place + 1] = others
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+
+
 def take(project: Project, section: str, value: Any) -> None:
     path = project.root / "params.yaml"
     yaml = YAML(typ="safe", pure=True)
@@ -120,6 +132,16 @@ def test_conversations_become_ids_with_masks_that_verify_finds_right(talks: Proj
     assert set(talks.actions(build(talks)).values()) == {"up to date"}
     digest = index[1]["sha256"].hex()
     assert "a.jsonl-1" in cli(talks, "locate", "--digest", digest).stdout
+
+
+def test_a_parameter_that_an_earlier_dvc_yaml_lacks_is_asked_for_before_anything_is_built(talks: Project) -> None:
+    put_in_place(talks, "train-vocab", "encode.chat", [])
+    for command in ("build", "status", "doctor"):
+        done = cli(talks, command)
+        assert done.returncode == (1 if command == "doctor" else 2)
+        assert "Add encode.chat to the params of train-vocab in dvc.yaml" in done.stdout + done.stderr
+    put_in_place(talks, "train-vocab", "encode.end_of_document", ["encode.end_of_document", "encode.chat.template"])
+    assert cli(talks, "status").returncode == 1  # one of its keys will do
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from tokenmill.layout import (
 from tokenmill.pipeline.causes import FORCED, Cause, UnitCauses, as_words, causes_of, outputs_of
 from tokenmill.pipeline.code_pins import code_changes, pin_code, refuse_other_code
 from tokenmill.pipeline.core_sources import sources_hash
-from tokenmill.pipeline.dvc_sight import refuse_unseen, refuse_unseen_template, refuse_untracked
+from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
 from tokenmill.pipeline.memory import Memory, asked_workers, divide, peak_mb, release_unused, reset_peak
 from tokenmill.pipeline.object_list import check_object_list, write_object_list
@@ -251,12 +251,7 @@ class Build:
 
         If someone wrote into an output that is a hard link, the unit store's file changed too, so damaged units are removed.
         """
-        if name in DOCUMENT_STAGES:
-            refuse_unseen(self.root, self.params.source.drop, self.shards, stage, name)
-        if name == "encode" and self.params.encode.vocab_sizes:
-            refuse_untracked(self.root, stage)
-        if name in ("train-vocab", "encode") and self.params.encode.chat is not None:
-            refuse_unseen_template(self.root, self.params.encode.chat.template, stage, name)
+        refuse_unseen(self.root, self.params, self.shards if name in DOCUMENT_STAGES else (), stage, name)
         match stage.state():
             case "current":
                 return StageSummary(name, "up to date")

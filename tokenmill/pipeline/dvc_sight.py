@@ -1,33 +1,57 @@
-"""Refuses what DVC would not see or keep: inputs that are in no deps of dvc.yaml, and outputs that are in no outs."""
+"""Refuses what DVC would not see or keep: inputs and parameters that dvc.yaml does not name, and outputs that are in no outs."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from tokenmill.chat.named import NAMED
+from tokenmill.config.params import Params
 from tokenmill.corpus.shards import Shard
 from tokenmill.errors import CorpusError, ParamsError
 from tokenmill.layout import DOCUMENT_STAGES, OBJECTS_FILE, VOCAB_SIZES_DIRECTORY
 from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning.dvc_stage import Stage
 
+_SECTIONS = {
+    "count": ("sources", "tokenizer"),
+    "train-vocab": ("tokenizer", "encode.chat"),
+    "encode": ("sources", "tokenizer", "encode.chat"),
+    "validate": ("sources",),
+}
+"""Parameters that each stage reads and that may be null or empty. The dvc.yaml of an earlier tokenmill may lack them."""
 
-def refuse_untracked(root: Path, stage: Stage) -> None:
-    """Raises ParamsError if DVC would not keep the datasets of `encode.vocab_sizes`."""
-    if root / VOCAB_SIZES_DIRECTORY not in stage.outputs:
+
+def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: Stage, name: str) -> None:
+    """Raises ParamsError if DVC would not notice a change of what the stage reads, or not keep what it makes, and CorpusError if
+    source.drop is missing. `shards`: of the documents, for the stages that read these."""
+    refuse_unseen_parameters(root, params, stage, name)
+    if name in DOCUMENT_STAGES:
+        _refuse_unseen_shards(shards, stage, name)
+        refuse_unseen_objects(root, shards, stage, name)
+        if params.source.drop is not None:
+            _refuse_unseen_drop(root, params.source.drop, stage, name)
+    if name == "encode" and params.encode.vocab_sizes:
+        _refuse_untracked(root, stage)
+
+
+def refuse_unseen_parameters(root: Path, params: Params, stage: Stage, name: str) -> None:
+    """Raises ParamsError if DVC would not notice a change of a parameter that is set, or of the chat template's file."""
+    chat = params.encode.chat
+    is_set = {
+        "sources": bool(params.sources),
+        "tokenizer": params.tokenizer is not None,
+        "encode.chat": chat is not None,
+    }
+    unseen = [key for key in _SECTIONS.get(name, ()) if is_set[key] and not stage.sees_parameter(key)]
+    if unseen:
+        keys = " and ".join(unseen)
         raise ParamsError(
-            f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
-            f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
+            f"dvc.yaml: stage {name}: {keys} is set in params.yaml, but is not among the stage's params, so DVC would not see it "
+            f"change. Add {keys} to the params of {name} in dvc.yaml.",
             code="TM107",
         )
-
-
-def refuse_unseen(root: Path, drop: str | None, shards: Sequence[Shard], stage: Stage, name: str) -> None:
-    """Raises ParamsError if DVC would not notice a change of a shard or of source.drop, and CorpusError if that is missing."""
-    _refuse_unseen_shards(shards, stage, name)
-    refuse_unseen_objects(root, shards, stage, name)
-    if drop is not None:
-        _refuse_unseen_drop(root, drop, stage, name)
+    if chat is not None and "encode.chat" in _SECTIONS.get(name, ()):
+        _refuse_unseen_template(root, chat.template, stage, name)
 
 
 def refuse_unseen_objects(root: Path, shards: Sequence[Shard], stage: Stage, name: str) -> None:
@@ -80,7 +104,7 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: Stage, name: str) -> None:
     _refuse_unseen_file(path, "source.drop", drop, stage, name, DOCUMENT_STAGES)
 
 
-def refuse_unseen_template(root: Path, template: str, stage: Stage, name: str) -> None:
+def _refuse_unseen_template(root: Path, template: str, stage: Stage, name: str) -> None:
     """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
     path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
     if template not in ("tokenizer", *NAMED) and path.is_file():  # stage encode tells of one that is not there
@@ -93,5 +117,15 @@ def _refuse_unseen_file(path: Path, key: str, found: str, stage: Stage, name: st
         raise ParamsError(
             f"dvc.yaml: stage {name}: {key} is {found}, but it is not in the stage's deps, so DVC would not see it change. "
             f"Put {found} into the deps of {', '.join(stages)}.",
+            code="TM107",
+        )
+
+
+def _refuse_untracked(root: Path, stage: Stage) -> None:
+    """Raises ParamsError if DVC would not keep the datasets of `encode.vocab_sizes`."""
+    if root / VOCAB_SIZES_DIRECTORY not in stage.outputs:
+        raise ParamsError(
+            f"encode.vocab_sizes: its datasets are written to {VOCAB_SIZES_DIRECTORY}, which is no output of encode in dvc.yaml. "
+            f"Add {VOCAB_SIZES_DIRECTORY} to the outs of encode there.",
             code="TM107",
         )

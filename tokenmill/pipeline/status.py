@@ -14,7 +14,7 @@ from tokenmill.errors import CorpusError
 from tokenmill.layout import DOCUMENT_STAGES
 from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, in_order
 from tokenmill.pipeline.code_pins import code_changes
-from tokenmill.pipeline.dvc_sight import refuse_unseen_objects
+from tokenmill.pipeline.dvc_sight import refuse_unseen_objects, refuse_unseen_parameters
 from tokenmill.pipeline.executor import n_workers
 from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
@@ -42,8 +42,8 @@ class StageStatus:
 
 
 def status_of(root: Path, params: Params) -> list[StageStatus]:
-    """The status of each stage of the project at `root`, in order. Raises VersionsError; and where documents are in object storage,
-    which is asked for their list, StorageError, PassingError and CorpusError."""
+    """The status of each stage of the project at `root`, in order. Raises VersionsError, and ParamsError for what DVC would not
+    see. Where documents are in object storage, which is asked for their list, also StorageError, PassingError and CorpusError."""
     found: list[StageStatus] = []
     known: Known = {}
     of_code = code_changes(root)
@@ -51,6 +51,7 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
     of_objects = changes_of_objects(root, shards)
     for name, before in stages_of(root).items():
         with dvc_stage.opened(root, name, known) as opened:
+            refuse_unseen_parameters(root, params, opened, name)
             if name in DOCUMENT_STAGES:
                 refuse_unseen_objects(root, shards, opened, name)
             state, changes = opened.state(), opened.changes()

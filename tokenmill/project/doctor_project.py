@@ -18,6 +18,7 @@ from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.sources import find_documents, unread_files, words_of_unread
 from tokenmill.errors import TokenmillError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE, STAGES
+from tokenmill.pipeline.dvc_sight import refuse_unseen_parameters
 from tokenmill.project.doctor_documents import named_sources
 from tokenmill.project.finding import Finding
 from tokenmill.quantities import size
@@ -106,7 +107,7 @@ def _repositories(root: Path) -> list[Finding]:
         was_closed = _is_closed(before)
         with dvc_repository.repository(root) as repo:
             return [
-                dvc_stages(repo),
+                dvc_stages(root, repo),
                 site_cache(before, was_closed, dvc_repository.site_cache(root)),
                 remote(repo),
                 committed(root, "dvc.lock"),
@@ -116,13 +117,19 @@ def _repositories(root: Path) -> list[Finding]:
         return [Finding("DVC", "wrong", str(error))]
 
 
-def dvc_stages(repo: Any) -> Finding:
-    """Whether dvc.yaml has tokenmill's stages."""
+def dvc_stages(root: Path, repo: Any) -> Finding:
+    """Whether dvc.yaml has tokenmill's stages, and these have the parameters that they read."""
     import dvc
 
     try:
+        params = load_params(root / PARAMS_FILE)
+    except TokenmillError:  # `_parameters` tells of it
+        params = None
+    try:
         for name in STAGES:
-            dvc_stage.Stage(repo, name, {})
+            stage = dvc_stage.Stage(repo, name, {})
+            if params is not None:
+                refuse_unseen_parameters(root, params, stage, name)
     except (TokenmillError, DvcException) as error:
         return Finding("DVC", "wrong", f"{error}")
     return Finding("DVC", "ok", f"{dvc.__version__}, with the stages {', '.join(STAGES)}")

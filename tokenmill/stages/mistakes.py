@@ -26,9 +26,9 @@ from tokenmill.dataset.formats.interface import Shape
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.dataset.tokens import id_type
 from tokenmill.errors import CorpusError, ParamsError, TokenmillError, did_you_mean
-from tokenmill.layout import DOCUMENT_STAGES, PARAMS_FILE, TOKENIZER_DIRECTORY
+from tokenmill.layout import PARAMS_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.pipeline.build import Build, under_dvc
-from tokenmill.pipeline.dvc_sight import refuse_unseen, refuse_unseen_template, refuse_untracked
+from tokenmill.pipeline.dvc_sight import refuse_unseen
 from tokenmill.pipeline.memory import divide
 from tokenmill.report.references import load_references
 from tokenmill.report.sample import ROOT_SOURCE
@@ -227,12 +227,6 @@ def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
 def _check_dvc(root: Path, params: Params, shards: Sequence[Shard]) -> None:
     """Raises ParamsError for what dvc.yaml lacks, so that DVC would not see or keep something."""
     known: Known = {}
-    for name in ("train-vocab", "encode") if params.encode.chat is not None else ():
-        assert params.encode.chat is not None
+    for name in STAGES:
         with dvc_stage.opened(root, name, known) as stage:
-            refuse_unseen_template(root, params.encode.chat.template, stage, name)
-    for name in DOCUMENT_STAGES:
-        with dvc_stage.opened(root, name, known) as stage:
-            refuse_unseen(root, params.source.drop, shards, stage, name)
-            if name == "encode" and params.encode.vocab_sizes:
-                refuse_untracked(root, stage)
+            refuse_unseen(root, params, shards, stage, name)

@@ -106,8 +106,7 @@ def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus
     for name, before in before_each.items():
         reads = name in DOCUMENT_STAGES
         with dvc_stage.opened(root, name, {}) as stage:
-            if reads:
-                refuse_unseen(root, params.source.drop, shards, stage, name)
+            refuse_unseen(root, params, shards, stage, name)
             if stage.is_frozen:
                 found[name] = []
                 continue

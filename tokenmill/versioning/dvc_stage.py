@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenmill.errors import VersionsError, room
-from tokenmill.layout import COUNTS_FILE, DVC_LOCK_FILE
+from tokenmill.layout import COUNTS_FILE, DVC_LOCK_FILE, PARAMS_FILE
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_files import Known, ask_once, is_params
@@ -157,6 +157,16 @@ class Stage:
         """The output files that DVC's cache does not have, so no recorded run of a stage made their bytes."""
         changed = [out for out in self._stage.outs if out.use_cache and out.exists and out.changed_checksum()]
         return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
+
+    def sees_parameter(self, key: str) -> bool:
+        """Whether the stage's params have this key of params.yaml, a section that it is in, or parts of it."""
+        listed = [
+            entry.params for entry in self._stage.deps if is_params(entry) and Path(entry.fs_path).name == PARAMS_FILE
+        ]
+        return any(
+            not keys or any(f"{key}.".startswith(f"{one}.") or one.startswith(f"{key}.") for one in keys)
+            for keys in listed
+        )
 
     def sight_of(self, path: Path) -> Sight:
         """Whether DVC notices changes of an input file. It follows links to files, but not links to folders inside a
