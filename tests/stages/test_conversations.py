@@ -440,6 +440,25 @@ def test_a_dataset_without_a_stop_token_is_refused_with_the_ways_out(talks: Proj
     assert cli(talks, "build").returncode == 0  # it writes no special tokens at all
 
 
+@pytest.mark.slow
+def test_a_file_without_a_stop_token_is_judged_alike_whether_it_is_encoded_anew_or_not(talks: Project) -> None:
+    """A file of 1,000 conversations with one answer each is beside one whose first answers are followed by a marker."""
+    (talks.root / "next.jinja").write_text(PLAIN.replace("<|im_end|>", ""))
+    one = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"}]
+    rows = "".join(json.dumps({"id": f"one-{i}", "messages": one}) + "\n" for i in range(1000))
+    (talks.root / "data/raw/one.jsonl").write_text(rows)
+    talks.set(encode__chat={"template": "next.jinja", "stop_token": "next"}, source__unit_bytes_min=0)
+    for stage in ("train-vocab", "encode"):
+        depend(talks, stage, "next.jinja")
+    done = cli(talks, "build")
+    assert done.returncode == 0 and "WARNING: 1,003 of 1,004 trained answers" in done.stdout + done.stderr, done.stderr
+    for stop_token, exit_code in (("trained", 2), ("unchecked", 0), ("trained", 2)):
+        talks.set(encode__chat={"template": "next.jinja", "stop_token": stop_token})
+        done = cli(talks, "build")
+        assert done.returncode == exit_code, done.stderr
+        assert exit_code == 0 or "none of 1,00" in done.stderr
+
+
 Change = Callable[[dict[str, list[Any]]], None]
 
 

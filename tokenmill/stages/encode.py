@@ -60,7 +60,7 @@ from tokenmill.pipeline.unit_drops import lines_without_documents, unit_drops
 from tokenmill.pipeline.unit_runner import UnitRunner, content
 from tokenmill.pipeline.unit_work import Job
 from tokenmill.special_tokens import SpecialTokensInText
-from tokenmill.stages.encode_chat import N_ANSWERS_SURE, chat_encoder, chat_entry, check_stopped, tell_of_answers
+from tokenmill.stages.encode_chat import chat_encoder, chat_entry, check_stopped, is_sure, tell_of_answers
 from tokenmill.stages.encode_dataset import Encoder, Folders, files_of, special_id, write_dataset
 from tokenmill.stages.encode_sets import refuse_formats
 from tokenmill.storage.atomic import remove_tree, write_directory
@@ -373,7 +373,7 @@ def encode_unit(
                 job.advance(0, n_tokens[0])
         facts = []
         for output in outputs:
-            if output.answers is not None and output.answers.n_answers >= N_ANSWERS_SURE:
+            if output.answers is not None and is_sure(stop_token, output.answers):
                 check_stopped(output.encoder.chat, stop_token, output.answers)  # now, and not after all units
             output.finish(documents)
             facts.append(

@@ -20,8 +20,7 @@ from tokenmill.tokenizer.chat_files import DEFAULT, TOOL_USE, special_names
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 3
-N_ANSWERS_SURE = 1000
-"""So many answers of one unit without a stop token are enough to say that there is none."""
+_N_ANSWERS_SURE = 1000
 
 
 def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatEntry:
@@ -71,6 +70,12 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
             f"encode.chat: all {n_tokens:,} tokens are trained with mask: {entry.mask}, although messages of others should not be. "
             "Mend the template's {% generation %}, which seems to enclose everything, or set mask: all."
         )
+
+
+def is_sure(asked: StopToken | None, answers: AnswerCounts) -> bool:
+    """Whether the answers of one unit are enough to say that the template writes no stop token, so that a build need not encode all
+    units to say it. With `next`, they never are: a file of conversations with one answer each may be among others."""
+    return asked == "trained" and answers.n_answers >= _N_ANSWERS_SURE
 
 
 def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: AnswerCounts) -> None:

@@ -41,7 +41,7 @@ from tokenmill.errors import ParamsError
 from tokenmill.pipeline.executor import RunUnits
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.special_tokens import listed
-from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained
+from tokenmill.stages.encode_chat import check_cut, check_stopped, check_trained, is_sure
 from tokenmill.stages.encode_sets import write_blends, write_sets
 from tokenmill.storage.atomic import sha256_file, write_directory
 from tokenmill.storage.links import link
@@ -121,12 +121,15 @@ def write_dataset(
             tokenizer.digest, ((unit.output, shard.sha256) for unit, shard in zip(units, shards, strict=True))
         )
         if entry is not None:
-            answers = added(one.facts.answers or AnswerCounts() for one in done)
+            of_units = [one.facts.answers or AnswerCounts() for one in done]
+            answers = added(of_units)
             n_trained = sum(one.facts.n_trained or 0 for one in done)
             entry = entry.model_copy(update={"n_trained": n_trained, "answers": answers})
             check_trained(entry, sum(shard.n_tokens for shard in shards))
             assert params.chat is not None
-            check_stopped(encoder.chat, params.chat.stop_token, answers)
+            stop_token = params.chat.stop_token
+            for some in (*(one for one in of_units if is_sure(stop_token, one)), answers):
+                check_stopped(encoder.chat, stop_token, some)
         written = write_sets(encoded, formats, files, documents, made_from, runner, run_units, directory)
         if params.chat is not None and params.pack is not None:
             check_cut(params.chat, params.pack, encoded)
