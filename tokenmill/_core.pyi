@@ -18,6 +18,7 @@ __all__ = [
     "Merger",
     "ParquetRows",
     "TextFinder",
+    "ZstdDecompressor",
     "bpe_json",
     "byte_order",
     "count_ids",
@@ -163,6 +164,7 @@ class Merger:
     def totals(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """The numbers of distinct pre-tokens, occurrences and bytes of text, first of the output, then of the dropped sums."""
 
+@final
 class ZstdDecompressor:
     """Decompresses zstd frames, one behind the other, that come in pieces. A window may have 2 ** `window_log_max` bytes."""
     def __new__(cls, window_log_max: int) -> Self: ...
