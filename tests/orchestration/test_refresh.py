@@ -270,11 +270,12 @@ class _Hook(BaseHTTPRequestHandler):
     """A webhook that keeps what it is sent."""
 
     received: ClassVar[list[Any]] = []
+    answer: ClassVar[int] = 200
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.received.append(json.loads(body))
-        self.send_response(200)
+        self.send_response(self.answer)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -345,6 +346,29 @@ def test_a_failure_is_told_once_with_project_host_and_code_again_when_it_changes
     assert told(0) == []
     again = failure("other.txt")
     assert told(2) == [again]
+
+
+@pytest.mark.slow
+def test_a_notice_that_the_service_refuses_is_said_to_be_unsent_and_sent_again(
+    team: Team, server: Server, hook: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = (
+        "from prefect.blocks.notifications import MattermostWebhook as Hook\n"
+        f"Hook(hostname='127.0.0.1', port={hook.server_port}, secure=False, token='a' * 24).save('team')\n"
+    )
+    project = team.project
+    assert project.run(sys.executable, "-c", block, **server.environment).returncode == 0
+    project.set(refresh__notify="mattermost-webhook/team")  # not committed, so a refresh fails
+    monkeypatch.setattr(_Hook, "answer", 404)
+    done = project.run("tokenmill", "refresh", **server.environment)
+    assert "notification mattermost-webhook/team: could not be sent: " in done.stderr
+    assert "404" in done.stderr
+    n = len(_Hook.received)
+    monkeypatch.setattr(_Hook, "answer", 200)
+    for _ in range(2):
+        done = project.run("tokenmill", "refresh", **server.environment)
+        assert "could not be sent" not in done.stderr
+        assert len(_Hook.received) == n + 1
 
 
 @pytest.mark.slow
