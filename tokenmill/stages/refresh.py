@@ -112,8 +112,8 @@ def _telling_how_to_undo(root: Path) -> Iterator[None]:
         if own := [name for name in git.changed_files(root) if _is_own(name)]:
             names = shlex.join(own)
             say(
-                f"refresh: {', '.join(own)}: changed and not committed; the next refresh continues from there. To go back to the last "
-                f"commit: `git checkout -- {names} && dvc checkout`"
+                f"refresh: {', '.join(own)}: changed and not committed; the next refresh continues from there. To go back to the "
+                f"last commit: `git checkout -- {names} && dvc checkout`"
             )
             if any(name.endswith(".dvc") for name in own):
                 say(
