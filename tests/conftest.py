@@ -108,6 +108,11 @@ class Project:
         path.write_text("".join(lines), encoding="utf-8")
         return path
 
+    def write_bad_end(self, name: str) -> None:
+        """Writes a shard whose document in line 21 has no text. That is behind those at which a build looks before it counts."""
+        with self.write(name, ["some words " * 10_000] * 20).open("a", encoding="utf-8") as file:
+            file.write('{"id": "x"}\n')
+
     def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of the environment's own bin directory in the project's folder."""
         binaries = str(Path(sys.executable).parent)

@@ -56,14 +56,17 @@ def test_the_server_shows_names_states_progress_and_logs(project: Project, serve
     assert page in server.artifacts(server.flow_run(name))["tokenmill-report"]
 
     project.write("c.jsonl", ["the new cat"])
-    (project.root / "data/raw/d.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
+    project.write_bad_end("d.jsonl")
     project.set(source__on_bad_document="fail", source__glob="data/raw/[acd].jsonl")
     done = project.run("tokenmill", "build", **server.environment)
     assert done.returncode == 2
-    where, started, _finished, error = done.stderr.splitlines()
-    assert where == f"Prefect at {server.url.removesuffix('/api')}: the build appears there in some seconds"
-    assert started.startswith("count: started, ")
-    assert error.startswith("tokenmill: error[TM209]: data/raw/d.jsonl")
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if line.startswith("Prefect")] == [
+        f"Prefect at {server.url.removesuffix('/api')}: the build appears there in some seconds"
+    ]
+    assert sum(line.startswith("count: started, ") for line in lines) == 1
+    assert sum("b.jsonl" in line for line in lines) == 1, "which the glob leaves out"
+    assert lines[-1].startswith("tokenmill: error[TM209]: data/raw/d.jsonl")
     run = server.flow_run(name)
     assert run["state"]["type"] == "FAILED"
     states = server.task_states(run)
@@ -187,7 +190,7 @@ def test_a_run_that_is_cancelled_when_its_work_is_done_ends_on_the_server(
 ) -> None:
     project.set(run__engine="threads")
     if not is_right:
-        (project.root / "data/raw/d.jsonl").write_text('{"id": "x"}\n', encoding="utf-8")
+        project.write_bad_end("d.jsonl")
     done = project.run(sys.executable, "-c", LAST_MOMENT.replace("ACT", CANCEL), **server.environment)
     assert done.returncode == code, done.stderr
     assert "asked: ACCEPT" in done.stderr

@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -181,17 +181,19 @@ def copy(file: str, to_file: str) -> None:
         shutil.copyfile(file, partial)
 
 
-def delete(files: Sequence[str]) -> None:
-    """Deletes files of one place, in any order; on this machine also the folders that are empty then. Files that are not there are
-    no error."""
-    if files and is_url(files[0]):
-        objects.delete(files)
+def delete_folder(folder: str, first: str) -> None:
+    """Deletes the files below a folder, `first` before the others; on this machine also the folders, unless somebody writes a file
+    into one meanwhile. What is not there is no error."""
+    if is_url(folder):
+        objects.delete([f"{folder}/{first}"])
+        objects.delete([one.url for one in list_files(folder).values()])
         return
-    for file in files:
-        Path(file).unlink(missing_ok=True)
-    for folder in sorted({Path(file).parent for file in files}, reverse=True):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+    Path(folder, first).unlink(missing_ok=True)
+    for path in list(files_below(Path(folder))):
+        path.unlink(missing_ok=True)
+    for above, _, _ in os.walk(folder, topdown=False):
+        if not any(Path(above).iterdir()):
+            Path(above).rmdir()
 
 
 class Ended(Exception):

@@ -62,8 +62,7 @@ def remove(place: str, found: Iterable[Found]) -> None:
         files = anywhere.list_files(folder)
         if one.state == "leftover" and _found(folder, files, {}).state != "leftover":
             continue  # its upload went on meanwhile
-        anywhere.delete([f"{folder}/{MANIFEST}"])
-        anywhere.delete([stored.url for stored in anywhere.list_files(folder).values()])
+        anywhere.delete_folder(folder, MANIFEST)
 
 
 def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[str]]) -> Found:
