@@ -112,9 +112,11 @@ def encode_stage(project: Path) -> StageRun:
 
 def _timed(project: Path) -> None:
     """What that process does: prints the fields of a StageRun."""
+    import dvc.repo  # noqa: F401 — imports are not timed
     import pyarrow as pa
 
-    import tokenmill.stages.encode  # noqa: F401 — imports are not timed
+    import tokenmill.stages.encode
+    import tokenmill.stages.mistakes  # noqa: F401
     from tokenmill import console
     from tokenmill.artifacts.golden import checked_tokenizer
     from tokenmill.layout import TOKENIZER_DIRECTORY
