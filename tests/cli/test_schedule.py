@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from dateutil import rrule, tz
 
 from tokenmill.cli.refresh import seconds_until, times
 
@@ -52,3 +53,16 @@ def test_a_time_of_day_comes_once_a_day_at_the_moment_when_clocks_first_show_it_
 @ZONES
 def test_every_hour_is_every_moment_at_which_clocks_show_a_full_hour(zone: str) -> None:
     assert woken("0 * * * *", zone) == [at for at, now, _ in walk(zone) if now.minute == 0]
+
+
+@ZONES
+def test_times_of_day_that_clocks_show_are_those_of_dateutil(zone: str) -> None:
+    shown = tz.gettz(zone)
+    for hour in range(24):
+        rule = rrule.rrule(rrule.DAILY, dtstart=datetime(2025, 12, 31, hour), until=datetime(2028, 1, 2))
+        moments = [at.replace(tzinfo=shown).astimezone(UTC) for at in rule if tz.datetime_exists(at, shown)]
+        found = woken(f"0 {hour} * * *", zone)
+        clocks = [at.astimezone(ZoneInfo(zone)) for at in found]
+        at_the_hour = [at for at, now in zip(found, clocks, strict=True) if (now.hour, now.minute) == (hour, 0)]
+        assert at_the_hour == [at for at in moments if BEGIN < at < END]
+        assert len(found) - len(at_the_hour) <= 2, "a time that clocks skip comes when they go forward"
