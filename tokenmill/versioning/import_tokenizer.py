@@ -47,20 +47,15 @@ def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
 
 
 def look_at(root: Path, asked: TokenizerSource, directory: Path) -> tuple[Tokenizer, Path] | None:
-    """The tokenizer that an import gives, and a folder with its files, which is `directory` where it has to be filled. That is
-    done without golden vectors. None if a published version is asked for that is not pinned yet. Raises what an import raises."""
+    """The tokenizer that an import gives, and the folder with its chat files, which is `directory` where it has to be filled.
+
+    None if a published version is asked for that is not pinned yet. Raises what an import raises."""
     pin, source, there = read_pin(root), _source(root, asked), root / TOKENIZER_DIRECTORY
     is_pinned = pin is not None and pin.asked == asked
     if pin is not None and is_pinned and there.is_dir() and sha256_directory(there) == pin.files_sha256:
         return Tokenizer.load(there), there
-    if asked.name is None and _is_ours(source):
-        return Tokenizer.load(source), source
     if asked.name is None and source.exists():
-        tokenizer = _load(source, asked)
-        tokenizer.save(directory)
-        if source.is_dir():
-            copy_chat_files(source, directory)
-        return tokenizer, directory
+        return _load(source, asked), source if source.is_dir() else directory  # nothing is beside a file
     if pin is None or not is_pinned:
         return None
     if asked.name is None and there.is_dir() and (tokenizer := Tokenizer.load(there)).digest == pin.digest:
