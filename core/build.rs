@@ -1,12 +1,15 @@
-//! Makes two things that the crate includes: a digest of its sources, and the tables of character classes.
+//! Makes three things that the crate includes: a digest of its sources, a digest of its code, and the tables of character classes.
 //!
-//! The digest lets Python detect a compiled core that is older than its sources. It is the sha256 over Cargo.lock, Cargo.toml,
-//! build.rs and src/**/*.rs in the order of their names; each adds its name, NUL, its length (u64, little-endian) and its content.
-//! tokenmill/pipeline/core_sources.py computes the same digest.
+//! Both digests are the sha256 over Cargo.lock, Cargo.toml, build.rs and src/**/*.rs in the order of their names; each adds its
+//! name, NUL, its length (u64, little-endian) and its content. The digest of the sources lets Python detect a compiled core that is
+//! older than its sources; tokenmill/pipeline/core_sources.py computes it, too. The digest of the code takes each Rust file in its
+//! normal form, and leaves out files named tests.rs, so a mended comment or test does not make units stale.
 
 #[allow(dead_code)]
 #[path = "src/split/named.rs"]
 mod named;
+#[path = "src/normal_form.rs"]
+mod normal_form;
 
 use regex_syntax::hir::{Class, HirKind};
 use sha2::{Digest, Sha256};
@@ -19,20 +22,37 @@ fn main() -> io::Result<()> {
     let mut names: Vec<String> = ["Cargo.lock", "Cargo.toml", "build.rs"].map(String::from).into();
     collect(&root, &root.join("src"), &mut names)?;
     names.sort();
-    let mut digest = Sha256::new();
+    let (mut sources, mut code) = (Sha256::new(), Sha256::new());
     for name in &names {
-        let content = fs::read(root.join(name))?;
-        digest.update(name.as_bytes());
-        digest.update([0]);
-        digest.update((content.len() as u64).to_le_bytes());
-        digest.update(&content);
+        let content = fs::read_to_string(root.join(name))?;
+        add(&mut sources, name, &content);
+        if !name.ends_with(".rs") {
+            add(&mut code, name, &content);
+        } else if !name.ends_with("/tests.rs") {
+            add(
+                &mut code,
+                name,
+                &normal_form::normal_form(&content).map_err(|error| io::Error::other(error.to_string()))?,
+            );
+        }
         println!("cargo::rerun-if-changed={name}");
     }
     println!("cargo::rerun-if-changed=src");
-    let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    println!("cargo::rustc-env=TOKENMILL_SOURCE_HASH={hex}");
+    println!("cargo::rustc-env=TOKENMILL_SOURCE_HASH={}", hex(sources));
+    println!("cargo::rustc-env=TOKENMILL_CODE_HASH={}", hex(code));
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?);
     fs::write(out.join("unicode_tables.rs"), tables()?)
+}
+
+fn add(digest: &mut Sha256, name: &str, content: &str) {
+    digest.update(name.as_bytes());
+    digest.update([0]);
+    digest.update((content.len() as u64).to_le_bytes());
+    digest.update(content);
+}
+
+fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The source text of the two tables. src/split/unicode.rs and src/split/scan/deepseek.rs name their flags.

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, final
 from tokenmill.arrow_texts import ArrowArray
 
 __all__ = [
+    "CODE_HASH",
     "SOURCE_HASH",
     "Counter",
     "Encoder",
@@ -35,6 +36,9 @@ __all__ = [
     "splitter",
     "train",
 ]  # fmt: skip
+
+CODE_HASH: str
+"""The sha256, in hex, of the crate's code when it was compiled: its sources without comments, documentation and tests."""
 
 SOURCE_HASH: str
 """The sha256, in hex, of the crate's sources when it was compiled (see core/build.rs)."""

@@ -17,6 +17,7 @@
 //! | [`documents`] | lines of JSON → texts and ids of documents | python |
 //! | [`tokenizer_json`] | a tokenizer.json with BPE → tokens and merges by id, and these → JSON for a digest | python |
 //! | [`list_pages`] | lists of integers → pages of a Parquet file | python |
+//! | `normal_form` | Rust text → what its compiler reads outside tests | build.rs |
 //! | `python` | all of this as the module `tokenmill._core` | Python |
 
 // Unsafe code is allowed only in split::scan::block, split::scan::avx512, memory::prefetch, memory::pages, python::ids and
@@ -47,6 +48,9 @@ pub mod documents;
 pub mod tokenizer_json;
 
 pub mod list_pages;
+
+#[cfg(test)]
+mod normal_form;
 
 #[cfg(feature = "python")]
 mod python;

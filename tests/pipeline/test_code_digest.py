@@ -13,13 +13,15 @@ from ruamel.yaml import YAML
 
 from tests.conftest import REPOSITORY, Project
 from tokenmill.layout import DOCUMENT_STAGES
-from tokenmill.pipeline.code_digest import AFTER_UNITS, ROOMS, code_digest, output_digest
+from tokenmill.pipeline.code_digest import AFTER_UNITS, ROOMS, code_digest, normal_form, output_digest
 
 PACKAGE = REPOSITORY / "tokenmill"
 LOCK = "tokenmill.lock"  # what it pins is data
 CORE = {"core/src", "core/Cargo.toml", "core/Cargo.lock"}
 STAGES = YAML(typ="safe", pure=True).load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 DECIDING = {room for rooms in ROOMS.values() for room in rooms}
+FURTHER_CODE = b"\nFURTHER = 1\n"
+PROSE = b'\n# a comment\n"""A text that nobody reads."""\n'
 
 
 def imported(module: Path) -> set[Path]:
@@ -113,31 +115,57 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.suffix == ".py" or (path.suffix == ".jinja" and path.parent.name == "templates")
     ),
 )
-def test_a_byte_changed_in_a_file_changes_the_digest_of_its_stages_and_no_others(package: Path, path: str) -> None:
+def test_code_changed_in_a_file_changes_the_digest_of_its_stages_and_no_others(package: Path, path: str) -> None:
     before = {stage: code_digest.__wrapped__(stage, package) for stage in STAGES}
     assert before == {stage: code_digest(stage) for stage in STAGES}
     ours = (package / path).read_bytes()
-    (package / path).write_bytes(ours + b"\n")
+    (package / path).write_bytes(ours + FURTHER_CODE)
     changed = {stage for stage in STAGES if code_digest.__wrapped__(stage, package) != before[stage]}
     (package / path).write_bytes(ours)
     room = path.split("/")[0]
     assert changed == {stage for stage in STAGES if room in ROOMS[stage] or path in modules_of(stage)}
 
 
-def test_a_byte_changed_in_the_report_makes_validate_stale_and_leaves_its_units_as_they_are(package: Path) -> None:
+def test_code_changed_in_the_report_makes_validate_stale_and_leaves_its_units_as_they_are(package: Path) -> None:
     path = package / "report/measures.py"
     digests = (code_digest.__wrapped__, output_digest.__wrapped__)
     before = [{stage: digest(stage, package) for stage in STAGES} for digest in digests]
     ours = path.read_bytes()
-    path.write_bytes(ours + b"\n")
+    path.write_bytes(ours + FURTHER_CODE)
     after = [{stage: digest(stage, package) for stage in STAGES} for digest in digests]
     path.write_bytes(ours)
     assert after[0] == before[0]
     assert {stage for stage in STAGES if after[1][stage] != before[1][stage]} == {"validate"}
 
 
+def test_prose_changed_in_every_file_changes_no_digest(package: Path) -> None:
+    before = {stage: output_digest.__wrapped__(stage, package) for stage in STAGES}
+    modules = {path: path.read_bytes() for path in package.rglob("*.py")}
+    for path, ours in modules.items():
+        path.write_bytes(ours + PROSE)
+    after = {stage: output_digest.__wrapped__(stage, package) for stage in STAGES}
+    for path, ours in modules.items():
+        path.write_bytes(ours)
+    assert after == before
+
+
+def test_the_normal_form_of_code_has_no_prose_and_is_the_same_in_every_python() -> None:
+    plain = "class A:\n    n: int = 1\n    def twice(self, by): return f'{self.n * by:>3}'\n"
+    mended = (
+        '"""What A is."""\n\nclass A:\n    """One."""\n\n    n: int = 1\n    """Its number."""\n\n'
+        "    def twice(self, by: int) -> str:\n        'Twice it.'\n        # why\n        return (f\"{self.n * by:>3}\")\n"
+    )
+    assert normal_form(mended) == normal_form(plain)
+    for other in (("int", "float"), ("= 1", "= 2"), ("twice", "double"), (">3", ">4"), ("return ", "")):
+        assert normal_form(plain.replace(*other)) != normal_form(plain), other
+    assert normal_form("def f(n: int): n += 1") == (
+        "Module ( body= [ FunctionDef ( name= 'f' args= arguments ( args= [ arg ( arg= 'n' ) ] ) body= [ AugAssign ( "
+        "target= Name ( id= 'n' ctx= Store ( ) ) op= Add ( ) value= Constant ( value= 1 ) ) ] ) ] )"
+    )
+
+
 @pytest.mark.slow
-def test_a_byte_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stages_and_no_others(
+def test_code_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_stages_and_no_others(
     project: Project, tmp_path: Path
 ) -> None:
     package = tmp_path / "changed" / "tokenmill"
@@ -164,8 +192,12 @@ def test_a_byte_changed_in_a_room_that_decides_bytes_redoes_the_units_of_its_sta
     }.items():
         for path in paths:
             with (package / path).open("ab") as file:
-                file.write(b"\n")
+                file.write(FURTHER_CODE)
         assert {stage for stage, anew in done_anew().items() if anew} == stages, paths
+    for path in (path for room in (*DECIDING, "stages") for path in (package / room).rglob("*.py")):
+        with path.open("ab") as file:
+            file.write(PROSE)
+    assert not any(done_anew().values())
 
 
 @pytest.mark.parametrize("stage", STAGES)

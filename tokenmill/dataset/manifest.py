@@ -456,8 +456,8 @@ def tokens_digest(tokenizer_digest: str, files: Iterable[tuple[str, str]]) -> st
 
 
 def engine_version() -> str:
-    """The version of tokenmill with the digest of the core's sources."""
-    return f"tokenmill {tokenmill.__version__}, core {_core.SOURCE_HASH[:16]}"
+    """The version of tokenmill with the digest of the core's code."""
+    return f"tokenmill {tokenmill.__version__}, core {_core.CODE_HASH[:16]}"
 
 
 def write_manifest(manifest: Manifest, directory: Path) -> None:

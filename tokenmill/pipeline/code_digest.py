@@ -2,9 +2,10 @@
 
 A stage depends on whole rooms, the folders of tokenmill/ that decide bytes, on its own modules in tokenmill/stages/, whose names
 begin with the stage's, and on a module of config/ that decides bytes. The rest decides how a build runs but not what it makes, so a
-change there makes no output stale.
+change there makes no output stale. Nor does a mended comment, docstring or test, because the digest is over the code alone.
 """
 
+import ast
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -39,9 +40,18 @@ AFTER_UNITS = {"train-vocab": ("chat",), "validate": ("report",)}
 """Rooms that write outputs of a stage after its units are done: the stage runs again if they change, its units do not."""
 
 
+_WITHOUT_EFFECT: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.arg: ("annotation",),
+    ast.FunctionDef: ("returns",),
+    ast.AsyncFunctionDef: ("returns",),
+    ast.Constant: ("kind",),
+}
+"""The fields of the syntax tree that do not change what code does."""
+
+
 @functools.cache
 def code_digest(stage: str, package: Path = _PACKAGE) -> str:
-    """The sha256, in hex, over the code of the stage's units: its rooms and modules, the core's sources, and the versions of
+    """The sha256, in hex, over the code of the stage's units: its rooms and modules, the core's code, and the versions of
     libraries that decide bytes. `stage`: the name in dvc.yaml.
 
     Other packages are assumed to have the versions of requirements.lock.
@@ -72,13 +82,51 @@ def units_digest() -> str:
 
 def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[str, str] | None = None) -> str:
     found = libraries() if versions is None else versions
-    digest = hashlib.sha256(" ".join([_core.SOURCE_HASH, *(found.get(name, "") for name in _LIBRARIES)]).encode())
+    digest = hashlib.sha256(" ".join([_core.CODE_HASH, *(found.get(name, "") for name in _LIBRARIES)]).encode())
     modules = [package / name for name in MODULES]
     modules += list((package / "stages").glob(f"{stage.replace('-', '_')}*.py"))
     for room in rooms:
         modules += [path for suffix in _SUFFIXES for path in (package / room).rglob(f"*{suffix}")]
     for path in sorted(modules):
-        content = path.read_bytes()
+        content = _code(path).encode()
         name = path.relative_to(package).as_posix().encode()
         digest.update(name + b"\0" + len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
+
+
+def _code(path: Path) -> str:
+    """What a file says to a computer: a template as it is, and of Python the normal form."""
+    text = path.read_text(encoding="utf-8")
+    return normal_form(text) if path.suffix == ".py" else text
+
+
+@functools.cache
+def normal_form(source: str) -> str:
+    """Python source text as its syntax tree, without comments, docstrings and the annotations of functions.
+
+    Annotations of classes stay, because they declare the fields of records. Every Python from 3.11 on gives the same form: fields
+    of the tree that are empty are left out, since a later Python adds some.
+    """
+    words: list[str] = []
+    _write(ast.parse(source), words)
+    return " ".join(words)
+
+
+def _write(value: object, words: list[str]) -> None:
+    if isinstance(value, ast.AST):
+        words += [type(value).__name__, "("]
+        for name, field in ast.iter_fields(value):
+            if field not in (None, []) and name not in _WITHOUT_EFFECT.get(type(value), ()):
+                words.append(f"{name}=")
+                _write(field, words)
+        words.append(")")
+    elif isinstance(value, list):
+        words.append("[")
+        for one in value:
+            if not (
+                isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
+            ):
+                _write(one, words)
+        words.append("]")
+    else:
+        words.append(repr(value))

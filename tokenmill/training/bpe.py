@@ -220,7 +220,7 @@ def _learn(
         from tokenmill.training.checkpoint import key_of
 
         counts = counts.finish() if isinstance(counts, Counter) else counts
-        key = key_of(counts, _core.SOURCE_HASH, start, *settings)
+        key = key_of(counts, _core.CODE_HASH, start, *settings)
         kept = checkpoint.load(key)
     source: tuple[Any, Any | None]
     if kept:

@@ -62,6 +62,7 @@ fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     attaching::register(module)?;
     module.add("SOURCE_HASH", env!("TOKENMILL_SOURCE_HASH"))?;
+    module.add("CODE_HASH", env!("TOKENMILL_CODE_HASH"))?;
     module.add_class::<counting::Counter>()?;
     module.add_class::<counting::Merger>()?;
     module.add_class::<decompressing::ZstdDecompressor>()?;
