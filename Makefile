@@ -1,7 +1,7 @@
 # make demo and make test do all their own set-up; a second run installs and compiles nothing.
 PYTHON ?= python3
 BIN := .venv/bin
-LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock"
+LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
 .PHONY: demo test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
@@ -54,7 +54,7 @@ core: .venv/.core ## compile the core again where its sources changed
 	@$(PYTHON) -m venv .venv >.venv.log 2>&1 || { tail -3 .venv.log; echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)."; exit 1; }
 	@rm -f .venv.log
 	@echo "installing the locked packages into .venv ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock >.venv/pip.log 2>&1 || { tail -3 .venv/pip.log; echo "The packages could not be installed: without a network, connect to one or set PIP_INDEX_URL to a mirror, then run make again (full log: .venv/pip.log)."; exit 1; }
 	@install -d -m 700 .dvc/tmp/site-cache && $(BIN)/dvc config --local core.site_cache_dir "$(CURDIR)/.dvc/tmp/site-cache"
 	@touch $@
 
@@ -140,13 +140,13 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv
-	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.lock
+	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r benchmarks/requirements.lock
 	@touch $@
 
 .interop-venv/.installed: interop/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .interop-venv
 	@echo "installing the tools whose formats are tested into .interop-venv ..."
-	@.interop-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r interop/requirements.lock
+	@.interop-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r interop/requirements.lock
 	@touch $@
 
 clean: ## what make made, but for data
