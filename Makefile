@@ -26,13 +26,14 @@ test-interop: setup .interop-venv/.installed ## every file format read by the to
 test-storage: setup .s3-server/bin/s3s-fs ## object storage, with a second S3 server (in Rust, compiled once)
 	@$(BIN)/python -m pytest tests/storage tests/pipeline/test_object_storage.py tests/pipeline/test_hub.py
 
-lint: setup ## format and lint of Python and Rust, types, the core's documentation, and its own tests
+lint: setup ## format and lint of Python and Rust, types, licence texts, the core's documentation, and its own tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict tokenmill flows tasks
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/stubtest --concise tokenmill._core
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/basedpyright --ignoreexternal --verifytypes tokenmill >.venv/verifytypes.log || { cat .venv/verifytypes.log; exit 1; }
+	$(BIN)/python core/third_party.py --check
 	cargo fmt --manifest-path core/Cargo.toml --check
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path core/Cargo.toml --locked --quiet --no-deps --document-private-items --all-features
@@ -67,6 +68,7 @@ lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements.lock
 	uv pip compile $(LOCK) benchmarks/requirements.in -o benchmarks/requirements.lock
 	uv pip compile $(LOCK) interop/requirements.in -o interop/requirements.lock
+	$(PYTHON) core/third_party.py
 
 server: setup ## Prefect's server and its web page, on this machine alone, with the runs of this repository's builds
 	@mkdir -p .tokenmill

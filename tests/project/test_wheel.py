@@ -1,6 +1,7 @@
 """An installed tokenmill is one package, which makes projects that it builds."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -73,6 +74,25 @@ def test_the_next_major_version_of_a_package_is_not_taken_untried() -> None:
     assert not tokenizers.specifier.contains("1.0.0rc3", prereleases=True)
 
 
+def test_licence_texts_and_packages_are_those_of_the_lock_files() -> None:
+    command = [sys.executable, "core/third_party.py", "--check"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_locked_package_has_its_hashes() -> None:
+    """`pip install --require-hashes` takes no other file than those that were there when the versions were locked."""
+    for lock in ("requirements.lock", "benchmarks/requirements.lock", "interop/requirements.lock"):
+        text = (REPOSITORY / lock).read_text(encoding="utf-8")
+        packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]
+        assert len(packages) > 20
+        assert [one.splitlines()[0] for one in packages if "--hash=sha256:" not in one] == []
+    installs = [
+        line for line in (REPOSITORY / "Makefile").read_text(encoding="utf-8").splitlines() if "pip install" in line
+    ]
+    assert installs and all("--require-hashes" in line for line in installs)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (REPOSITORY / "core/target/release").is_dir(), reason="the core was not compiled here")
 def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> None:
@@ -81,7 +101,10 @@ def test_a_wheel_brings_one_package_that_builds_a_project(tmp_path: Path) -> Non
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        about = {name.split(".dist-info/")[1] for name in names if ".dist-info/" in name}
         archive.extractall(tmp_path / "installed")
+    assert {"licenses/LICENSE", "licenses/core/THIRD-PARTY.txt"} < about
+    assert {"sboms/python.cyclonedx.json", "sboms/tokenmill-core.cyclonedx.json"} < about
     assert len(names) == len(set(names))
     assert {name.split("/")[0] for name in names} == {"tokenmill", f"{wheel.name.split('-cp')[0]}.dist-info"}
     inside = {
