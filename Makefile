@@ -1,10 +1,10 @@
 # make demo and make test do all their own set-up; a second run installs and compiles nothing.
 PYTHON ?= python3
 BIN := .venv/bin
-LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock"
+LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --no-emit-package pip --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: demo test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: audit demo test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -38,6 +38,14 @@ lint: setup ## format and lint of Python and Rust, types, licence texts, the cor
 	cargo clippy --manifest-path core/Cargo.toml --locked --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path core/Cargo.toml --locked --quiet --no-deps --document-private-items --all-features
 	cargo test --manifest-path core/Cargo.toml --locked --quiet
+
+audit: setup .audit/bin/cargo-deny ## every locked package and crate against the known vulnerabilities; one that cannot be asked about is a failure
+	@failed=; \
+	for lock in requirements.lock benchmarks/requirements.lock interop/requirements.lock; do \
+		$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || failed="$$failed $$lock"; \
+	done; \
+	.audit/bin/cargo-deny --manifest-path core/Cargo.toml check || failed="$$failed core/Cargo.lock"; \
+	test -z "$$failed" || { echo "Vulnerable, or not checked, as said above:$$failed. Where an advisory database could not be reached, nothing is known: connect to a network and run make audit again."; exit 1; }
 
 docs: setup ## the documentation as a web site, in site/; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
@@ -140,6 +148,10 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@echo "compiling an S3 server for tests, some minutes ..."
 	@cargo install --quiet --locked --root .s3-server --version 0.14.1 --features binary s3s-fs
 
+.audit/bin/cargo-deny:
+	@echo "compiling cargo-deny, some minutes ..."
+	@cargo install --quiet --locked --root .audit --version 0.20.2 cargo-deny
+
 .bench-venv/.installed: benchmarks/requirements.lock .venv/.installed
 	@$(BIN)/python -m venv .bench-venv
 	@.bench-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r benchmarks/requirements.lock
@@ -152,4 +164,4 @@ bench-task: setup ## the inside of an encode task, and readers of JSON lines
 	@touch $@
 
 clean: ## what make made, but for data
-	rm -rf .venv .bench-venv .interop-venv .s3-server core/target tokenmill/*.so
+	rm -rf .venv .audit .bench-venv .interop-venv .s3-server core/target tokenmill/*.so
