@@ -39,7 +39,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are files elsewhere; MkDocs calls it with the pages that are files."""
-    for path, content in {"changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")}.items():
+    for path, file in {"changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}.items():
+        content = (ROOT / file).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, path, content=content))
     return files
 
