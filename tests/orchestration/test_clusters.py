@@ -53,6 +53,7 @@ def test_local_workers_give_the_bytes_of_one_process(project: Project, server: S
     done = project.build("--force", **server.environment)
     assert project.outputs() == expected
     assert set(project.actions(done).values()) == {"run"}
+    assert ("listen on all network interfaces" in done.stderr) == (engine == "ray")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -140,6 +141,23 @@ def test_an_embedded_server_with_a_password_serves_the_build_that_knows_it(
     password = {"PREFECT_SERVER_API_AUTH_STRING": "name:word", "PREFECT_API_AUTH_STRING": "name:word"}
     done = project.run("tokenmill", "build", **home, **password)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_embedded_server_answers_only_who_knows_its_password(project: Project, home: dict[str, str]) -> None:
+    before = servers(home)
+    with building(project, home):
+        (pid,) = servers(home) - before
+        embedded = psutil.Process(pid)
+        (port,) = {one.laddr.port for one in embedded.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+        password = embedded.environ()["PREFECT_SERVER_API_AUTH_STRING"]
+        url = f"http://127.0.0.1:{port}/api/block_documents/filter"
+        answers = [
+            httpx.post(url, json={"include_secrets": True}, auth=auth, timeout=60).status_code
+            for auth in (None, ("build", "guess"), tuple(password.split(":")))
+        ]
+    assert answers == [401, 401, 200]
+    assert password not in said(project).read_text(encoding="utf-8")
+    assert not any(password in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
 
 
 def test_an_embedded_server_has_pauses_between_its_writes(home: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from prefect.context import FlowRunContext
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 import tokenmill
-from tokenmill.console import Advance
+from tokenmill.console import Advance, say
 from tokenmill.errors import ClusterError, ParamsError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.orchestration.worker_checks import check_slots, check_workers, ray_answers, worker_code
@@ -29,6 +29,10 @@ _DASK_GREETING_BYTES_MAX = 1 << 20
 _HTTP2_SETTINGS = b"\4"  # RFC 9113: the kind of a frame, its fourth byte
 _HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + bytes(5)  # with no settings
 _SOURCES = ("flows", "tasks")  # a project's own modules, which workers need not have
+_RAY_IS_OPEN = (
+    "Ray's processes listen on all network interfaces of this machine, and Ray has no setting against it. They answer only who has "
+    "the token in ~/.ray/auth_token, unless RAY_AUTH_MODE is disabled. run.engine: threads opens no port to the network"
+)
 _FAILURES = ("distributed.", "ray.", "dask.")  # modules of the errors of a cluster
 
 
@@ -158,6 +162,7 @@ def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], i
     _send_by_value(_needed("ray", "ray.cloudpickle"))
     options: dict[str, Any] = {"namespace": "prefect", "log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
+        say(_RAY_IS_OPEN)
         options |= {"num_cpus": workers, "include_dashboard": False, "object_store_memory": 100_000_000}
     else:
         _check_answers("ray", address)

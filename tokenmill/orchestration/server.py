@@ -3,6 +3,7 @@
 import atexit
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -143,13 +144,17 @@ class Server:
             del self._logs[: len(logs)]
 
     def _start_embedded(self, root: Path) -> str:
-        """Starts a server without web page and schedules, and returns its URL."""
+        """Starts a server without web page and schedules, and returns its URL.
+
+        The server asks for a random password, because every user of this machine can connect to its port.
+        """
         self.home = Home.of(root)
         settings = self.home.made()
         # The server inherits the listening socket, so no other process can take the port, and early connections just wait.
         with socket.create_server(("127.0.0.1", 0)) as listening:
             # Set here because uvicorn takes a given socket for a Unix one, for which asyncio does not set it.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            os.environ["PREFECT_API_AUTH_STRING"] = password = f"build:{secrets.token_urlsafe()}"
             os.environ["PREFECT_API_URL"] = url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 — open until it has ended
             self._process = subprocess.Popen(
@@ -159,7 +164,12 @@ class Server:
                 stderr=self._said,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,  # Ctrl-C in the terminal must not end it: it still has to record the build's end
-                env={**os.environ, "PREFECT_UI_ENABLED": "0", **settings},
+                env={
+                    **os.environ,
+                    "PREFECT_UI_ENABLED": "0",
+                    "PREFECT_SERVER_API_AUTH_STRING": password,
+                    **settings,
+                },
             )
         atexit.register(self._stop)
         refresh_global_settings_context()
