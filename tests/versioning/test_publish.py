@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, Project, new_project
-from tests.registry import Team, cli, commit, copied, make_team, run
+from tests.registry import Team, cli, commit, copied, identify, make_team, run
 from tests.standing import Server
 from tests.versioning.test_signing import keys
 from tokenmill.storage.atomic import md5_file, sha256_directory
 from tokenmill.versioning.registry import directory_md5
-from tokenmill.versioning.signing import verify_directory
+from tokenmill.versioning.signing import sign_directory, verify_directory
 
 
 @pytest.fixture(scope="module")
@@ -391,6 +391,16 @@ def test_nothing_is_published_during_a_build(team: Team) -> None:
     assert tags(team.bare) == []
 
 
+def sold_as_new(team: Team, tag: str, new: str, signature: str | None = None) -> None:
+    """Puts a new tag on the commit of a version, with the message of its tag, or with another signature in it."""
+    message = run(team.bare, "git", "tag", "--list", "--format=%(contents)", tag)
+    if signature is not None:
+        message = "\n".join(line for line in message.splitlines() if not line.startswith("signature: "))
+        message += f"\nsignature: {signature}"
+    identify(team.bare)
+    run(team.bare, "git", "tag", "--annotate", "--message", message, new, f"{tag}^{{commit}}")
+
+
 @pytest.mark.slow
 def test_a_signed_version_is_taken_only_as_it_was_signed(team: Team, tmp_path: Path) -> None:
     private, public = keys(tmp_path)
@@ -399,6 +409,16 @@ def test_a_signed_version_is_taken_only_as_it_was_signed(team: Team, tmp_path: P
     done = cli(other, "fetch", "tokenizer@v1.0.0", "got", "--verify", str(public))
     assert done.returncode == 0, done.stderr
     verify_directory(other.root / "got", (other.root / "got.sig").read_text(encoding="utf-8"), public, "got")
+    sold_as_new(team, "tokenizer@v1.0.0", "tokenizer@v9.0.0")
+    done = cli(other, "fetch", "tokenizer@v9.0.0", "no", "--from", str(team.bare), "--verify", str(public))
+    assert done.returncode == 2
+    assert "the signature in its tag is that of tokenizer@v1.0.0 " in done.stderr
+    assert not (other.root / "no").exists()
+    earlier = sign_directory(other.root / "got", private, "tokenizer")
+    sold_as_new(team, "tokenizer@v1.0.0", "tokenizer@v9.0.1", earlier)
+    done = cli(other, "fetch", "tokenizer@v9.0.1", "earlier", "--from", str(team.bare), "--verify", str(public))
+    assert done.returncode == 0, done.stderr
+    assert "an earlier tokenmill signed it" in done.stderr
     _private, wrong = keys(tmp_path)
     assert cli(other, "fetch", "tokenizer@v1.0.0", "no", "--verify", str(wrong)).returncode == 2
     publish(team.project, "dataset@v1.0.0")

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tokenmill.errors import ParamsError, VersionsError
 from tokenmill.versioning.signing import sign_directory, verify_directory
 
+SUBJECT = "a:b@v1.0.0 0123abcd"
+
 
 def keys(folder: Path, curve: ec.EllipticCurve | None = None) -> tuple[Path, Path]:
     """A private and a public key in PEM."""
@@ -40,7 +42,7 @@ def model_signing(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()], ids=lambda curve: curve.name)
 def test_what_was_signed_verifies(directory: Path, tmp_path: Path, curve: ec.EllipticCurve) -> None:
     private, public = keys(tmp_path, curve)
-    verify_directory(directory, sign_directory(directory, private), public, "t")
+    assert verify_directory(directory, sign_directory(directory, private, SUBJECT), public, "t") == SUBJECT
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_a_file_that_differs_is_named(
     directory: Path, tmp_path: Path, change: Callable[[Path], object], words: str
 ) -> None:
     private, public = keys(tmp_path)
-    signature = sign_directory(directory, private)
+    signature = sign_directory(directory, private, SUBJECT)
     change(directory)
     with pytest.raises(VersionsError, match=words):
         verify_directory(directory, signature, public, "t")
@@ -69,7 +71,7 @@ def test_a_file_that_differs_is_named(
 
 def test_another_key_and_a_changed_signature_are_refused(directory: Path, tmp_path: Path) -> None:
     private, _public = keys(tmp_path)
-    signature = sign_directory(directory, private)
+    signature = sign_directory(directory, private, SUBJECT)
     _private, other = keys(tmp_path)
     with pytest.raises(VersionsError, match="Key mismatch"):
         verify_directory(directory, signature, other, "t")
@@ -81,23 +83,23 @@ def test_another_key_and_a_changed_signature_are_refused(directory: Path, tmp_pa
 def test_a_key_of_another_kind_is_refused(directory: Path, tmp_path: Path) -> None:
     private, public = keys(tmp_path, ec.SECP256K1())
     with pytest.raises(ParamsError, match="P-256"):
-        sign_directory(directory, private)
+        sign_directory(directory, private, SUBJECT)
     with pytest.raises(ParamsError, match="private key cannot be used"):
-        sign_directory(directory, public)
+        sign_directory(directory, public, SUBJECT)
     with pytest.raises(ParamsError, match="No such file"):
-        sign_directory(directory, tmp_path / "none.pem")
+        sign_directory(directory, tmp_path / "none.pem", SUBJECT)
 
 
 def test_model_signing_reads_our_signature_and_we_read_its_own(directory: Path, tmp_path: Path) -> None:
     private, public = keys(tmp_path)
     ours, theirs = tmp_path / "ours.sig", tmp_path / "theirs.sig"
-    ours.write_text(sign_directory(directory, private), encoding="utf-8")
+    ours.write_text(sign_directory(directory, private, SUBJECT), encoding="utf-8")
     verify = ("verify", "key", directory, "--public_key", public, "--signature")
     done = model_signing(*verify, ours)
     assert done.returncode == 0, done.stderr
     done = model_signing("sign", "key", directory, "--private_key", private, "--signature", theirs)
     assert done.returncode == 0, done.stderr
-    verify_directory(directory, theirs.read_text(encoding="utf-8"), public, "t")
+    assert verify_directory(directory, theirs.read_text(encoding="utf-8"), public, "t") == directory.name
     (directory / "B").write_text("changed", encoding="utf-8")
     assert model_signing(*verify, ours).returncode == 1
 
@@ -115,9 +117,9 @@ def test_a_missing_library_is_one_error_that_says_what_to_install(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     private, public = keys(tmp_path)
-    signature = sign_directory(directory, private)
+    signature = sign_directory(directory, private, SUBJECT)
     monkeypatch.setitem(sys.modules, "model_signing", None)  # as Python notes a module that cannot be imported
     with pytest.raises(ParamsError, match="pip install model-signing pyopenssl"):
-        sign_directory(directory, private)
+        sign_directory(directory, private, SUBJECT)
     with pytest.raises(ParamsError, match="pip install model-signing pyopenssl"):
         verify_directory(directory, signature, public, "t")

@@ -19,6 +19,7 @@ from tokenmill.versioning.registry import (
     assigned_commit,
     directory_md5,
     order_of,
+    signed_subject,
     versions_in,
 )
 from tokenmill.versioning.remotes import remote_errors
@@ -162,7 +163,8 @@ def register(publication: Publication, private_key: Path | None) -> list[str]:
     root = publication.root
     message = [f"{publication.name} {publication.version}", "", FILES + sha256_directory(publication.path)]
     if private_key is not None:
-        message.append(SIGNATURE + sign_directory(publication.path, private_key))
+        subject = signed_subject(publication.tag, publication.commit)
+        message.append(SIGNATURE + sign_directory(publication.path, private_key, subject))
     before = git.tags_of(root, ".")
     stage = Reference(publication.name, publication.assign or "")
     try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
 from tokenmill.versioning import git
@@ -152,8 +153,31 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
                     f"{version} from {version.repository}: is not signed. Do not use it, or omit --verify.",
                     code="TM405",
                 )
-            verify_directory(partial, tag_lines[SIGNATURE], public_key, f"{version} from {version.repository}")
+            _verify(partial, version, tag_lines[SIGNATURE], public_key)
     return tag_lines.get(SIGNATURE)
+
+
+def _verify(directory: Path, version: Version, signature: str, public_key: Path) -> None:
+    """Raises VersionsError unless the owner of the key signed these files as this version."""
+    place = f"{version} from {version.repository}"
+    signed = verify_directory(directory, signature, public_key, place)
+    if "@" not in signed:
+        say(
+            f"warning: {place}: an earlier tokenmill signed it, so the signature is of these files but names no version: it may be "
+            "that of another version with the same files. Publish a new version with --sign to have the version signed, too."
+        )
+    elif signed != signed_subject(str(version), version.commit):
+        raise VersionsError(
+            f"{place}: the signature in its tag is that of {signed}; expected {signed_subject(str(version), version.commit)}. "
+            "Somebody put the signature of one version under the tag of another. Do not use these files.",
+            code="TM405",
+        )
+
+
+def signed_subject(tag: str, commit: str) -> str:
+    """What the signature of a version says that the files are: its artifact and version, as in the tag, and its commit. A slash in
+    the artifact's name becomes a colon, since the library takes the subject for the name of a directory."""
+    return f"{tag} {commit}".replace("/", ":")
 
 
 def check_free(directory: Path) -> None:

@@ -1,10 +1,14 @@
 """Signs and verifies the files of a directory with an elliptic-curve key, offline, through the library model-signing."""
 
+import base64
+import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.storage.links import link
 
 _KEY = (
     "expected a key in PEM, without a password, of the curve P-256, P-384 or P-521. Make one: "
@@ -30,8 +34,10 @@ def check_installed() -> None:
         ) from None
 
 
-def sign_directory(directory: Path, private_key: Path) -> str:
+def sign_directory(directory: Path, private_key: Path, subject: str) -> str:
     """The signature of every file in the directory, as one line of JSON (a Sigstore bundle v0.3).
+
+    `subject`: what the files are, which is signed with them. It stands where the library has the name of the directory.
 
     Raises ParamsError for an unusable key, and VersionsError for a symbolic link, which cannot be signed.
     """
@@ -42,16 +48,22 @@ def sign_directory(directory: Path, private_key: Path) -> str:
         signer = Config().set_hashing_config(_every_file()).use_elliptic_key_signer(private_key=private_key)
     except (*_UNUSABLE, OSError) as error:
         raise ParamsError(f"{private_key}: the private key cannot be used: {_reason(error)}; {_KEY}") from None
-    with tempfile.NamedTemporaryFile(prefix="tokenmill-") as file:
+    # The library signs the name of the directory, so the files are linked into one with the subject's name, on the same disk.
+    with tempfile.TemporaryDirectory(prefix=".tokenmill-", dir=directory.parent) as folder:
+        named, signed = Path(folder) / subject, Path(folder) / "signature"
+        shutil.copytree(
+            directory, named, symlinks=True, copy_function=lambda file, target: link(Path(file), Path(target))
+        )
         try:
-            signer.sign(directory, file.name)
+            signer.sign(named, signed)
         except ValueError as error:
             raise VersionsError(f"{directory}: cannot be signed: {_reason(error)}.") from None
-        return file.read().decode()
+        return signed.read_text(encoding="utf-8")
 
 
-def verify_directory(directory: Path, signature: str, public_key: Path, place: str) -> None:
-    """Checks that a directory is, file for file, what the owner of the key signed.
+def verify_directory(directory: Path, signature: str, public_key: Path, place: str) -> str:
+    """Checks that a directory is, file for file, what the owner of the key signed. Gives the subject that was signed with it, or
+    the name of the directory where it was signed, if an earlier tokenmill signed it.
 
     Raises a VersionsError that begins with `place` for another key, and for a file that was changed, added or removed. Raises
     ParamsError for an unusable key.
@@ -74,6 +86,8 @@ def verify_directory(directory: Path, signature: str, public_key: Path, place: s
                 f"{place}: not what the owner of the key {public_key} signed: {_reason(error)}. Do not use these files.",
                 code="TM405",
             ) from None
+    statement = json.loads(base64.b64decode(json.loads(signature)["dsseEnvelope"]["payload"]))
+    return str(statement["subject"][0]["name"])
 
 
 def _every_file() -> Any:
