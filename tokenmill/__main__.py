@@ -5,6 +5,7 @@ import signal
 import sys
 
 from tokenmill.errors import EXIT_INTERRUPTED, EXIT_UNREAD
+from tokenmill.terminal import prepare_streams
 
 
 def program() -> int:
@@ -13,8 +14,7 @@ def program() -> int:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # Workers of a build share the cores out; the library would begin a pool of threads for all cores, and warn at each fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if sys.stderr is None:  # it was closed when the process began; print would write to standard output instead
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    prepare_streams()
     try:
         from tokenmill.cli.main import main
 
@@ -29,8 +29,7 @@ def program() -> int:
             signal.signal(number, signal.SIG_DFL)
     try:
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # it was closed when the process began
-                stream.flush()
+            stream.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python writes what is left
         return EXIT_UNREAD

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal
 
+from tokenmill.passwords import without_passwords
 from tokenmill.quantities import clock, size, size_of_total
+from tokenmill.terminal import as_shown
 
 Advance = Callable[[int, int], None]
 """Reports progress from any thread: the file bytes and the tokens that were done since the last call."""
@@ -123,12 +125,12 @@ def line_of(now: Progress, width: int) -> tuple[str, str, str]:
     return head[:width], bar, tail[: max(width - len(head), 0)]
 
 
-def say(line: str) -> None:
-    """Prints one line to standard error, except with `--quiet`."""
+def say(lines: str | Sequence[str]) -> None:
+    """Prints a line, or several, to standard error, except with `--quiet`."""
     if level < 0:
         return
     for show in _live[:1] or [_print_plain]:  # a copy, because another thread may end the progress line
-        show(line)
+        show(without_passwords(as_shown(lines)))
 
 
 def _print_plain(line: str) -> None:

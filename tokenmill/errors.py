@@ -32,13 +32,14 @@ A message says what, where (file, row), what was expected, what was found, and w
 import difflib
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.error_codes import CODES as CODES
 from tokenmill.error_codes import ErrorCode as ErrorCode
+from tokenmill.passwords import without_passwords
 
 if TYPE_CHECKING:
     from pydantic import ValidationError as ModelError
@@ -47,16 +48,22 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class TokenmillError(Exception):
-    """Base of every error that a user can mend. `code`: a key of CODES, where it is another than that of the class. `where` and
-    `fix`: the parts of the message that say where it is, at its begin, and what to do, at its end, for a message from whose
-    words they cannot be told."""
+    """Base of every error that a user can mend. `message`: one line, or its lines; passwords in URLs are cut out of it. `code`: a
+    key of CODES, where it is another than that of the class. `where` and `fix`: the parts of the message that say where it is, at
+    its begin, and what to do, at its end, for a message from whose words they cannot be told."""
 
     code: str = "TM900"
 
     def __init__(
-        self, message: str = "", *, code: str | None = None, where: str | None = None, fix: str | None = None
+        self,
+        message: str | Sequence[str] = "",
+        *,
+        code: str | None = None,
+        where: str | None = None,
+        fix: str | None = None,
     ) -> None:
-        super().__init__(message)
+        self.lines = [without_passwords(one) for one in ([message] if isinstance(message, str) else message)]
+        super().__init__("\n".join(self.lines))
         self.where = where
         self.fix = fix
         if code is not None:

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import DOCUMENTS, Project
 from tests.registry import cli
 from tokenmill import Counter, Tokenizer, train_vocab
-from tokenmill.analysis.compare import compare, text_of
+from tokenmill.analysis.compare import compare, lines_of
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 
@@ -33,7 +33,7 @@ def test_a_tokenizer_does_not_differ_from_itself(tmp_path: Path) -> None:
     found = compare(one, one, batches(tmp_path, TEXTS))
     assert not found.ids_differ
     assert (found.tokens_added, found.tokens_removed, found.merges_moved, found.words) == ([], [], 0, [])
-    assert "equal" in text_of(found)
+    assert "equal" in "\n".join(lines_of(found))
 
 
 def test_added_tokens_moved_merges_and_changed_documents_are_counted(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_added_tokens_moved_merges_and_changed_documents_are_counted(tmp_path: P
     assert found.yields["data Cyrillic"].n_changed == 0
     assert found.words[0].word in ("' low'", "' lower'")
     for words in ("ids differ", "added:", "documents with other ids: 1 of 3 (33.33%)", "data Latin: "):
-        assert words in text_of(found)
+        assert words in "\n".join(lines_of(found))
 
 
 def test_a_merge_that_moved_is_no_added_token(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_merges_of_bytes_and_of_characters_are_not_compared() -> None:
     for found in (compare(one, other, []), compare(other, one, [])):
         assert (found.merges_added, found.merges_removed, found.merges_moved) == (None, None, None)
         assert found.pattern_changed
-        assert "merges: not compared" in text_of(found)
+        assert "merges: not compared" in "\n".join(lines_of(found))
 
 
 def test_no_more_merges_are_compared_than_a_tiktoken_file_has_tokens(tmp_path: Path) -> None:

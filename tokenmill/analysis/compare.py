@@ -108,8 +108,8 @@ def compare(
     )
 
 
-def text_of(found: Comparison) -> str:
-    """The differences as text for people."""
+def lines_of(found: Comparison) -> list[str]:
+    """The differences as lines for people."""
     n_documents = sum(one.n_documents for one in found.yields.values())
     n_changed = sum(one.n_changed for one in found.yields.values())
     lines = [
@@ -136,7 +136,7 @@ def text_of(found: Comparison) -> str:
         lines += [
             f"  {one.word}  {' '.join(one.one)} → {' '.join(one.other)}  ({one.count:,} ×)" for one in found.words
         ]
-    return "\n".join(lines)
+    return lines
 
 
 def _ids_by_token(tokenizer: Tokenizer) -> dict[bytes, int]:

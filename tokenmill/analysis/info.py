@@ -79,8 +79,8 @@ def _chat(chat: ChatEntry, n_tokens: int) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
-    """The same for a person."""
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """The same as lines for a person."""
     origin = found["tokenizer_origin"]
     version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
     per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']} bytes of text a token"
@@ -119,7 +119,7 @@ def as_text(found: dict[str, Any]) -> str:
             f"{one['documents']:,} documents, {one['tokens']:,} tokens ({one['share']:.1%}), epochs: {one['epochs']:.4g}"
         )
     width = max(14, *map(len, lines))
-    return "\n".join([found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())])
+    return [found["dataset"], *(f"  {name:<{width}} {words}" for name, words in lines.items())]
 
 
 def _of_source(one: dict[str, Any]) -> str:

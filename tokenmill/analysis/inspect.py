@@ -1,6 +1,5 @@
 """Describes a tokenizer file: its properties, its oddities, and the engine that would run it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +61,8 @@ def check_tokenizer(path: Path, pattern: str | None = None) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any], place: str) -> str:
-    """The result of `check_tokenizer` as text for a terminal."""
+def lines_of(found: dict[str, Any], place: str) -> list[str]:
+    """The result of `check_tokenizer` as lines for a terminal."""
     specials = ", ".join(f"{text} = {id}" for text, id in list(found["special_tokens"].items())[:_N_SHOWN])
     n_more = len(found["special_tokens"]) - _N_SHOWN
     why = f", because {found['engine_reason']}" if found["engine_reason"] else ""
@@ -91,7 +90,7 @@ def as_text(found: dict[str, Any], place: str) -> str:
         lines.append(f"  odd             {one['what']} ({one['n']:,})" + (f": {examples}{more}" if examples else ""))
     if not found["oddities"]:
         lines.append("  odd             nothing")
-    return "\n".join(_printable(line) for line in lines)
+    return lines
 
 
 def _from_beside(path: Path, as_read: dict[str, Any]) -> dict[str, list[str]]:
@@ -131,8 +130,3 @@ def _kind(part: Any) -> str:
         return "none"
     inner = next((part[key] for key in ("normalizers", "pretokenizers") if key in part), None)
     return f"{part['type']} of {', '.join(map(_kind, inner)) or 'nothing'}" if inner is not None else str(part["type"])
-
-
-def _printable(line: str) -> str:
-    """The line with control characters escaped, so that a terminal does not act on them."""
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)

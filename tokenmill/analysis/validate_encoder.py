@@ -18,6 +18,7 @@ from typing import Any, get_args
 from tokenmill.corpus.reader import Batch, Shard, find_shards, read_batches
 from tokenmill.errors import CorpusError, TokenizerError, TokenmillError, of_the_machine
 from tokenmill.special_tokens import SpecialTokensInText
+from tokenmill.terminal import as_shown, prepare_streams
 from tokenmill.tokenizer.formats.folder import content_of
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.tokenizer.tokenizers_engine import as_tokenizer_error
@@ -152,6 +153,7 @@ def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
+    prepare_streams()
     asked = _parser().parse_args(arguments)
     try:
         tokenizer = Tokenizer.load(asked.tokenizer, pattern=asked.pattern)
@@ -163,11 +165,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not compared.n_documents:
             raise CorpusError(f"{', '.join(asked.files)}: no documents; expected some to compare.")
     except TokenmillError as error:
-        said = str(error).replace("source.text_column in params.yaml", "--text-column")
+        said = as_shown(error.lines).replace("source.text_column in params.yaml", "--text-column")
         print(f"validate_encoder: error: {said}", file=sys.stderr)
         return EXIT_USER_ERROR
     except OSError as error:
-        print(f"validate_encoder: error: {of_the_machine(error)}", file=sys.stderr)
+        print(as_shown(f"validate_encoder: error: {of_the_machine(error)}"), file=sys.stderr)
         return EXIT_USER_ERROR
     if difference is not None:
         print(_show(difference, tokenizer))

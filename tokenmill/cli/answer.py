@@ -4,13 +4,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tokenmill.errors import CODES, EXIT_DONE, TokenmillError, code_of, of_the_machine
 from tokenmill.quantities import finite
+from tokenmill.terminal import as_shown
 
 SCHEMA = 1
 """Version of the envelope. It rises when a field is removed or changes its meaning, not when one is added."""
@@ -36,9 +37,9 @@ class Answer:
     is_asked_for: bool = True
 
 
-def text(result: Any, words: str, code: int = EXIT_DONE, is_asked_for: bool = True) -> Answer:
-    """An answer whose text is these lines."""
-    return Answer(result, lambda: print(words), code, is_asked_for)
+def text(result: Any, lines: str | Iterable[str], code: int = EXIT_DONE, is_asked_for: bool = True) -> Answer:
+    """An answer whose text is these lines; a str is one line."""
+    return Answer(result, lambda: print(as_shown(lines)), code, is_asked_for)
 
 
 def print_result(command: str | None, result: Any) -> None:

@@ -94,7 +94,7 @@ def _save(summaries: Sequence[StageSummary], path: Path) -> None:
 def _status(asked: argparse.Namespace) -> Answer:
     from tokenmill.config.params import load_params
     from tokenmill.corpus.sources import unread_files, words_of_unread
-    from tokenmill.pipeline.status import as_text, status_of
+    from tokenmill.pipeline.status import lines_of, status_of
 
     path = asked.params or find_params()
     root = path.absolute().parent
@@ -114,19 +114,19 @@ def _status(asked: argparse.Namespace) -> Answer:
         refuse_mistakes_of(root, params)  # as a build does
     stages = [{**dataclasses.asdict(one), "would_run": one.would_run} for one in found]
     unread = unread_files(root, params)
-    result, words = {"would_run": would_run, "stages": stages, "unread_files": unread}, as_text(found)
+    result, lines = {"would_run": would_run, "stages": stages, "unread_files": unread}, lines_of(found)
     if console.level >= 1:
         from tokenmill.pipeline.status import files_since_the_dataset
 
         files, more = files_since_the_dataset(root, params)
-        result["files"], words = files, f"{words}\n{more}"
+        result["files"], lines = files, lines + more
     if unread:
-        words = f"{words}\n{words_of_unread(unread)}"
-    return text(result, words, EXIT_NO if would_run else EXIT_DONE)
+        lines = [*lines, words_of_unread(unread)]
+    return text(result, lines, EXIT_NO if would_run else EXIT_DONE)
 
 
 def _check(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.inspect import as_text, check_tokenizer
+    from tokenmill.analysis.inspect import check_tokenizer, lines_of
 
     found = check_tokenizer(asked.tokenizer, asked.pattern)
-    return text(found, as_text(found, str(asked.tokenizer)))
+    return text(found, lines_of(found, str(asked.tokenizer)))

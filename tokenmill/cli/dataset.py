@@ -159,7 +159,7 @@ def _verify(asked: argparse.Namespace) -> Answer:
 
         result["takedown"] = dataclasses.asdict(left)
         lines += takedown.lines_of(left)
-    return text(result, "\n".join([*lines, last]), _EXIT_CODES[found.result])
+    return text(result, [*lines, last], _EXIT_CODES[found.result])
 
 
 def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Takedown | None":
@@ -178,10 +178,10 @@ def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Ta
 
 
 def _info(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.info import as_text, info
+    from tokenmill.analysis.info import info, lines_of
 
     found = info(_dataset(asked))
-    return text(found, as_text(found))
+    return text(found, lines_of(found))
 
 
 def _locate(asked: argparse.Namespace) -> Answer:
@@ -194,7 +194,7 @@ def _locate(asked: argparse.Namespace) -> Answer:
         found = locate_id(dataset, asked.id)
     else:
         found = locate_digest(dataset, asked.digest)
-    return text(found.as_json(), "\n".join(lines_of(found)), EXIT_DONE if found.n_found else EXIT_NO)
+    return text(found.as_json(), lines_of(found), EXIT_DONE if found.n_found else EXIT_NO)
 
 
 def _dataset(asked: argparse.Namespace) -> Path | str:

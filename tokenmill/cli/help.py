@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from textwrap import fill
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.answer import Answer, text
@@ -45,7 +45,7 @@ def _explain(asked: argparse.Namespace) -> Answer:
     if asked.error_code is None:
         return text(
             {code: dataclasses.asdict(page) for code, page in CODES.items()},
-            "\n".join(f"{code}  {page.title}" for code, page in CODES.items()),
+            [f"{code}  {page.title}" for code, page in CODES.items()],
         )
     code = asked.error_code.upper()
     code = f"TM{code}" if code.isdecimal() else code
@@ -54,8 +54,9 @@ def _explain(asked: argparse.Namespace) -> Answer:
             f"explain: there is no code {asked.error_code!r}.{did_you_mean(code, CODES)} `tokenmill explain` lists all."
         )
     page = CODES[code]
-    words = f"{code}: {page.title}\n\n{fill(page.meaning, _WIDTH)}\n\nWhat to do:\n\n{fill(page.advice, _WIDTH)}"
-    return text({"code": code, **dataclasses.asdict(page)}, words)
+    meaning, advice = wrap(page.meaning, _WIDTH), wrap(page.advice, _WIDTH)
+    lines = [f"{code}: {page.title}", "", *meaning, "", "What to do:", "", *advice]
+    return text({"code": code, **dataclasses.asdict(page)}, lines)
 
 
 def _completion(parser: "Parser", asked: argparse.Namespace) -> Answer:
@@ -65,7 +66,7 @@ def _completion(parser: "Parser", asked: argparse.Namespace) -> Answer:
         _complete_values(one, shtab.FILE, shtab.DIRECTORY)
         one.description = one.summary or one.description  # one line
     script = shtab.complete(parser, asked.shell)
-    return text({"shell": asked.shell, "script": script}, script.rstrip("\n"))
+    return Answer({"shell": asked.shell, "script": script}, lambda: print(script.rstrip("\n")))
 
 
 def _complete_values(parser: "Parser", files: Mapping[str, Any], folders: Mapping[str, Any]) -> None:

@@ -33,6 +33,8 @@ from tokenmill.errors import (
     code_of,
 )
 from tokenmill.layout import PARAMS_FILE
+from tokenmill.passwords import without_passwords
+from tokenmill.terminal import as_shown
 
 _AGAIN_S = 0.05
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
@@ -134,14 +136,14 @@ def _print_error(error: Exception, command: str | None, given: Sequence[str]) ->
     """Prints the error to standard error and, with --json, also as JSON. Gives the exit code."""
     is_defect = not isinstance(error, TokenmillError | OSError)
     if is_defect or "--debug" in given:
-        traceback.print_exception(error)
+        frames = "".join(traceback.format_exception(error)).splitlines()
+        print(without_passwords(as_shown(frames)), file=sys.stderr)
     if isinstance(error, UsageError):
         print(error.usage, file=sys.stderr, end="")
-    words = message_of(error)
-    if is_defect:
-        words = f"a defect of tokenmill: {type(error).__name__}: {words}"
     code = code_of(error)
-    print(f"tokenmill: error[{code}]: {words}", file=sys.stderr)
+    kind = f"a defect of tokenmill: {type(error).__name__}: " if is_defect else ""
+    first, *more = error.lines if isinstance(error, TokenmillError) else [message_of(error)]
+    print(as_shown([f"tokenmill: error[{code}]: {kind}{first}", *more]), file=sys.stderr)
     if sys.stderr.isatty():
         print(f"`tokenmill explain {code}` says more.", file=sys.stderr)
     if "--json" in given:

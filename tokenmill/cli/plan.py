@@ -62,7 +62,7 @@ def _new_plan(root: Path, params_path: Path, seed: int) -> Answer:
         lines += ["", *wrap(words_of_unread(unread), _WIDTH)]
     for reason in plan["refused"]:
         lines += ["", *wrap(f"Do not build yet: {reason}", _WIDTH)]
-    return text({**plan, "unread_files": unread}, "\n".join(lines), EXIT_NO if plan["refused"] else EXIT_DONE)
+    return text({**plan, "unread_files": unread}, lines, EXIT_NO if plan["refused"] else EXIT_DONE)
 
 
 def _outcome(root: Path) -> Answer:
@@ -73,7 +73,7 @@ def _outcome(root: Path) -> Answer:
     found = [row for row in rows if row.is_inside is not None]
     words = f"{sum(bool(row.is_inside) for row in found)} of {len(found)} were in their range."
     result = {"rows": [row._asdict() for row in rows]}
-    return text(result, "\n".join([*_table(rows, has_outcome=True), "", words]))
+    return text(result, [*_table(rows, has_outcome=True), "", words])
 
 
 def _stage_lines(stages: Sequence[dict[str, Any]]) -> list[str]:

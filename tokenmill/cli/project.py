@@ -54,11 +54,11 @@ def _init(asked: argparse.Namespace) -> Answer:
             "The project is in a subfolder of a git repository. It can build, but not publish: that needs the root of a repository."
         )
     result = {"directory": str(asked.directory.absolute()), "files": made, "can_publish": is_root}
-    return text(result, "\n".join(lines), is_asked_for=False)
+    return text(result, lines, is_asked_for=False)
 
 
 def _doctor(_asked: argparse.Namespace) -> Answer:
-    from tokenmill.project.doctor import as_text, examine
+    from tokenmill.project.doctor import examine, lines_of
 
     try:
         root = find_params().parent
@@ -67,4 +67,4 @@ def _doctor(_asked: argparse.Namespace) -> Answer:
     findings = examine(root)
     is_wrong = any(one.state == "wrong" for one in findings)
     result = {"is_wrong": is_wrong, "checks": [dataclasses.asdict(one) for one in findings]}
-    return text(result, as_text(findings), EXIT_NO if is_wrong else EXIT_DONE)
+    return text(result, lines_of(findings), EXIT_NO if is_wrong else EXIT_DONE)

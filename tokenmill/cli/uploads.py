@@ -110,7 +110,7 @@ def _gc(asked: argparse.Namespace) -> Answer:
         "is_removed": asked.delete,
         "removed_bytes": n_bytes,
     }
-    return text(result, "\n".join(lines))
+    return text(result, lines)
 
 
 def _rows(found: "Sequence[Found]") -> Iterator[str]:

@@ -11,6 +11,7 @@ from tokenmill.cli.answer import Answer, text
 from tokenmill.console import say
 from tokenmill.errors import EXIT_DONE, EXIT_NO, ParamsError
 from tokenmill.layout import LOCK_FILE, PARAMS_FILE
+from tokenmill.passwords import without_passwords
 
 if TYPE_CHECKING:
     from tokenmill.cli.parser import Commands
@@ -121,7 +122,7 @@ def _fetch(asked: argparse.Namespace) -> Answer:
 
 
 def _diff(asked: argparse.Namespace) -> Answer:
-    from tokenmill.analysis.compare import compare, scripts_of, text_of
+    from tokenmill.analysis.compare import compare, lines_of, scripts_of
     from tokenmill.tokenizer.tokenizer import Tokenizer
     from tokenmill.versioning.registry import is_reference
 
@@ -131,7 +132,7 @@ def _diff(asked: argparse.Namespace) -> Answer:
     )
     documents = _documents(asked.corpus, asked.language) if asked.corpus else ()
     found = compare(one, other, documents, _languages_of if asked.language else scripts_of)
-    return text(found.as_json(), text_of(found), EXIT_NO if found.ids_differ else EXIT_DONE)
+    return text(found.as_json(), lines_of(found), EXIT_NO if found.ids_differ else EXIT_DONE)
 
 
 def _languages_of(batch: "Batch") -> list[str]:
@@ -196,13 +197,13 @@ def _pin(_asked: argparse.Namespace) -> Answer:
             "name: tokenizer, version: v1.0.0}."
         )
     before, now = read_pin(path.parent), pin_anew(path.parent, wanted)
-    was = "" if before is None else f" (was {before.version or before.asked.from_} {before.digest[:16]})"
+    was = "" if before is None else f" (was {before.version or _pinned(before)['from']} {before.digest[:16]})"
     result = {"before": None if before is None else _pinned(before), "now": _pinned(now)}
     return text(result, f"{LOCK_FILE}: {now.version or wanted.from_} {now.digest[:16]}{was}", is_asked_for=False)
 
 
 def _pinned(pin: "Pin") -> dict[str, str | None]:
-    return {"from": pin.asked.from_, "version": pin.version, "digest": pin.digest}
+    return {"from": without_passwords(pin.asked.from_), "version": pin.version, "digest": pin.digest}
 
 
 def find_params() -> Path:

@@ -23,6 +23,7 @@ from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
+from tokenmill.storage.urls import refuse_password
 
 N_BYTES = 256  # every vocabulary starts from these tokens, one for each byte
 
@@ -653,7 +654,7 @@ def load_params(path: Path) -> Params:
         meant = [_meant(detail) for detail in details if detail["type"] == "extra_forbidden"]
         details = [detail for detail in details if detail["type"] != "missing" or detail["loc"] not in meant]
         code = _CODES.get(details[0]["type"], "TM102")
-        raise ParamsError("\n".join(f"{path}: {_explain(detail)}" for detail in details), code=code) from None
+        raise ParamsError([f"{path}: {_explain(detail)}" for detail in details], code=code) from None
 
 
 def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
@@ -669,6 +670,8 @@ def _read_yaml(path: Path) -> Any:
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
+        for i, line in enumerate(text.splitlines(), 1):
+            refuse_password(f"{path}, line {i}", line)
         found = _parsed(text)
     except OSError as error:
         raise ParamsError(

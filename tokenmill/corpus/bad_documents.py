@@ -92,7 +92,7 @@ class BadInputError(CorpusError):
                 "Mend them, or set source.on_bad_document or source.on_bad_shard to quarantine, which leaves them out."
             )
         code = "TM209" if is_column else "TM210"
-        super().__init__("\n".join([head, *lines]), code=code, fix=remedy_of(lines))
+        super().__init__([head, *lines], code=code, fix=remedy_of(lines))
 
 
 def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str]:

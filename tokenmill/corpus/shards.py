@@ -144,7 +144,7 @@ def whole(found: Sequence[Found]) -> list[Shard]:
         n_more = len(wrong) - _N_ERRORS_SHOWN
         more = [f"  and {n_more:,} more"] if n_more > 0 else []
         shown = [f"  {error}" for error in wrong[:_N_ERRORS_SHOWN]]
-        raise CorpusError("\n".join(["the files that documents are read from:", *shown, *more]))
+        raise CorpusError(["the files that documents are read from:", *shown, *more])
     return [shard for one in found for shard in one.shards]
 
 

@@ -87,4 +87,4 @@ def _all_of(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillErro
     kept = n_units - len(failed)
     head = f"{stage}: {len(failed)} of {n_units} units failed; the results of the other {kept} are kept for the next build."
     lines, _ = lines_of(found, n, is_all)
-    return UnitsError("\n".join([head, *lines]), code=code, where=stage, fix=remedy_of(lines) or None)
+    return UnitsError([head, *lines], code=code, where=stage, fix=remedy_of(lines) or None)

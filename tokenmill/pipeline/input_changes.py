@@ -123,10 +123,10 @@ def last_manifest(root: Path) -> Manifest | None:
         return None
 
 
-def as_text(found: InputChanges | None) -> str:
+def lines_of(found: InputChanges | None) -> list[str]:
     """Lines for a terminal."""
     if found is None:
-        return "There is no dataset to compare the files with."
+        return ["There is no dataset to compare the files with."]
     lines = []
     for word, names in (
         ("changed", found.changed),
@@ -138,4 +138,4 @@ def as_text(found: InputChanges | None) -> str:
         if len(names) > _N_SHOWN_MAX:
             lines.append(f"  {word:<7}  {len(names) - _N_SHOWN_MAX:,} more")
     head = "Files since the dataset was made:" if lines else "The files are those that the dataset was made of."
-    return "\n".join([head, *lines, *([f"  {found.n_unchanged:,} unchanged"] if lines else [])])
+    return [head, *lines, *([f"  {found.n_unchanged:,} unchanged"] if lines else [])]

@@ -16,8 +16,8 @@ from tokenmill.pipeline.causes import Cause, as_words, causes_of, follows, in_or
 from tokenmill.pipeline.code_pins import code_changes
 from tokenmill.pipeline.dvc_sight import refuse_unseen_objects, refuse_unseen_parameters
 from tokenmill.pipeline.executor import n_workers
-from tokenmill.pipeline.input_changes import as_text as input_changes_as_text
 from tokenmill.pipeline.input_changes import changes_since, earlier_inputs, input_changes, last_manifest
+from tokenmill.pipeline.input_changes import lines_of as lines_of_changes
 from tokenmill.pipeline.object_list import changes_of_objects
 from tokenmill.pipeline.stage_order import stages_of
 from tokenmill.storage.file_facts import Digests
@@ -90,8 +90,8 @@ def _sha256_of(root: Path, params: Params) -> Callable[[Sequence[Shard]], dict[S
     )
 
 
-def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] | None, str]:
-    """The files that changed since the dataset in data/tokens was made, as values of JSON (None without a dataset) and as text.
+def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] | None, list[str]]:
+    """The files that changed since the dataset in data/tokens was made, as values of JSON (None without a dataset) and as lines.
 
     Files that seem unchanged are not read. Raises CorpusError."""
     manifest, found = last_manifest(root), None
@@ -99,13 +99,13 @@ def files_since_the_dataset(root: Path, params: Params) -> tuple[dict[str, Any] 
         found = changes_since(manifest, find_documents(root, params), _sha256_of(root, params))
     shown = ("changed", "new", "removed", "renamed", "n_unchanged")
     result = None if found is None else {name: getattr(found, name) for name in shown}
-    return result, input_changes_as_text(found)
+    return result, lines_of_changes(found)
 
 
-def as_text(found: list[StageStatus]) -> str:
+def lines_of(found: list[StageStatus]) -> list[str]:
     """One line per stage, for a terminal."""
     width = max(len(one.stage) for one in found)
-    return "\n".join(f"{one.stage:<{width}}  {_words(one)}" for one in found)
+    return [f"{one.stage:<{width}}  {_words(one)}" for one in found]
 
 
 def _words(one: StageStatus) -> str:

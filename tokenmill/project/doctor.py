@@ -25,11 +25,11 @@ def examine(root: Path | None) -> list[Finding]:
     return findings + examine_project(root)
 
 
-def as_text(findings: list[Finding]) -> str:
+def lines_of(findings: list[Finding]) -> list[str]:
     """One line per check, for a terminal."""
     width = max(len(one.name) for one in findings)
     lines = (f"{one.state:<7}  {one.name:<{width}}  {' '.join(one.found.split())}" for one in findings)
-    return "\n".join(f"{line}. {one.mend}" if one.mend else line for line, one in zip(lines, findings, strict=True))
+    return [f"{line}. {one.mend}" if one.mend else line for line, one in zip(lines, findings, strict=True)]
 
 
 def python() -> Finding:

@@ -98,10 +98,12 @@ def refuse_broken(outcomes: Sequence[Outcome]) -> None:
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
     ]
-    table = "\n".join(f"  {line.rstrip()}" for line in lines)
     raise ValidationError(
-        f"validate.gates: {len(broken)} of {len(outcomes)} gates do not hold:\n{table}\n"
-        f"{PAGE_FILE} shows all measures. Change the corpus or the parameters, or the gate in params.yaml.",
+        [
+            f"validate.gates: {len(broken)} of {len(outcomes)} gates do not hold:",
+            *(f"  {line.rstrip()}" for line in lines),
+            f"{PAGE_FILE} shows all measures. Change the corpus or the parameters, or the gate in params.yaml.",
+        ],
         code="TM503",
     )
 

@@ -136,10 +136,12 @@ def check_cut(params: Chat, pack: Pack, units: Sequence[EncodedUnit]) -> None:
     if n_cut <= allowed:
         return
     most = params.cut_max if isinstance(params.cut_max, int) else f"{params.cut_max * 100:g} %"
-    lines = "\n".join(first)
     raise CorpusError(
-        f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than "
-        f"{pack.length:,} tokens; encode.chat.cut_max allows {most}. The first:\n{lines}\n"
-        "Raise encode.pack.length, set encode.pack.long: split, or raise encode.chat.cut_max.",
+        [
+            f"encode.pack: {n_cut:,} of {n_documents:,} conversations lose trained tokens, because they are longer than "
+            f"{pack.length:,} tokens; encode.chat.cut_max allows {most}. The first:",
+            *first,
+            "Raise encode.pack.length, set encode.pack.long: split, or raise encode.chat.cut_max.",
+        ],
         code="TM212",
     )

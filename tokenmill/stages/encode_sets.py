@@ -42,7 +42,7 @@ def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) 
         for reason in _reasons(SET_FORMATS[name], params, shape):
             refused.setdefault(reason, []).append(name)
     if refused:
-        raise ParamsError("\n".join(f"encode.formats: {', '.join(names)}: {why}" for why, names in refused.items()))
+        raise ParamsError([f"encode.formats: {', '.join(names)}: {why}" for why, names in refused.items()])
 
 
 def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:

@@ -81,7 +81,7 @@ def refuse(wrong: Sequence[TokenmillError]) -> None:
     if len(wrong) == 1:
         raise wrong[0]
     if wrong:
-        raise ParamsError("\n".join(map(str, wrong)), code=wrong[0].code)
+        raise ParamsError([line for one in wrong for line in one.lines], code=wrong[0].code)
 
 
 def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, asks_dvc: bool = True) -> Mistakes:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenmill.analysis.compare import compare, text_of
+from tokenmill.analysis.compare import compare, lines_of
 from tokenmill.analysis.drift import Drift, measure, new_shards
 from tokenmill.artifacts.model_card import read_card
 from tokenmill.console import say
@@ -150,9 +150,9 @@ def _changed(repo: Any, stage: Any) -> bool:
         return bool(stage.status())
 
 
-def train_candidate(build: Build) -> str:
+def train_candidate(build: Build) -> list[str]:
     """Trains a candidate tokenizer on all documents with the parameters of params.yaml. Gives its comparison with the one in
-    use as text."""
+    use as lines."""
     params, root = build.params, build.root
     known, (begin, end) = params.train_vocab.special_tokens, params.encode.framing
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:
@@ -186,10 +186,11 @@ def train_candidate(build: Build) -> str:
     found = compare(Tokenizer.load(root / TOKENIZER_DIRECTORY), Tokenizer.load(root / CANDIDATE_DIRECTORY), documents)
     with write_atomic(root / CANDIDATE_DIRECTORY / "comparison.json") as path:
         path.write_text(json.dumps(found.as_json(), indent=1) + "\n", encoding="utf-8")
-    return (
-        f"refresh: a candidate trained on all documents is in {CANDIDATE_DIRECTORY}; the tokenizer in use stays.\n"
-        f"the tokenizer in use beside the candidate:\n{text_of(found)}"
-    )
+    return [
+        f"refresh: a candidate trained on all documents is in {CANDIDATE_DIRECTORY}; the tokenizer in use stays.",
+        "the tokenizer in use beside the candidate:",
+        *lines_of(found),
+    ]
 
 
 def _refuse_foreign_changes(root: Path) -> None:

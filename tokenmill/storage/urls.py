@@ -7,7 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from tokenmill.errors import StorageError
+from tokenmill.errors import ParamsError, StorageError
+from tokenmill.passwords import has_password
 
 SCHEMES = ("s3", "gs", "az", "hf")
 
@@ -116,6 +117,15 @@ def place(url: str) -> Place:
     elif not bucket or ":" in bucket:
         raise StorageError(f"{url}: expected {scheme}://BUCKET/path. Correct it.")
     return Place(scheme, bucket, key.strip("/"))
+
+
+def refuse_password(where: str, text: str) -> None:
+    """Raises ParamsError if a text holds a URL with a password."""
+    if has_password(text):
+        raise ParamsError(
+            f"{where}: a URL with a password, which would be written to files and logs that others read. Take it out. git takes it "
+            "from a credential helper or uses an ssh key, and DVC takes it from .dvc/config.local or the environment."
+        )
 
 
 def shown_address(text: str) -> str:

@@ -9,6 +9,7 @@ from tokenmill.artifacts.golden import check_golden
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.layout import REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
+from tokenmill.storage.urls import refuse_password
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_repository, dvc_stage, dvc_view, git
 from tokenmill.versioning.dvc_files import Known
@@ -105,11 +106,14 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
     """Pushes all outputs of the build to the DVC remote. Gives the number of files that were new there.
 
     The files of the artifact are hashed before the push, because DVC trusts the names in its cache even if bytes have changed.
-    After the push, files that the remote lacks are pushed again. Raises VersionsError.
+    After the push, files that the remote lacks are pushed again. Raises VersionsError, and ParamsError for a remote's URL with a
+    password.
     """
     from dvc_objects.errors import ObjectFormatError
 
     with dvc_repository.repository(publication.root) as repo:
+        for name, remote in repo.config["remote"].items():
+            refuse_password(f"{publication.root / '.dvc/config'}: remote {name}", str(remote.get("url")))
         objects = _objects(repo, publication)
         try:
             store = repo.cloud.get_remote_odb(dvc_remote, "push")

@@ -14,6 +14,7 @@ from typing import Any
 from tokenmill.console import say
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
+from tokenmill.storage.urls import refuse_password
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_repository import quiet_environment, quiet_logs
 from tokenmill.versioning.remotes import remote_errors
@@ -100,7 +101,9 @@ def versions_in(tags: dict[str, str], name: str) -> dict[str, str]:
 
 
 def find_version(repository: str, reference: Reference, folder: Path) -> Version:
-    """The version that a reference names in a repository. A path is relative to `folder`. Raises VersionsError."""
+    """The version that a reference names in a repository. A path is relative to `folder`. Raises VersionsError,
+    and ParamsError for a URL with a password."""
+    refuse_password(f"the repository of {reference}", repository)
     repository = _absolute(repository, folder)
     tags = git.tags_of(folder, repository)
     known = versions_in(tags, reference.name)
