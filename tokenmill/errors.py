@@ -276,14 +276,18 @@ class InternalError(Exception):
 def unreadable(place: str, error: OSError) -> CorpusError:
     """The error for an input file that the system did not let be read; `error.errno` is set."""
     kind = PassingError if error.errno in _PASSING else CorpusError
-    why = error.strerror if error.errno == errno.EINVAL else os.strerror(error.errno or 0)
-    return kind(f"{place}: cannot be read: {why}. Check the path, its permissions and its disk.")
+    return kind(f"{place}: cannot be read: {_why(error)}. Check the path, its permissions and its disk.")
+
+
+def _why(error: OSError) -> str:
+    """The system's words for the error; our own for a file of the wrong kind or of too many bytes."""
+    return str(error.strerror) if error.errno in (errno.EINVAL, errno.EFBIG) else os.strerror(error.errno or 0)
 
 
 def of_the_machine(error: OSError) -> str:
     """What to say of a call of the system that failed: which file, why, and what to do."""
     place = error.filename or "a file"
-    why = os.strerror(error.errno) if error.errno else str(error)
+    why = _why(error) if error.errno else str(error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return f"{place}: {why}. Mend that and try again."
     return (

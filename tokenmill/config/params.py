@@ -23,6 +23,7 @@ from tokenmill.config.yaml_mistakes import mistake
 from tokenmill.counts.weights import weight_of
 from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
+from tokenmill.storage.atomic import read
 from tokenmill.storage.urls import refuse_password
 
 N_BYTES = 256  # every vocabulary starts from these tokens, one for each byte
@@ -667,12 +668,14 @@ def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
 def _read_yaml(path: Path) -> Any:
     from ruamel.yaml.error import YAMLError
 
+    from tokenmill.config.bounded_yaml import BoundsError
+
     text = ""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read(path).decode()
+        found = _parsed(text)
         for i, line in enumerate(text.splitlines(), 1):
             refuse_password(f"{path}, line {i}", line)
-        found = _parsed(text)
     except OSError as error:
         raise ParamsError(
             f"{path}: cannot be read: {error.strerror}. Expected a file of parameters there.", code="TM104"
@@ -680,7 +683,8 @@ def _read_yaml(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.", code="TM104") from None
     except YAMLError as error:
-        raise ParamsError(f"{path}: {mistake(text, error)}", code="TM104") from None
+        words = f"{error}. Shorten it." if isinstance(error, BoundsError) else mistake(text, error)
+        raise ParamsError(f"{path}: {words}", code="TM104") from None
     if not isinstance(found, dict):
         raise ParamsError(
             f"{path}: expected the sections {', '.join(_keys(Params))}; found {found!r:.60}.", code="TM104"
@@ -690,9 +694,9 @@ def _read_yaml(path: Path) -> Any:
 
 @lru_cache(maxsize=1)  # a build checks before and after each stage whether it changed, and parsing takes 30 ms
 def _parsed(text: str) -> Any:
-    from ruamel.yaml import YAML
+    from tokenmill.config import bounded_yaml
 
-    return YAML(typ="safe", pure=True).load(text)
+    return bounded_yaml.load(text)
 
 
 def _meant(unknown: Any) -> tuple[Any, ...] | None:

@@ -36,6 +36,7 @@ from tokenmill.pipeline.own_step import bring_back, naming_step, outputs_aside, 
 from tokenmill.pipeline.stage_order import inputs_of, stages_of
 from tokenmill.pipeline.unit_runner import UnitRunner
 from tokenmill.storage import file_facts, lock
+from tokenmill.storage.atomic import read
 from tokenmill.storage.file_facts import Digests, signature_of
 from tokenmill.storage.unit_store import UnitStore
 from tokenmill.storage.urls import StoredObject
@@ -489,7 +490,7 @@ def _pin_tokenizer(build: Build) -> None:
 
 def _dvc_yaml_names(root: Path, name: str) -> bool:
     path = root / "dvc.yaml"
-    return path.exists() and name in path.read_text(encoding="utf-8")
+    return path.exists() and name in read(path).decode()
 
 
 def under_dvc() -> bool:

@@ -1,6 +1,5 @@
 """Says why a stage or a unit is made again, in the same words for `status`, `plan` and `build -v`."""
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from tokenmill.layout import (
     TOKENS_DIRECTORY,
 )
 from tokenmill.pipeline.input_changes import InputChanges, last_manifest
+from tokenmill.storage.json_files import read_json
 from tokenmill.versioning.dvc_stage import NEVER_BUILT, Change
 
 Kind = Literal[
@@ -203,9 +203,9 @@ def _of_input(stage: str, change: Change, root: Path, params: Params, documents:
 def _has_the_ids(root: Path, stage: str) -> bool:
     """Whether the tokenizer in data/tokenizer is the one that the stage's outputs were made with."""
     try:
-        now = json.loads((root / TOKENIZER_DIRECTORY / GOLDEN_FILE).read_bytes())["tokenizer_digest"]
+        now = read_json(root / TOKENIZER_DIRECTORY / GOLDEN_FILE)["tokenizer_digest"]
         if stage == "validate":
-            return bool(json.loads((root / REPORT_FILE).read_bytes())["tokenizer_digest"] == now)
+            return bool(read_json(root / REPORT_FILE)["tokenizer_digest"] == now)
         return stage == "encode" and read_manifest(root / TOKENS_DIRECTORY).tokenizer_digest == now
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return False

@@ -10,6 +10,7 @@ from tokenmill.errors import VersionsError
 from tokenmill.layout import LOCK_FILE, STAGES
 from tokenmill.pipeline.causes import CODE, Cause
 from tokenmill.pipeline.code_digest import libraries, output_digest, output_digest_with
+from tokenmill.storage.atomic import read
 
 _DEPENDENCY = re.compile(rf"\bcode\.({'|'.join(STAGES)})\b")
 
@@ -66,4 +67,4 @@ def refuse_other_code(root: Path) -> None:
 
 def _stages_by_code(root: Path) -> list[str]:
     path = root / "dvc.yaml"
-    return list(dict.fromkeys(_DEPENDENCY.findall(path.read_text(encoding="utf-8")))) if path.exists() else []
+    return list(dict.fromkeys(_DEPENDENCY.findall(read(path).decode()))) if path.exists() else []

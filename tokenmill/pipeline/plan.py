@@ -20,7 +20,8 @@ from tokenmill.layout import (
 from tokenmill.pipeline.estimate import Range
 from tokenmill.pipeline.memory import Memory
 from tokenmill.quantities import size
-from tokenmill.storage.atomic import read, write_atomic
+from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.json_files import read_json
 from tokenmill.summary import StageSummary
 
 SCHEMA_VERSION = 1
@@ -135,7 +136,7 @@ def read_plan(root: Path) -> dict[str, Any]:
     """The last plan. Raises ParamsError if there is none that this tokenmill can read."""
     path = root / LAST_PLAN_FILE
     try:
-        plan: dict[str, Any] = json.loads(read(path))
+        plan: dict[str, Any] = read_json(path)
     except FileNotFoundError:
         raise ParamsError(f"{path}: is not there. Run `tokenmill plan` before a build, then the build.") from None
     except ValueError:
@@ -152,7 +153,7 @@ def outcome_of(root: Path, plan: Mapping[str, Any]) -> dict[str, float]:
     """
     if _is_of_a_build_to_come(root):
         raise ParamsError(f"{root / LAST_BUILD_FILE}: no build has ended since the plan. Run `tokenmill build` first.")
-    return _outcome(root, plan, json.loads(read(root / LAST_BUILD_FILE)))
+    return _outcome(root, plan, read_json(root / LAST_BUILD_FILE))
 
 
 def outcome_shown(root: Path, summaries: Iterable[StageSummary]) -> list[tuple[str, ...]]:
@@ -191,7 +192,7 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
             "sets_bytes": _n_bytes_once(manifest),
         }
     if (root / COUNTS_REPORT_FILE).exists():
-        found["distinct"] = json.loads(read(root / COUNTS_REPORT_FILE))["pretokens_distinct"]
+        found["distinct"] = read_json(root / COUNTS_REPORT_FILE)["pretokens_distinct"]
     found["disk_bytes"] = disk_used(root, plan["dvc_cache"]) - plan["disk_before_bytes"]
     return found
 

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tokenmill.layout import STAGES
+from tokenmill.storage.atomic import read
 
 
 def stages_of(root: Path) -> dict[str, list[str]]:
@@ -14,11 +15,10 @@ def stages_of(root: Path) -> dict[str, list[str]]:
 
     Without a readable dvc.yaml, tokenmill's four stages: DVC reports better what is wrong with the file.
     """
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        stages = dict(YAML(typ="safe", pure=True).load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"])
+        stages = _stages(root)
         made = {name: [*_paths(stage, "outs", "metrics", "plots")] for name, stage in stages.items()}
         read = {name: [*_paths(stage, "deps")] for name, stage in stages.items()}
         reads = {
@@ -41,16 +41,21 @@ def stages_of(root: Path) -> dict[str, list[str]]:
 
 def inputs_of(root: Path) -> list[Path]:
     """The files and folders that stages read and no stage makes. Without a readable dvc.yaml there are none."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        stages = YAML(typ="safe", pure=True).load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"].values()
+        stages = _stages(root).values()
         made = [path for stage in stages for path in _paths(stage, "outs", "metrics", "plots")]
         read = {path for stage in stages for path in _paths(stage, "deps")}
     except (OSError, UnicodeDecodeError, YAMLError, KeyError, TypeError, AttributeError):
         return []
     return sorted(root / path for path in read if not _meet([path], made))
+
+
+def _stages(root: Path) -> dict[str, Any]:
+    from tokenmill.config import bounded_yaml
+
+    return dict(bounded_yaml.load(read(root / "dvc.yaml").decode())["stages"])
 
 
 def _paths(stage: Any, *fields: str) -> Iterator[PurePosixPath]:

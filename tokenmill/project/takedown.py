@@ -33,6 +33,7 @@ from tokenmill.layout import (
 )
 from tokenmill.stages.outstanding import keys_of_counts
 from tokenmill.storage.checked_parquet import parquet_file
+from tokenmill.storage.json_files import read_json
 from tokenmill.storage.urls import is_url
 from tokenmill.versioning.dvc_repository import cache_directory, remote_names
 from tokenmill.versioning.git import git
@@ -172,11 +173,11 @@ def _samples(found: Takedown, root: Path, params: Params, wanted: _Wanted) -> No
 def _samples_in(path: Path) -> dict[str, str]:
     """The samples in a golden.json or provenance.json, by name; none in another file."""
     try:
-        content: Any = json.loads(path.read_bytes())
+        content: Any = read_json(path)
         if "vectors" in content:
             return {one["name"]: one["text"] for one in content["vectors"] if one["name"].startswith("corpus/")}
         return {str(name): str(text) for name, text in content["samples"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -256,7 +257,7 @@ def _used(root: Path, cache: Path) -> Iterator[str]:
             yield md5
             folder = cache / "files/md5" / md5[:2] / md5[2:]
             if md5.endswith(".dir") and folder.exists():
-                yield from (one["md5"] for one in json.loads(folder.read_bytes()))
+                yield from (one["md5"] for one in read_json(folder))
 
 
 def _holds(path: Path, wanted: _Wanted) -> bool:
@@ -313,7 +314,7 @@ def _published(found: Takedown, root: Path) -> None:
         found.unseen.append(f"published versions ({str(error).removesuffix('.')})")
     path = root / UPLOADS_FILE
     try:
-        uploads: Any = json.loads(path.read_bytes()) if path.exists() else {}
+        uploads: Any = read_json(path) if path.exists() else {}
         urls = [str(url) for one in uploads.values() for url in one["urls"]]
     except (ValueError, KeyError, TypeError, AttributeError):
         found.unseen.append(f"uploaded datasets ({UPLOADS_FILE} cannot be read)")

@@ -1,13 +1,13 @@
 """Writes report.html: the report and the last build's seconds as one page, which asks no network for anything."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenmill.layout import GATES_FILE, PAGE_FILE, REPORT_FILE
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.json_files import read_json
 from tokenmill.summary import StageSummary
 
 _MARK = '<meta name="tokenmill-report" content="'
@@ -71,6 +71,6 @@ def _digest(root: Path) -> str:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return {}

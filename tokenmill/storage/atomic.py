@@ -11,6 +11,9 @@ from functools import cache
 from pathlib import Path
 
 _SUFFIX = ".partial"
+READ_BYTES_MAX = 2**29
+"""A file that is read at once has 40 MB at most (a tokenizer), or some hundred bytes for each input file (a manifest). More is a
+mistake, or a sparse file that somebody made to fill the memory."""
 _EXITING = 0x4  # PF_EXITING, a kernel flag of a process
 
 
@@ -103,9 +106,24 @@ def remove_tree(path: Path) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a regular file. A read error names the file."""
-    with naming(path), open(path, "rb", opener=open_regular) as file:
+    """The bytes of a small regular file. A read error names the file. Raises OSError for a file of more than 512 MiB."""
+    with naming(path), open(path, "rb", opener=open_small) as file:
         return file.read()
+
+
+def open_small(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """The same as `open_regular`, but raises OSError for a file that is too large to be read at once."""
+    descriptor = open_regular(path, flags)
+    n_bytes = os.fstat(descriptor).st_size
+    if n_bytes <= READ_BYTES_MAX:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EFBIG, words_of_large(n_bytes), str(path))
+
+
+def words_of_large(n_bytes: int) -> str:
+    """What to say of a file that is too large to be read at once."""
+    return f"it has {n_bytes:,} bytes, and {READ_BYTES_MAX:,} are expected at most"
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:

@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenmill.errors import CorpusError
+from tokenmill.storage.atomic import READ_BYTES_MAX, words_of_large
 from tokenmill.storage.object_clients import client
 from tokenmill.storage.object_errors import changed, storage_error
 from tokenmill.storage.urls import StoredObject, place
@@ -66,7 +68,10 @@ def get(url: str) -> bytes:
     with _at(url) as (store, key):
         import obstore
 
-        return bytes(obstore.get(store, key).bytes())
+        found = obstore.get(store, key)
+        if (n_bytes := found.meta["size"]) > READ_BYTES_MAX:
+            raise CorpusError(f"{url}: cannot be read: {words_of_large(n_bytes)}. Delete it if it is not yours.")
+        return bytes(found.bytes())
 
 
 def get_range(stored: StoredObject, start: int, stop: int) -> memoryview:

@@ -37,11 +37,12 @@ def is_params(dependency: Any) -> bool:
 def recorded_md5(lock: str, path: str) -> str | None:
     """The md5 that a dvc.lock with this text has for an output; None if it names no such output. Raises ValueError if the text
     is no dvc.lock."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    from tokenmill.config import bounded_yaml
+
     try:
-        stages = (YAML(typ="safe", pure=True).load(lock) or {}).get("stages", {})
+        stages = (bounded_yaml.load(lock) or {}).get("stages", {})
         outs = [out for stage in stages.values() for out in stage.get("outs", ())]
         return next((str(out["md5"]) for out in outs if out["path"] == path), None)
     except (YAMLError, AttributeError, KeyError, TypeError) as error:

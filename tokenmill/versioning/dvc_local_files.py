@@ -9,7 +9,7 @@ from typing import Any
 
 from dvc_objects.fs.local import FsspecLocalFileSystem, LocalFileSystem
 
-from tokenmill.storage.atomic import open_regular, raise_it
+from tokenmill.storage.atomic import open_regular, open_small, raise_it
 
 
 class _ProjectFiles(FsspecLocalFileSystem):
@@ -24,8 +24,9 @@ class _ProjectFiles(FsspecLocalFileSystem):
             yield os.path.normpath(folder), folders, files
 
     def open(self, path: str, mode: str = "r", encoding: str | None = None, **_: Any) -> Any:
-        """The open file. Raises OSError if the path to read is not a regular file."""
-        return open(path, mode, encoding=encoding, opener=open_regular if "r" in mode else None)
+        """The open file. Raises OSError if the path to read is not a regular file, or is text of more than 512 MiB."""
+        opener = open_small if mode == "r" else open_regular if "r" in mode else None
+        return open(path, mode, encoding=encoding, opener=opener)
 
 
 def project_files() -> LocalFileSystem:

@@ -1,10 +1,16 @@
 """The monkeypatches of DVC and its libraries. A `with` block applies them and undoes them afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tokenmill.errors import VersionsError
 from tokenmill.versioning import dvc_view
+
+_LIST = "the list of a folder's files in DVC's cache or remote"
+_ADVICE = (
+    "Somebody changed it, and nothing of it was written. Do not use it; publish the version again where it was built."
+)
 
 
 @contextmanager
@@ -15,11 +21,26 @@ def patched() -> Iterator[None]:
     from diskcache import Cache  # type: ignore[import-untyped]
     from dvc.ignore import DvcIgnoreFilter
     from dvc.progress import Tqdm
+    from dvc_data.hashfile.tree import Tree
+    from ruamel.yaml import YAML
+
+    from tokenmill.config import bounded_yaml
 
     transact = Cache._transact
 
     def without_retries(cache: Any, retry: bool = False, filename: Any = None) -> Any:
         return transact(cache, False, filename)
+
+    load_yaml = YAML.load
+
+    def load_bounded(yaml: Any, text: Any) -> Any:
+        bounded_yaml.check(text)
+        return load_yaml(yaml, text)
+
+    load_tree = Tree.load
+
+    def load_checked(_kind: Any, *args: Any, **named: Any) -> Any:
+        return _checked(load_tree, *args, **named)
 
     walk = DvcIgnoreFilter.walk
 
@@ -34,7 +55,26 @@ def patched() -> Iterator[None]:
         # When Ctrl-C comes while a progress bar is being made, closing it asks for an attribute that it does not have yet, and a
         # traceback is printed. With the patch the class has it. Tried with DVC 3.67.1.
         patch.object(Tqdm, "postfix", {}, create=True),
+        # DVC reads dvc.yaml and other files whatever is in them. 100,000 levels crash its reader, and aliases of aliases hang
+        # it. Tried with DVC 3.67.1 and ruamel.yaml 0.19.1.
+        patch.object(YAML, "load", load_bounded),
+        # DVC takes any names in the list of a folder's files that a cache or remote has. Tried with dvc-data 3.18.3.
+        patch.object(Tree, "load", classmethod(load_checked)),
         # DVC hashes a folder as a whole. With the patch it leaves out what came after a build began. Tried with DVC 3.67.1.
         patch.object(DvcIgnoreFilter, "walk", walk_seen),
     ):
         yield
+
+
+def _checked(load: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """The list of a folder's files that `load` reads. Raises VersionsError if it is malformed, or if a name leads elsewhere."""
+    try:
+        tree = load(*args, **named)
+    except (RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise VersionsError(f"{_LIST}: is malformed: {error!r:.100}. {_ADVICE}") from None
+    for names, _meta, _hash in tree:
+        if not all(names) or {".", ".."} & set(names) or "\0" in "".join(names):
+            raise VersionsError(
+                f"{_LIST}, {tree.oid}: found the name {'/'.join(names)!r:.200}, expected one inside the folder. {_ADVICE}"
+            )
+    return tree

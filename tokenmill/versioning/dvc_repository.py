@@ -45,23 +45,30 @@ def initialize(root: Path, is_inside: bool) -> None:
     from dvc.repo import Repo
 
     quiet_logs()
-    chosen = os.environ.get(_SITE_CACHE_VARIABLE)
-    with TemporaryDirectory(
-        prefix="tokenmill-"
-    ) as private:  # DVC writes into its site cache before the project's setting for it exists
-        os.environ[_SITE_CACHE_VARIABLE] = chosen or private
+    with temporary_site_cache():  # DVC writes into its site cache before the project's setting for it exists
         try:
             Repo.init(str(root), subdir=is_inside).close()
         except (DvcException, OSError) as error:
             shutil.rmtree(root / ".dvc", ignore_errors=True)  # else the next run would respect it as the user's own
-            raise VersionsError(f"DVC: {_innermost(error)}") from error
+            raise VersionsError(f"DVC: {innermost(error)}") from error
+    with Config(str(root / ".dvc")).edit("repo") as config:
+        config["core"] |= {"analytics": False, "check_update": False}
+        config["cache"]["type"] = "reflink,hardlink,copy"
+
+
+@contextmanager
+def temporary_site_cache() -> Iterator[None]:
+    """A site cache for DVC until the block ends, unless the user chose one by DVC's variable. DVC unpickles what it finds there,
+    and would take the one that the config of somebody else's repository names."""
+    chosen = os.environ.get(_SITE_CACHE_VARIABLE)
+    with TemporaryDirectory(prefix="tokenmill-") as private:
+        os.environ[_SITE_CACHE_VARIABLE] = chosen or private
+        try:
+            yield
         finally:
             os.environ.pop(_SITE_CACHE_VARIABLE)
             if chosen:
                 os.environ[_SITE_CACHE_VARIABLE] = chosen
-    with Config(str(root / ".dvc")).edit("repo") as config:
-        config["core"] |= {"analytics": False, "check_update": False}
-        config["cache"]["type"] = "reflink,hardlink,copy"
 
 
 def site_cache(root: Path) -> Path:
@@ -83,12 +90,13 @@ def remote_names(root: Path) -> list[str]:
 
 def _config(root: Path) -> Any:
     from dvc.config import Config, ConfigError
+    from voluptuous import Invalid
 
     try:
         with naming(root / ".dvc"):
             return Config(str(root / ".dvc"))
-    except ConfigError as error:
-        raise VersionsError(f"{root / '.dvc/config'}: {_innermost(error)}") from error
+    except (ConfigError, Invalid) as error:
+        raise VersionsError(f"{root / '.dvc/config'}: {innermost(error)}") from error
 
 
 @contextmanager
@@ -101,6 +109,7 @@ def repository(root: Path) -> Iterator[Any]:
     from dvc.repo import Repo
     from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
     from dvc.scm import SCMError
+    from voluptuous import Invalid
 
     from tokenmill.versioning.dvc_local_files import project_files
 
@@ -131,13 +140,13 @@ def repository(root: Path) -> Iterator[Any]:
             f"{root}: {named or 'another process of DVC'} is at work on the project's files. Run this again when it has ended."
         ) from error
     except SCMError as error:
-        raise VersionsError(f"{root / '.git'}: {_innermost(error)}. See what `git status` says there.") from error
+        raise VersionsError(f"{root / '.git'}: {innermost(error)}. See what `git status` says there.") from error
     except (RWLockFileCorruptedError, RWLockFileFormatError) as error:
         raise VersionsError(
             f"{root / '.dvc/tmp' / _RWLOCK}: DVC's list of who is at work was cut short. Run this again, which mends it."
         ) from error
-    except DvcException as error:
-        raise VersionsError(f"DVC: {_innermost(error)}") from error
+    except (DvcException, Invalid) as error:
+        raise VersionsError(f"DVC: {innermost(error)}") from error
     except (sqlite3.Error, diskcache.Timeout) as error:
         folder = root / _SITE_CACHE
         raise VersionsError(
@@ -314,7 +323,8 @@ def _failed_call(error: BaseException) -> OSError | None:
     return found
 
 
-def _innermost(error: BaseException) -> str:
+def innermost(error: BaseException) -> str:
+    """The reason at the bottom of an error of DVC, in one line, with the file of YAML that it is about."""
     from dvc.utils.strictyaml import YAMLSyntaxError, YAMLValidationError
 
     place, end = "", ""

@@ -68,13 +68,14 @@ def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
 def mend_dvc_lock(root: Path) -> None:
     """Removes a dvc.lock that was truncated while DVC wrote it; its stages are restored from DVC's run cache. A file with
     unresolved merge conflicts is left to DVC, whose error names it."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
+
+    from tokenmill.config import bounded_yaml
 
     path = root / DVC_LOCK_FILE
     try:
         text = path.read_text(encoding="utf-8")
-        found = YAML(typ="safe", pure=True).load(text)
+        found = bounded_yaml.load(text)
         whole = isinstance(found, dict) and "schema" in found and isinstance(found.get("stages"), dict)
     except FileNotFoundError:
         return

@@ -1,6 +1,5 @@
 """Publishes a version of a build: checks the build, pushes its data to the DVC remote, and sets the GTO tags."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from tokenmill.artifacts.golden import check_golden
 from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.layout import REPORT_FILE, STAGES, TOKENIZER_DIRECTORY
 from tokenmill.storage.atomic import md5_file, sha256_directory
+from tokenmill.storage.json_files import read_json
 from tokenmill.storage.urls import refuse_password
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_repository, dvc_stage, dvc_view, git
@@ -274,7 +274,7 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
     """Raises VersionsError unless there is a report of `validate` about this tokenizer. A failed check leaves no report."""
     path = root / REPORT_FILE
     try:
-        validated = json.loads(path.read_text(encoding="utf-8")).get("tokenizer_digest")
+        validated = read_json(path).get("tokenizer_digest")
     except (OSError, ValueError) as error:
         raise VersionsError(f"{path}: cannot be read: {error}. Run `tokenmill build`.", code="TM404") from None
     if validated != digest:

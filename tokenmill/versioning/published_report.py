@@ -1,11 +1,11 @@
 """The measures of the version that was published last, for the gates that compare with it."""
 
-import json
 from pathlib import Path
 
 from tokenmill.errors import VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, REPORT_FILE
 from tokenmill.report.gates import Published, flat
+from tokenmill.storage.json_files import read_json
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5
 from tokenmill.versioning.dvc_repository import cache_directory
@@ -32,8 +32,8 @@ def published_report(root: Path) -> Published:
     if md5 is None:
         return Published(tag, {}, f"{tag} has no {REPORT_FILE} in its {DVC_LOCK_FILE}")
     try:
-        content = (cache_directory(root) / "files/md5" / md5[:2] / md5[2:]).read_bytes()
-        measures = flat(json.loads(content)["measures"])
+        content = read_json(cache_directory(root) / "files/md5" / md5[:2] / md5[2:])
+        measures = flat(content["measures"])
     except FileNotFoundError:
         return Published(
             tag, {}, f"the report of {tag} is not in DVC's cache; `git checkout {tag}` and `dvc fetch` bring it"

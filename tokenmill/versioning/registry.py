@@ -16,7 +16,9 @@ from tokenmill.errors import ParamsError, VersionsError, did_you_mean
 from tokenmill.storage.atomic import md5_file, sha256_directory, write_directory
 from tokenmill.storage.urls import refuse_password
 from tokenmill.versioning import git
-from tokenmill.versioning.dvc_repository import quiet_environment, quiet_logs
+from tokenmill.versioning.dvc_patches import patched
+from tokenmill.versioning.dvc_repository import innermost, quiet_environment, quiet_logs, temporary_site_cache
+from tokenmill.versioning.foreign_config import refuse_harmful
 from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
@@ -136,6 +138,7 @@ def fetch_version(version: Version, directory: Path, public_key: Path | None = N
     tag_lines = _tag_lines(version)
     with write_directory(directory) as partial:
         with _opened(version) as files:
+            refuse_harmful(files.repo, version.repository, f"{version} from {version.repository}")
             place = files.repo.artifacts.get_path(version.name)
             expected = {"md5, by its commit": files.info(place).get("md5"), "sha256, by its tag": tag_lines.get(FILES)}
             files.get(place, str(partial / _ARRIVING), recursive=True)
@@ -267,22 +270,20 @@ def _opened(version: Version) -> Iterator[Any]:
     from dvc.repo.open_repo import clean_repos
     from dvc_data.index import DataIndexDirError
     from scmrepo.exceptions import SCMError
+    from voluptuous import Invalid
 
     quiet_logs()
-    with tempfile.TemporaryDirectory(prefix="tokenmill-") as private:  # a private site cache, because DVC unpickles it
-        config = {"core": {"site_cache_dir": private, "analytics": False, "check_update": False}}
+    with temporary_site_cache(), patched():
+        config = {"core": {"analytics": False, "check_update": False}}
         try:
             yield DVCFileSystem(version.repository, rev=version.commit, config=config)
-        except (DvcException, DataIndexDirError, SCMError, *remote_errors()) as error:
+        except (DvcException, DataIndexDirError, SCMError, Invalid, *remote_errors()) as error:
+            if isinstance(error.__cause__, VersionsError):
+                raise VersionsError(f"{version} from {version.repository}: {error.__cause__}") from error
+            reason = innermost(error).rstrip(".")
             raise VersionsError(
-                f"{version} from {version.repository}: {_innermost(error)}. If the version was published before its data was "
+                f"{version} from {version.repository}: {reason}. If the version was published before its data was "
                 "pushed, run `dvc push` where it was built; else check that its DVC remote can be reached from here."
             ) from error
         finally:
             clean_repos()
-
-
-def _innermost(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return (str(error) or type(error).__name__).rstrip(".")

@@ -1,13 +1,13 @@
 """Signs and verifies the files of a directory with an elliptic-curve key, offline, through the library model-signing."""
 
 import base64
-import json
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tokenmill.errors import ParamsError, VersionsError
+from tokenmill.storage.json_files import parse_json
 from tokenmill.storage.links import link
 
 _KEY = (
@@ -86,7 +86,7 @@ def verify_directory(directory: Path, signature: str, public_key: Path, place: s
                 f"{place}: not what the owner of the key {public_key} signed: {_reason(error)}. Do not use these files.",
                 code="TM405",
             ) from None
-    statement = json.loads(base64.b64decode(json.loads(signature)["dsseEnvelope"]["payload"]))
+    statement = parse_json(base64.b64decode(parse_json(signature)["dsseEnvelope"]["payload"]))
     return str(statement["subject"][0]["name"])
 
 

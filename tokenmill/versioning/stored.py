@@ -8,7 +8,6 @@
 DIGEST is the first 16 digits of the manifest's own digest.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from tokenmill.errors import CorpusError, PassingError, ValidationError
 from tokenmill.layout import QUARANTINE_DIRECTORY, TABLES_DIRECTORY, TOKENIZER_DIRECTORY, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
 from tokenmill.storage.atomic import sha256_file
+from tokenmill.storage.json_files import parse_json
 
 TOKENS = Path(TOKENS_DIRECTORY).name
 TABLES = Path(TABLES_DIRECTORY).name
@@ -97,7 +97,7 @@ def named_files(manifest: Manifest) -> list[DatasetFile]:
 def recorded_beside(folder: str) -> list[DatasetFile]:
     """What upload.json of a dataset says of the files of its tokenizer and its quarantine; nothing if it cannot be read."""
     try:
-        found = json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["beside"]
+        found = parse_json(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["beside"]
         return [DatasetFile(str(name), int(n_bytes), str(sha256)) for name, n_bytes, sha256 in found]
     except PassingError:
         raise

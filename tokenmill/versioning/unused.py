@@ -1,6 +1,5 @@
 """Finds and removes what no git revision names in a place of uploaded datasets."""
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Literal
 from tokenmill.errors import CorpusError, PassingError, VersionsError
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY
 from tokenmill.storage import anywhere
+from tokenmill.storage.json_files import parse_json
 from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5
@@ -82,7 +82,7 @@ def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[st
 def _md5_of(folder: str) -> str | None:
     """What dvc.lock has for data/tokens at the revisions of this dataset; None if its record cannot be read."""
     try:
-        return str(json.loads(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["tokens_md5"])
+        return str(parse_json(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["tokens_md5"])
     except PassingError:
         raise
     except (CorpusError, FileNotFoundError, ValueError, KeyError, TypeError):

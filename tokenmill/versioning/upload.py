@@ -16,6 +16,7 @@ from tokenmill.errors import CorpusError, PassingError, StorageError, Validation
 from tokenmill.layout import DVC_LOCK_FILE, TOKENS_DIRECTORY, UPLOADS_FILE
 from tokenmill.storage import anywhere
 from tokenmill.storage.atomic import read, sha256_file, write_atomic
+from tokenmill.storage.json_files import read_json
 from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject
 from tokenmill.versioning import git
@@ -162,7 +163,7 @@ def _record(root: Path, digest: str, url: str, md5: str) -> None:
     """Adds an upload to data/uploads.json, if it does not name it yet."""
     path = root / UPLOADS_FILE
     try:
-        found = json.loads(read(path)) if path.exists() else {}
+        found = read_json(path) if path.exists() else {}
         entry = found.setdefault(digest, {"commit": git.commit_of(root, "HEAD"), "tokens_md5": md5, "urls": []})
         urls = entry["urls"]
         if url in urls:

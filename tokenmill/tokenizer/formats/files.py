@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 
 from tokenmill.errors import TokenizerError
+from tokenmill.storage.atomic import read
 from tokenmill.storage.pointers import words_of_pointer
 from tokenmill.tokenizer.formats.strict_json import parse
-
-FILE_BYTES_MAX = 2**29
-"""Real tokenizer files have up to 40 MB."""
 
 _CODE = ("tokenizer.py", "tokenization*.py", "tokenizer*.pkl", "tokenizer*.pickle")
 _CONFIG = "tokenizer_config.json"
@@ -35,11 +33,7 @@ def read_tokenizer_file(file: Path) -> bytes:
     try:
         if file.exists() and not file.is_file():
             raise TokenizerError(f"{file.absolute()}: expected a file; found something else.")
-        if (n_bytes := file.stat().st_size) > FILE_BYTES_MAX:
-            raise TokenizerError(
-                f"{file.absolute()}: has {n_bytes:,} bytes; expected a tokenizer, of {FILE_BYTES_MAX:,} bytes at most."
-            )
-        content = file.read_bytes()
+        content = read(file)
     except FileNotFoundError:
         place = file.absolute()
         parent = next((parent for parent in place.parents if parent.is_dir()), place.parent)
@@ -88,7 +82,7 @@ def _check_beside(file: Path) -> None:
     config = file.parent / _CONFIG
     if config.is_file():
         try:
-            content = config.read_bytes()
+            content = read(config)
         except OSError as error:
             raise TokenizerError(f"{config}: cannot be read: {error.strerror}.") from None
         _refuse_pointer(config, content)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenmill.errors import TokenizerError, shown
+from tokenmill.storage.atomic import read
+from tokenmill.storage.json_files import parse_json
 from tokenmill.storage.pointers import words_of_pointer
 
 _DEPTH_MAX = 64
-_BESIDE_BYTES_MAX = 2**29
 
 
 def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -40,17 +41,13 @@ def object_of(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             return {}
-        if (n_bytes := path.stat().st_size) > _BESIDE_BYTES_MAX:
-            raise TokenizerError(
-                f"{path}: has {n_bytes:,} bytes; expected {_BESIDE_BYTES_MAX:,} at most. Fetch it again."
-            )
-        content = path.read_bytes()
+        content = read(path)
         if words := words_of_pointer(str(path), content):
             raise TokenizerError(words, code="TM214")
-        found = json.loads(content)
+        found = parse_json(content)
     except OSError as error:
         raise TokenizerError(f"{path}: cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TokenizerError(f"{path}: expected JSON: {error}. Fetch or make the tokenizer again.") from None
     if not isinstance(found, dict):
         wrong(str(path), "an object of JSON", found)

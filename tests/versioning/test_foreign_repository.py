@@ -1,0 +1,174 @@
+"""A repository that somebody else made runs no command here, writes nothing elsewhere, and does not hang or crash its reader."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.registry import identify, run
+from tests.tokenizer.test_tokenizer import TOKENIZER
+from tokenmill.config.params import TokenizerSource
+from tokenmill.errors import VersionsError
+from tokenmill.versioning.import_tokenizer import pin_anew
+from tokenmill.versioning.registry import Reference, fetch_version, find_version
+
+ARTIFACT = "artifacts:\n  tokenizer:\n    path: data/tokenizer\n    type: model\n"
+CONFIG = "[core]\n remote = store\n['remote \"store\"']\n url = {store}\n"
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"    a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
+)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """`root`: the clone of a repository with the artifact tokenizer; `store`: its DVC remote, a folder."""
+
+    root: Path
+    store: Path
+
+    def put(self, content: bytes, end: str = "") -> str:
+        """Adds a file to the DVC remote. Gives its md5."""
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        path = self.store / "files/md5" / md5[:2] / (md5[2:] + end)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return md5 + end
+
+    def list_files(self, content: bytes) -> None:
+        """Makes this the list of the artifact's files."""
+        out = f"outs:\n- md5: {self.put(content, '.dir')}\n  hash: md5\n  path: tokenizer\n"
+        (self.root / "data/tokenizer.dvc").write_text(out, encoding="utf-8")
+
+    def commit(self, config: str | None = None, pipeline: str = ARTIFACT) -> None:
+        """Commits everything as version v1.0.0."""
+        config = CONFIG.format(store=self.store) if config is None else config
+        (self.root / ".dvc/config").write_text(config, encoding="utf-8")
+        (self.root / "dvc.yaml").write_text(pipeline, encoding="utf-8")
+        run(self.root, "git", "add", "-A")
+        run(self.root, "git", "commit", "-q", "--allow-empty", "-m", "Change")
+        run(self.root, "git", "tag", "-f", "-a", "tokenizer@v1.0.0", "-m", "v1.0.0")
+
+    def fetch(self, directory: Path, repository: str | None = None) -> None:
+        """Fetches v1.0.0, which must leave no other file behind."""
+        version = find_version(repository or str(self.root), Reference("tokenizer", "v1.0.0"), self.root.parent)
+        fetch_version(version, directory)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Foreign:
+    found = Foreign(tmp_path / "clone", tmp_path / "store")
+    (found.root / ".dvc").mkdir(parents=True)
+    (found.root / ".dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n", encoding="utf-8")
+    (found.root / "data").mkdir()
+    run(found.root, "git", "init", "-q")
+    identify(found.root)
+    TOKENIZER.save(tmp_path / "tokenizer")
+    files = sorted((tmp_path / "tokenizer").iterdir())
+    listed = [{"md5": found.put(path.read_bytes()), "relpath": path.name} for path in files]
+    found.list_files(json.dumps(listed).encode())
+    found.commit()
+    return found
+
+
+def test_a_repository_with_a_usual_config_is_fetched(foreign: Foreign, tmp_path: Path) -> None:
+    foreign.fetch(tmp_path / "out")
+    assert (tmp_path / "out/tokenizer.json").is_file()
+
+
+@pytest.mark.parametrize("by_url", [False, True])
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("s3://bucket/x", "configpath"),
+        ("s3://bucket/x", "credentialpath"),
+        ("webdav://host.invalid/x", "bearer_token_command"),
+        ("ssh://host.invalid/x", "keyfile"),
+        ("ssh://host.invalid/x", "gss_auth"),
+        ("gs://bucket/x", "credentialpath"),
+    ],
+)
+def test_a_key_that_runs_a_command_is_refused_by_its_name(
+    foreign: Foreign, tmp_path: Path, by_url: bool, url: str, key: str
+) -> None:
+    foreign.commit(f"{CONFIG.format(store=foreign.store)}['remote \"other\"']\n url = {url}\n {key} = true\n")
+    with pytest.raises(VersionsError, match=rf"sets {key} of the remote other.*dvc remote modify --local other {key} "):
+        foreign.fetch(tmp_path / "out", f"file://{foreign.root}" if by_url else None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_credential_process_of_a_repository_is_not_run(foreign: Foreign, tmp_path: Path) -> None:
+    (foreign.root / ".dvc/aws").write_text(
+        f"[profile evil]\ncredential_process = /usr/bin/touch {tmp_path / 'ran'}\n", encoding="utf-8"
+    )
+    foreign.commit(
+        "[core]\n remote = store\n['remote \"store\"']\n url = s3://bucket/x\n endpointurl = http://127.0.0.1:9\n"
+        " configpath = aws\n profile = evil\n"
+    )
+    asked = TokenizerSource.model_validate({"from": str(foreign.root), "name": "tokenizer", "version": "v1.0.0"})
+    with pytest.raises(VersionsError, match="sets configpath of the remote store"):
+        pin_anew(tmp_path, asked)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_key_in_the_users_own_config_counts_in_place_of_the_tracked_one(foreign: Foreign, tmp_path: Path) -> None:
+    foreign.commit(
+        f"{CONFIG.format(store=foreign.store)}['remote \"other\"']\n url = s3://bucket/x\n configpath = aws\n"
+    )
+    local = foreign.root / ".dvc/config.local"
+    local.write_text("['remote \"other\"']\n configpath = /dev/null\n", encoding="utf-8")
+    foreign.fetch(tmp_path / "out")
+    run(foreign.root, "git", "add", "-f", ".dvc/config.local")
+    with pytest.raises(VersionsError, match="sets configpath of the remote other"):
+        foreign.fetch(tmp_path / "again")
+
+
+def test_a_config_that_is_none_is_an_error_of_the_repository(foreign: Foreign, tmp_path: Path) -> None:
+    foreign.commit("[remote]\n x = 1\n")
+    with pytest.raises(VersionsError, match="expected a dictionary"):
+        foreign.fetch(tmp_path / "out")
+
+
+def test_the_site_cache_that_a_repository_names_is_not_used(
+    foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DVC_SITE_CACHE_DIR", raising=False)
+    foreign.commit(f"[core]\n site_cache_dir = {tmp_path / 'site'}\n{CONFIG.format(store=foreign.store)[7:]}")
+    foreign.fetch(tmp_path / "out")
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/../x", "./x", "a//x", "..", "", "{folder}/x"])
+def test_a_list_of_files_that_leads_elsewhere_is_refused(foreign: Foreign, tmp_path: Path, name: str) -> None:
+    entry = {"md5": foreign.put(b"evil"), "relpath": name.format(folder=tmp_path)}
+    foreign.list_files(json.dumps([entry]).encode())
+    foreign.commit()
+    with pytest.raises(VersionsError, match=r"\.dir: found the name .*, expected one inside the folder"):
+        foreign.fetch(tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clone", "store", "tokenizer"]
+
+
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"[1]", b"[{}]", b'[{"relpath": 1, "md5": "x"}]'])
+def test_a_list_of_files_that_is_none_is_refused(foreign: Foreign, tmp_path: Path, content: bytes) -> None:
+    foreign.list_files(content)
+    foreign.commit()
+    with pytest.raises(VersionsError, match="the list of a folder's files in DVC's cache or remote: is malformed"):
+        foreign.fetch(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (f"vars:\n  - {BOMB}", "line 11: with its aliases written out it has more than"),
+        ("vars: &a [*a]\n", r"line 5: the alias \*a is inside the value that it stands for"),
+        ("vars: " + "[" * 100_000, "line 5: it is nested deeper than 64 levels"),
+        ("# a comment\n" * 100_000, "it has 1,200,065 characters; expected 1,048,576 at most"),
+    ],
+)
+def test_a_pipeline_that_would_hang_or_crash_dvc_is_refused(
+    foreign: Foreign, tmp_path: Path, more: str, reason: str
+) -> None:
+    foreign.commit(pipeline=ARTIFACT + more)
+    with pytest.raises(VersionsError, match=rf"dvc\.yaml: {reason}"):
+        foreign.fetch(tmp_path / "out")
