@@ -651,6 +651,26 @@ def test_a_wrong_line_of_a_tiktoken_file_is_named(tmp_path: Path, content: bytes
         Tokenizer.load(path, "gpt2")
 
 
+@pytest.mark.parametrize("n_bytes", [4_000, 15_000])
+def test_a_tiktoken_file_whose_tokens_have_too_many_merges_is_refused_by_token(tmp_path: Path, n_bytes: int) -> None:
+    chain = [b"a" * n for n in (range(1, n_bytes) if n_bytes < 10_000 else (n_bytes,))]
+    path = tmp_path / "a.tiktoken"
+    path.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(token), id) for id, token in enumerate(chain)))
+    with pytest.raises(
+        TokenizerError, match=r"a\.tiktoken: token b'a+.* with id \d+ has [\d,]+ bytes: the tokens up to"
+    ):
+        Tokenizer.load(path, "gpt2")
+
+
+def test_a_tiktoken_file_with_some_long_tokens_is_loaded_and_saved(tmp_path: Path) -> None:
+    path = tmp_path / "a.tiktoken"
+    tokens = [*map(bytes, zip(range(256))), *(b"a" * n for n in range(2, 257)), b"b" * 2_000]
+    path.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(token), id) for id, token in enumerate(tokens)))
+    tokenizer = Tokenizer.load(path, "gpt2")
+    tokenizer.save(tmp_path)
+    assert tokenizer.encode("a" * 256) == Tokenizer.load(tmp_path).encode("a" * 256) == [510]
+
+
 def test_a_tiktoken_file_needs_a_pattern_and_ids_that_do_not_clash(tmp_path: Path) -> None:
     path = tmp_path / "a.tiktoken"
     path.write_bytes(b"YQ== 0\nYg== 1\n")

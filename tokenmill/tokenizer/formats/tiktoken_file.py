@@ -8,10 +8,16 @@ from itertools import pairwise
 
 from tokenmill.errors import TokenizerError
 from tokenmill.tokenizer.formats.schema import check_range
-from tokenmill.tokenizer.model import AddedToken, Merge, Merges, Model, bytes_of, check_id, is_text
+from tokenmill.tokenizer.model import ID_MAX, AddedToken, Merge, Merges, Model, bytes_of, check_id, is_text
 
 _EMPTY = b"="
 """How tiktoken's files have the empty token, which no text becomes. Whisper's has one."""
+_NEVER = Merge(0, 0, ID_MAX + 1, 0)
+_MERGES_MAX = 2**20
+_MERGES_PER_TOKEN_MAX = 16
+"""A file has the larger number of merges at most, that of o200k_base 2.2 for each token: about 300 bytes of memory each."""
+_WORK_MAX = 2 * 10**8
+"""The largest sum of squared lengths of tokens, which the time to find their merges is in proportion to. o200k_base has 1.8e7."""
 
 
 def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
@@ -72,8 +78,15 @@ def model_of(
             )
         ids.add(id)
     check_range({**ranks, **special_tokens}, place)
-    merges = []
+    merges: list[Merge] = []
+    merges_max, work = max(_MERGES_MAX, _MERGES_PER_TOKEN_MAX * len(ranks)), 0
     for token, id in ranks.items():
+        work += len(token) ** 2
+        if work > _WORK_MAX or len(merges) > merges_max:
+            raise TokenizerError(
+                f"{place}: token {token!r:.60} with id {id} has {len(token):,} bytes: the tokens up to this one are too long, or "
+                f"have more than {merges_max:,} merges. Remove long tokens, or use the tokenizer.json of the same tokenizer."
+            )
         for at in range(1, len(token)):
             left, right = ranks.get(token[:at]), ranks.get(token[at:])
             if left is not None and right is not None:
@@ -109,12 +122,13 @@ def last_merge(token: bytes, rules: Mapping[tuple[int, int], Merge], ids: Mappin
         symbols = [ids[token[i : i + 1]] for i in range(len(token))]
     except KeyError:
         return None
+    ranks = [rules.get(pair, _NEVER).rank for pair in pairwise(symbols)]
     merge = None
-    while len(symbols) > 1:
-        pairs = [(rules[pair].rank, i) for i, pair in enumerate(pairwise(symbols)) if pair in rules]
-        if not pairs:
+    while ranks:
+        at = ranks.index(min(ranks))
+        if (merge := rules.get((symbols[at], symbols[at + 1]))) is None:
             return None
-        _, at = min(pairs)
-        merge = rules[symbols[at], symbols[at + 1]]
         symbols[at : at + 2] = [merge.token]
+        beside = slice(max(at - 1, 0), at + 2)
+        ranks[beside] = [rules.get(pair, _NEVER).rank for pair in pairwise(symbols[beside])]
     return merge
