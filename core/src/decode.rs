@@ -20,6 +20,8 @@ const CACHED_TOKENS_MAX: usize = 1 << 16;
 const IDS_AT_A_TIME: usize = 256;
 /// The number of ids that are decoded before their bytes are compared: these bytes stay in the processor's cache.
 const IDS_COMPARED: usize = 1 << 12;
+/// The number of bytes that are decoded between two checks whether to stop, unless a single token has more.
+const CHECKED_BYTES: usize = 1 << 24;
 
 /// The bytes of every token.
 pub struct Decoder {
@@ -32,6 +34,7 @@ pub struct Decoder {
     /// The spans of ids so large that a dense table would waste memory.
     sparse: FxHashMap<u32, (u32, u32)>,
     id_max: u32,
+    longest_bytes: usize,
 }
 
 impl Decoder {
@@ -39,6 +42,7 @@ impl Decoder {
     pub fn new<'t>(tokens: impl ExactSizeIterator<Item = (u32, &'t [u8])>) -> Result<Self> {
         let dense_max = 4 * tokens.len() + 1024;
         let (mut arena, mut dense, mut sparse, mut id_max) = (Vec::new(), Vec::new(), FxHashMap::default(), 0);
+        let mut longest_bytes = 1;
         for (id, bytes) in tokens {
             let start = arena.len() as u32;
             arena.extend_from_slice(bytes);
@@ -57,17 +61,23 @@ impl Decoder {
                 return Err(CoreError::Tokenizer(format!("two tokens have the id {id}.")));
             }
             id_max = id_max.max(id);
+            longest_bytes = longest_bytes.max(bytes.len());
         }
         let mut short = Pages::new(dense.len());
         for (place, &(start, end)) in short.iter_mut().zip(&dense) {
             *place = packed(&arena[start as usize..end as usize]);
         }
-        Ok(Self { arena, dense, short, sparse, id_max })
+        Ok(Self { arena, dense, short, sparse, id_max, longest_bytes })
     }
 
     /// The bytes of the token with this id, if there is one.
     pub fn token(&self, id: u32) -> Option<&[u8]> {
         self.span(id).map(|(start, end)| &self.arena[start as usize..end as usize])
+    }
+
+    /// How many ids, up to `n_max`, may be decoded before a check whether to stop.
+    pub fn n_checked(&self, n_max: usize) -> usize {
+        (CHECKED_BYTES / self.longest_bytes).clamp(1, n_max)
     }
 
     /// Appends the bytes of all tokens to `out`.
@@ -94,7 +104,7 @@ impl Decoder {
     pub fn decodes_to<I: Copy + Into<u32>>(&self, ids: &[I], expected: &[&[u8]], scratch: &mut Tail<u8>) -> bool {
         let mut parts = expected.iter();
         let mut rest: &[u8] = &[];
-        for some in ids.chunks(IDS_COMPARED) {
+        for some in ids.chunks(self.n_checked(IDS_COMPARED)) {
             scratch.clear(usize::MAX);
             if self.decode(some, scratch).is_err() {
                 return false;
@@ -198,6 +208,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn few_bytes_of_long_tokens_are_held_while_they_are_compared() {
+        let long = "x".repeat(1 << 20);
+        let mut scratch = Tail::default();
+        assert!(!decoder(&[(0, &long)]).unwrap().decodes_to(&[0_u32; 64], &[b"xy"], &mut scratch));
+        assert!(scratch.n() <= CHECKED_BYTES);
     }
 
     #[test]

@@ -179,6 +179,7 @@ impl Encoder {
         added: &[Added],
         ignore_merges: bool,
         fallback: Option<&[u32; 256]>,
+        stop: &Stop,
     ) -> Result<Self> {
         let known: FxHashSet<u32> = fallback.iter().flat_map(|_| vocabulary.iter().map(|one| one.0)).collect();
         let others = added.iter().filter(|one| !known.contains(&one.id)).map(|one| (one.id, one.bytes));
@@ -208,11 +209,12 @@ impl Encoder {
         let n_tokens = ids.len();
         let mut new = NewPretokens { merges, byte_ids, whole: Whole::default() };
         let (mut whole, mut scratch, mut out) = (Whole::default(), Scratch::default(), Tail::default());
-        for (bytes, id) in ids {
+        for (i, (bytes, id)) in ids.into_iter().enumerate() {
+            if i % 1024 == 0 {
+                stop.check()?;
+            }
             out.clear(IDS_KEPT_MAX);
-            let mut is_led_to =
-                || new.merge(bytes, &mut scratch, &Stop::default(), &mut out) == Ok(Ok(())) && out.as_slice() == [id];
-            if ignore_merges || is_led_to() {
+            if ignore_merges || new.merge(bytes, &mut scratch, stop, &mut out)? == Ok(()) && out.as_slice() == [id] {
                 whole.insert(bytes, id);
             }
         }
@@ -499,7 +501,16 @@ mod tests {
     }
 
     fn encoder(added: &[Added], ignore_merges: bool) -> Encoder {
-        Encoder::new(Pattern::new(&["[a-c]+"]).unwrap(), &TOKENS, &rules(), added, ignore_merges, None).unwrap()
+        Encoder::new(
+            Pattern::new(&["[a-c]+"]).unwrap(),
+            &TOKENS,
+            &rules(),
+            added,
+            ignore_merges,
+            None,
+            &Stop::default(),
+        )
+        .unwrap()
     }
 
     fn encode(encoder: &Encoder, text: &str) -> Result<Vec<u32>> {
@@ -584,7 +595,8 @@ mod tests {
         let one_by_one = [r"\s?\S+"]; // a pattern without a scanner
         let encoders = [[GPT2], one_by_one].map(|steps| {
             let added = Added { id: 256, bytes: b"<x>", in_text: true };
-            Encoder::new(Pattern::new(&steps).unwrap(), &vocabulary, &[], &[added], false, None).unwrap()
+            Encoder::new(Pattern::new(&steps).unwrap(), &vocabulary, &[], &[added], false, None, &Stop::default())
+                .unwrap()
         });
         let words = |n: usize| (0..n).map(|i| format!(" {}", (i % 26).to_string().repeat(i % 13))).collect::<String>();
         for n_before in [0, 1, 60, 63, 64, 65, 127, 128, 300] {
@@ -641,7 +653,7 @@ mod tests {
     fn a_vocabulary_that_contradicts_itself_is_refused() {
         let pattern = || Pattern::new::<&str>(&[]).unwrap();
         let wrong = |vocabulary: &[(u32, &[u8])], rules: &[Rule]| {
-            Encoder::new(pattern(), vocabulary, rules, &[], false, None).map(|_| ()).unwrap_err()
+            Encoder::new(pattern(), vocabulary, rules, &[], false, None, &Stop::default()).map(|_| ()).unwrap_err()
         };
         let says = |error: CoreError, part: &str| matches!(error, CoreError::Tokenizer(text) if text.contains(part));
         assert!(says(wrong(&[(0, b"a"), (1, b"a")], &[]), "ids 0 and 1"));

@@ -66,7 +66,7 @@ impl PyEncoder {
             .and_then(|column| column.as_boolean_opt())
             .cloned()
             .ok_or_else(|| PyTypeError::new_err("expected a column \"in_text\" of bool."))?;
-        let work = |_: &Stop| {
+        let work = |stop: &Stop| {
             let vocabulary: Vec<_> = ids.values().iter().copied().zip(slices(&tokens)).collect();
             let rules: Vec<_> = (0..left.len())
                 .map(|i| Rule {
@@ -83,7 +83,7 @@ impl PyEncoder {
                 .enumerate()
                 .map(|(i, (&id, bytes))| Added { id, bytes, in_text: in_text.value(i) })
                 .collect();
-            Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges, fallback.as_ref())
+            Encoder::new(Pattern::new(&steps)?, &vocabulary, &rules, &added, ignore_merges, fallback.as_ref(), stop)
         };
         Ok(Self(run(py, work)?))
     }
@@ -242,7 +242,7 @@ fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>>
 fn joined<I: Copy + Into<u32>>(encoder: &Encoder, ids: &[I], stop: &Stop) -> interrupt::Result<Tail<u8>> {
     let pages = if ids.len() > PIECE_IDS { Pages::try_new(8 * ids.len()) } else { None };
     let mut bytes = pages.map_or_else(|| BYTES.take(), Tail::from);
-    for some in ids.chunks(PIECE_IDS) {
+    for some in ids.chunks(encoder.decoder.n_checked(PIECE_IDS)) {
         stop.check()?;
         encoder.decoder.decode(some, &mut bytes)?;
     }
@@ -330,13 +330,19 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
     stop: &Stop,
 ) -> interrupt::Result<LargeBinaryArray> {
     let (n, threads) = (starts.len() - 1, threads.min(ids.len() / PIECE_IDS + 1));
+    let n_checked = encoder.decoder.n_checked(PIECE_IDS);
     let work = |(): &mut (), part: Range<usize>, (bytes, ends): &mut (Tail<u8>, Vec<i64>), _: &Turn| {
         stop.check()?;
         for i in part {
-            encoder.decoder.decode(&ids[starts[i]..starts[i + 1]], bytes).map_err(|error| match error {
-                CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("list {i}: {what}")),
-                other => other,
-            })?;
+            for (k, some) in ids[starts[i]..starts[i + 1]].chunks(n_checked).enumerate() {
+                if k > 0 {
+                    stop.check()?;
+                }
+                encoder.decoder.decode(some, bytes).map_err(|error| match error {
+                    CoreError::Tokenizer(what) => CoreError::Tokenizer(format!("list {i}: {what}")),
+                    other => other,
+                })?;
+            }
             ends.push(bytes.n() as i64);
         }
         Ok(())
@@ -349,7 +355,7 @@ fn decode_each<I: Copy + Into<u32> + Sync>(
         bytes.clear(PIECE_BYTES_KEPT_MAX);
     };
     in_order(
-        &pieces(n, threads, PIECE_IDS, |i| starts[i + 1] - starts[i]),
+        &pieces(n, threads, n_checked, |i| starts[i + 1] - starts[i]),
         threads,
         stop,
         (|| Ok(((), Default::default())), |(), _| ()),

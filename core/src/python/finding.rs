@@ -1,7 +1,7 @@
 //! The Python class `TextFinder`: where given texts occur in a text. O(bytes of the text), however many texts are searched for.
 
 use super::calls::run;
-use crate::parallel::interrupt::CoreError;
+use crate::parallel::interrupt::{CoreError, Stop};
 use aho_corasick::{AhoCorasick, MatchKind};
 use pyo3::prelude::*;
 use std::collections::BTreeSet;
@@ -23,15 +23,18 @@ impl TextFinder {
     }
 
     /// The leftmost texts, of these the longest, one behind another: first and last character, and the number of the text.
-    fn spans(&self, text: &str) -> Vec<(usize, usize, usize)> {
-        let (mut characters, mut bytes) = (0, 0);
-        let found = self.longest.find_iter(text).map(|found| {
-            let start = characters + text[bytes..found.start()].chars().count();
-            let stop = start + text[found.range()].chars().count();
-            (characters, bytes) = (stop, found.end());
-            (start, stop, found.pattern().as_usize())
-        });
-        found.collect()
+    fn spans(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(usize, usize, usize)>> {
+        run(py, |stop| {
+            let (mut characters, mut bytes) = (0, 0);
+            let found = self.longest.find_iter(text).enumerate().map(|(i, found)| {
+                check_often(stop, i)?;
+                let start = characters + text[bytes..found.start()].chars().count();
+                let end = start + text[found.range()].chars().count();
+                (characters, bytes) = (end, found.end());
+                Ok((start, end, found.pattern().as_usize()))
+            });
+            found.collect()
+        })
     }
 
     fn is_in(&self, text: &str) -> bool {
@@ -45,11 +48,18 @@ impl TextFinder {
             let mut found = BTreeSet::new();
             for text in &texts {
                 stop.check()?;
-                found.extend(all.find_overlapping_iter(text).map(|one| one.pattern().as_usize()));
+                for (i, one) in all.find_overlapping_iter(text).enumerate() {
+                    check_often(stop, i)?;
+                    found.insert(one.pattern().as_usize());
+                }
             }
             Ok(found.into_iter().collect())
         })
     }
+}
+
+fn check_often(stop: &Stop, n_found: usize) -> Result<(), CoreError> {
+    if n_found % 4096 == 4095 { stop.check() } else { Ok(()) }
 }
 
 fn automaton(texts: &[String], kind: MatchKind) -> Result<AhoCorasick, CoreError> {
