@@ -26,6 +26,7 @@ __all__ = [
     "deadline",
     "interrupt",
     "json_lines",
+    "match_bytes_min",
     "merge_rows",
     "not_nfc",
     "patterns",
@@ -88,6 +89,9 @@ def sha256_each(texts: Any) -> Any:
 
 def split(steps: Sequence[str], text: str) -> list[str]:
     """The pre-tokens of one text, in order. Raises PatternError."""
+
+def match_bytes_min(regex: str) -> int:
+    """The fewest bytes that a regex without look-around matches; 0 for any other."""
 
 def splitter(steps: Sequence[str]) -> Literal["scanner", "regex"]:
     """What runs these steps: "scanner" (hand-written for a known pattern) or "regex" (fancy-regex). Raises PatternError."""

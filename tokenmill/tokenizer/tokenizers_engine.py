@@ -14,8 +14,13 @@ import pyarrow as pa
 from tokenmill.errors import CorpusError, TokenizerError
 from tokenmill.pretokenizers.patterns import hard_text
 from tokenmill.pretokenizers.tokenizer_json import parts_of
+from tokenmill.tokenizer.formats.limits import growth
 from tokenmill.tokenizer.formats.schema import check_range
 from tokenmill.tokenizer.model import CHARACTERS, bytes_of, sha256_of
+
+_GROWN_BYTES = 2**24
+"""The bytes that a text may grow to unlooked at. `tokenizers` takes about 20 bytes of memory for each."""
+_TRIED_CHARS = 2**10
 
 
 class TokenizersEngine:
@@ -40,6 +45,7 @@ class TokenizersEngine:
                 ).model
             if regexes := _regexes(document):
                 _try(self._tokenizer, hard_text(regexes), regexes)
+        self._growth = growth(document)
         self._missing_id = max(vocab.values()) + 1
         unk = document["model"].get("unk_token")
         self._control = (
@@ -70,9 +76,25 @@ class TokenizersEngine:
         return ids
 
     def _ids(self, text: str) -> list[int]:
+        if len(text) * self._growth > _GROWN_BYTES:
+            self._check_growth(text)
         with as_tokenizer_error("the text"):  # `encode` would find offsets too, which takes a third more time
             ids: list[int] = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return ids
+
+    def _check_growth(self, text: str) -> None:
+        """Raises TokenizerError for a text that the library may lack the memory for, which would abort. It is tried in pieces."""
+        normalizer, splitter, left = self._tokenizer.normalizer, self._tokenizer.pre_tokenizer, 6 * len(text.encode())
+        for at in range(0, len(text), _TRIED_CHARS):
+            piece = text[at : at + _TRIED_CHARS]
+            with as_tokenizer_error("the text"):
+                piece = normalizer.normalize_str(piece) if normalizer else piece
+                parts = splitter.pre_tokenize_str(piece) if splitter else [(piece, None)]
+            if (left := left - sum(len(part.encode()) for part, _ in parts)) < 0:
+                raise TokenizerError(
+                    f"the normalizer and the pre_tokenizer make a text of {len(text):,} characters more than 6 times as long. "
+                    "Split it, or remove what they insert."
+                )
 
     def _check(self, ids: list[int], text: str) -> None:
         """Raises TokenizerError if the ids lack a character of the text, or have a special token that its text does not allow."""

@@ -58,6 +58,11 @@ fn splitter(py: Python<'_>, steps: Vec<String>) -> PyResult<&'static str> {
     run(py, |_| Ok(Pattern::new(&steps)?.engine()))
 }
 
+#[pyfunction]
+fn match_bytes_min(regex: &str) -> usize {
+    regex_automata::util::syntax::parse(regex).ok().and_then(|tree| tree.properties().minimum_len()).unwrap_or(0)
+}
+
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     attaching::register(module)?;
@@ -76,6 +81,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(checking::count_ids, module)?)?;
     module.add_function(wrap_pyfunction!(checking::sha256_each, module)?)?;
+    module.add_function(wrap_pyfunction!(match_bytes_min, module)?)?;
     module.add_function(wrap_pyfunction!(normalizing::not_nfc, module)?)?;
     module.add_function(wrap_pyfunction!(reading::bpe_json, module)?)?;
     module.add_function(wrap_pyfunction!(reading::json_lines, module)?)?;

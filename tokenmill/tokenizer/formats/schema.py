@@ -11,6 +11,7 @@ from typing import Any
 from tokenmill import _core
 from tokenmill.errors import TokenizerError, shown
 from tokenmill.tokenizer.formats.as_loaded import FLAGS, MODELS, added_as_loaded, type_of_untyped
+from tokenmill.tokenizer.formats.limits import SECTIONS, check_limits
 from tokenmill.tokenizer.formats.strict_json import Each, check, parse, wrong
 from tokenmill.tokenizer.model import ID_MAX, Merges, bytes_of, check_id
 
@@ -42,13 +43,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "RobertaProcessing": {"sep": _PAIR, "cls": _PAIR, "trim_offsets?": bool, "add_prefix_space?": bool},
     "BertProcessing": {"sep": _PAIR, "cls": _PAIR},
 }
-_INNER = {
-    "normalizer": "normalizers",
-    "pre_tokenizer": "pretokenizers",
-    "post_processor": "processors",
-    "decoder": "decoders",
-}
-_SECTIONS = {"version", "truncation", "padding", "added_tokens", *_INNER, "model"}
+_FIELDS = {"version", "truncation", "padding", "added_tokens", *SECTIONS, "model"}
 _BPE = {
     "dropout?": (None, float, int),
     "unk_token?": (None, str),
@@ -99,6 +94,7 @@ def read_document(content: bytes, place: str, merges_as_ids: bool = False) -> di
         if isinstance(merges, Merges) and merges.makes({ids[text] for text in specials & ids.keys()}):
             return read_document(content, place)  # which names the merge
         _check_bpe(model, specials, place)
+    check_limits(document, place)
     return document
 
 
@@ -115,14 +111,14 @@ def _read_in_core(content: bytes, place: str) -> dict[str, Any] | None:
 
 def _check_sections(document: dict[str, Any], place: str) -> None:
     check(document, {"version?": "1.0"}, place)
-    if unknown := sorted(document.keys() - _SECTIONS):
+    if unknown := sorted(document.keys() - _FIELDS):
         raise TokenizerError(
             f"{place}{unknown[0]:.60}: an unknown field, which the tokenizers library refuses too. Remove it."
         )
     for name, shape in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if document.get(name) is not None:
             check(document[name], shape, f"{place}{name}.")
-    for name in _INNER:
+    for name in SECTIONS:
         if document.get(name) is not None:
             _check_part(document[name], name, f"{place}{name}")
 
@@ -136,12 +132,12 @@ def unread_fields(document: dict[str, Any]) -> list[str]:
     known = [(f"added_tokens[{i}]", one, _ADDED) for i, one in enumerate(document["added_tokens"])]
     if document["model"]["type"] == "BPE":
         known.append(("model", document["model"], {"type", "vocab", "merges", *_BPE}))
-    waiting = [(name, name, document.get(name) or {}) for name in _INNER if name != "normalizer"]
+    waiting = [(name, name, document.get(name) or {}) for name in SECTIONS if name != "normalizer"]
     while waiting:
         where, section, part = waiting.pop()
         kind = part.get("type")
         if kind == "Sequence":
-            inner = _INNER[section]
+            inner = SECTIONS[section]
             waiting += [(f"{where}.{inner}[{i}]", section, one) for i, one in enumerate(part[inner])]
         if kind in _SHAPES:
             known.append((where, part, {"type", "pattern", *_SHAPES[kind]}))
@@ -158,11 +154,11 @@ def _check_part(part: Any, section: str, where: str) -> None:
     if not isinstance(kind, str):
         wrong(f"{where}.type", "a text", kind)
     if kind == "Sequence":
-        inner = part.get(_INNER[section])
+        inner = part.get(SECTIONS[section])
         if not isinstance(inner, list):
-            wrong(f"{where}.{_INNER[section]}", "a list", inner)
+            wrong(f"{where}.{SECTIONS[section]}", "a list", inner)
         for i, one in enumerate(inner):
-            _check_part(one, section, f"{where}.{_INNER[section]}[{i}]")
+            _check_part(one, section, f"{where}.{SECTIONS[section]}[{i}]")
     if kind == "Split":
         check(part.get("pattern"), _PATTERN, f"{where}.pattern.")
     if kind == "TemplateProcessing":
