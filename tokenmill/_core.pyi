@@ -26,6 +26,7 @@ __all__ = [
     "deadline",
     "interrupt",
     "json_lines",
+    "look",
     "match_bytes_min",
     "merge_rows",
     "not_nfc",
@@ -58,6 +59,10 @@ def deadline(seconds: float | None) -> None:
 
 def interrupt(on: bool) -> None:
     """Make every long call, in all threads, stop with KeyboardInterrupt (True), or let them run again (False)."""
+
+def look() -> None:
+    """Raise what a long call would raise now: UnitTimeoutError past the deadline, KeyboardInterrupt after `interrupt(True)`
+    or a signal. For waiting on other processes."""
 
 def json_lines(lines: bytes, text_key: str, id_key: str | None = None) -> tuple[Any, Any | None, int] | None:
     """The texts and, with `id_key`, the ids of lines of JSON, as large_string arrays, and the number of line ends.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.chat.made import VARIABLES, a_conversation, encoded, encoder, tokenizer, told
-from tokenmill.chat import prefixes, rendering
+from tokenmill.chat import prefixes
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.chat.named import template_text
 from tokenmill.chat.segments import SegmentEncoder
@@ -111,15 +111,14 @@ def test_only_text_behind_the_last_special_token_is_encoded_again(monkeypatch: p
         assert sum(n_characters) < 2.5 * len(found.texts[0].as_py())
 
 
-def test_a_conversation_that_would_be_rendered_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "_PREFIX_CHARACTERS_MAX", 100)
-    one = encoder(template=without_tags("chatml"))
-    encoded(one, TURNS[:2])
+def test_a_conversation_that_would_be_rendered_too_often_is_refused() -> None:
+    turns = [told("user", "x" * 2_000), told("assistant", "y")] * 800
     with pytest.raises(
-        ChatError, match=r"is learned: 2 times 1\d\d characters; allowed are 100\. Put {% generation %}"
+        ChatError,
+        match=r"is learned: 800 times 1,\d\d\d,\d\d\d characters; allowed are 1,000,000,000\. Put {% generation %}",
     ):
-        encoded(one, TURNS)
-    encoded(encoder(), TURNS)
+        encoded(encoder(template=without_tags("chatml")), turns)
+    encoded(encoder(), turns)
 
 
 def test_weights_and_all_work_by_prefixes_too() -> None:

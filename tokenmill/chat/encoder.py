@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
+from tokenmill.chat import isolated
 from tokenmill.chat.answers import AnswerCounts, added
-from tokenmill.chat.conversation import read_conversation
 from tokenmill.chat.prefixes import flags_by_prefixes
-from tokenmill.chat.rendering import Renderer, Rendering
+from tokenmill.chat.rendering import Way
 from tokenmill.chat.segments import SegmentEncoder
 from tokenmill.chat.stand_ins import strings_of
 from tokenmill.chat.template import ChatTemplate
 from tokenmill.chat.turn_tokens import is_written, turn_tokens
 from tokenmill.config.params import Mask
-from tokenmill.errors import ChatError, TemplateError
+from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
@@ -82,12 +83,17 @@ class ChatEncoder:
         if marks := turn_tokens(tokenizer.added_tokens, "".join(texts) + strings_of(variables)):
             tokenizer = tokenizer.with_special(marks)
         self._mask = mask
-        of_text = {
-            text: Renderer(one, text, variables, tokenizer.special_tokens, mask, train_key, train_next)
-            for text, one in compiled.items()
-        }
-        self._without_tools = None if template is None else of_text[template]
-        self._with_tools = self._without_tools if tool_use_template is None else of_text[tool_use_template]
+        way = Way(
+            template,
+            tool_use_template,
+            dict(variables),
+            list(tokenizer.special_tokens),
+            mask,
+            train_key,
+            train_next,
+            place,
+        )
+        self._way = msgspec.json.encode(way)
         self._encoder = SegmentEncoder(tokenizer, place)
         written = "".join(texts) + strings_of(
             {name: value for name, value in variables.items() if name in "".join(texts)}
@@ -106,7 +112,7 @@ class ChatEncoder:
         Raises ChatError, with the number of the conversation, for one that the template refuses, that is no such JSON, that has a
         character without a token, or whose mask cannot be told.
         """
-        renderings = self._renderings(conversations)
+        renderings = isolated.renderings(self._way, conversations)
         encoded = self._encoder.encode([one._replace(parts=[]) if one.by_prefixes else one for one in renderings])
         flags = encoded.flags
         if any(one.by_prefixes for one in renderings):
@@ -121,24 +127,6 @@ class ChatEncoder:
             pa.array([one.text for one in renderings], pa.large_string()),
             added(one.counts for one in renderings),
         )
-
-    def _renderings(self, conversations: pa.LargeStringArray) -> list[Rendering]:
-        """Each conversation, rendered by the template that transformers would take for it."""
-        suspects = {
-            one: one.suspects(conversations) for one in {self._without_tools, self._with_tools} if one is not None
-        }
-        found = []
-        for i, text in enumerate(conversations.to_pylist()):
-            conversation = read_conversation(text, i)
-            renderer = self._without_tools if conversation.tools is None else self._with_tools
-            if renderer is None:
-                raise ChatError(
-                    i,
-                    "it has no tools, and the tokenizer's chat template named tool_use is for conversations with tools. Give the "
-                    "tokenizer one named default, too, or name a file as the template.",
-                )
-            found.append(renderer.rendering(conversation, text, i, i in suspects[renderer]))
-        return found
 
 
 @lru_cache(maxsize=4)

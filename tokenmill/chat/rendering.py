@@ -16,6 +16,9 @@ from tokenmill.errors import ChatError
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
 """The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""
 
+MEMORY_BYTES_MAX = 1_000_000_000
+"""The most memory that a process has to render conversations."""
+
 _WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of its tool call"}
 
 _PREFIX_CHARACTERS_MAX = 1_000_000_000
@@ -44,22 +47,31 @@ class Rendering(NamedTuple):
     counts: AnswerCounts = AnswerCounts()
 
 
-class Renderer:
-    """Renders conversations by one template for one mask."""
+class Way(NamedTuple):
+    """How conversations are rendered, as `ChatEncoder` is told. `special`: the texts of special tokens."""
 
-    def __init__(
-        self,
-        template: ChatTemplate,
-        source: str,
-        variables: Mapping[str, Any],
-        special: Mapping[str, int],
-        mask: Mask,
-        train_key: str | None,
-        train_next: bool,
-    ) -> None:
-        self._template, self._mask, self._train_key, self._train_next = template, mask, train_key, train_next
-        self._stops = Stops([*special, str(variables.get("eos_token") or "")])
-        self._guard = Guard(special, template.words, source + strings_of(variables))
+    template: str | None
+    tool_use_template: str | None
+    variables: dict[str, Any]
+    special: list[str]
+    mask: Mask
+    train_key: str | None
+    train_next: bool
+    place: str
+
+
+class Renderer:
+    """Renders conversations by one template. `source`: its text."""
+
+    def __init__(self, template: ChatTemplate, source: str, way: Way) -> None:
+        self._template, self._mask, self._train_key, self._train_next = (
+            template,
+            way.mask,
+            way.train_key,
+            way.train_next,
+        )
+        self._stops = Stops([*way.special, str(way.variables.get("eos_token") or "")])
+        self._guard = Guard(way.special, template.words, source + strings_of(way.variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
         """Which conversations may have the text of a special token."""
@@ -240,6 +252,8 @@ class Renderer:
 
     def _said(self, error: BaseException) -> str:
         words = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, MemoryError):
+            words = f"it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory"
         if isinstance(error, jinja2.UndefinedError) and "strftime_now" in words:
             words += " (a template may not ask the clock; give the date in the template's variables)"
         return f"{words:.300} ({self._template.place_of(error)})."

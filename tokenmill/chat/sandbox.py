@@ -1,14 +1,14 @@
-"""jinja2's sandbox as transformers has it, without clock and chance, and with limits on what an expression may make."""
+"""jinja2's sandbox as transformers has it, without clock and chance."""
 
-import functools
 import json
-import re
-from collections.abc import Callable, Collection, ItemsView, KeysView, ValuesView
+from collections.abc import Callable, ItemsView, KeysView, ValuesView
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
 import jinja2
+import jinja2.compiler
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
@@ -17,20 +17,37 @@ import jinja2.utils
 BEGIN, END = "_generation_begin", "_generation_end"
 """The variables that the tag `{% generation %}` writes in front of its body and behind it."""
 
-_ITEMS_MAX = 10_000_000  # characters or entries that `*` may make
-_BITS_MAX = 10_000  # of a number that `*` or `**` makes
-_WIDTH_MAX = 100_000
-_WIDE_PERCENT = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(?:\*|\d{6}|\d*\.(?:\*|\d{6}))")
-_WIDE_FORMAT = re.compile(r":[^}]*(?:\d{6}|\{)")
-_WITH_WIDTH = ("center", "ljust", "rjust", "zfill", "expandtabs")
 _METHODS = (BuiltinMethodType, MethodType)
 _PLAIN = (str, int, float, bool, type(None), jinja2.Undefined)
+
+
+class _RunsNothing(jinja2.compiler.CodeGenerator):
+    """Writes a template's program without running any of it: jinja2 would compute already what seems to be constant."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.optimizer = None
+
+    def _output_child_to_const(self, node: Any, frame: Any, finalize: Any) -> str:
+        if not isinstance(node, jinja2.nodes.TemplateData):
+            raise jinja2.nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def visit_EvalContextModifier(self, node: jinja2.nodes.EvalContextModifier, frame: Any) -> None:
+        """The tag `{% autoescape %}`."""
+        if not all(isinstance(option.value, jinja2.nodes.Const) for option in node.options):
+            self.fail("autoescape takes true or false", node.lineno)
+        super().visit_EvalContextModifier(node, frame)
+
+
+class _Tracking(_RunsNothing, jinja2.meta.TrackingCodeGenerator):
+    pass
 
 
 class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     """jinja2's sandbox, which asks only once whether an attribute of a type is safe: that took half of the time to render."""
 
-    intercepted_binops = frozenset(("*", "**", "%"))
+    code_generator_class = _RunsNothing
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -44,37 +61,11 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
             safe = self._known_safe[key] = super().is_safe_attribute(obj, attr, value)
         return safe
 
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """The result of the operator. Raises SecurityError for one that would be too large."""
-        if operator == "%":
-            if isinstance(left, str):
-                _check_format(_WIDE_PERCENT, left)
-        elif isinstance(left, int) and isinstance(right, int):
-            n_bits, other = left.bit_length(), right.bit_length()
-            if (n_bits * abs(right) if operator == "**" else n_bits + other) > _BITS_MAX:
-                raise jinja2.exceptions.SecurityError(f"the result of {operator} is too large a number")
-        elif operator == "*":
-            for one, times in ((left, right), (right, left)):
-                if isinstance(times, int) and isinstance(one, Collection) and len(one) * times > _ITEMS_MAX:
-                    raise jinja2.exceptions.SecurityError(
-                        f"{len(one):,} characters or entries * {times:,} are more than {_ITEMS_MAX:,}"
-                    )
-        return super().call_binop(context, operator, left, right)
-
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """The method `format` of a string in the sandbox; None for anything else."""
         if not isinstance(value, _METHODS):
             return None  # jinja2 would say so itself; this spares the call, since most values are no methods
-        wrapped = super().wrap_str_format(value)
-        if wrapped is not None:
-            _check_format(_WIDE_FORMAT, str(value.__self__))
-        return wrapped
-
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the call of an object returns. Raises SecurityError for a string that would be too wide."""
-        if isinstance(__obj, BuiltinMethodType) and __obj.__name__ in _WITH_WIDTH:
-            _check_widths(__obj.__name__, *args, *kwargs.values())
-        return super().call(__context, __obj, *args, **kwargs)
+        return super().wrap_str_format(value)
 
 
 def sandbox() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
@@ -83,39 +74,17 @@ def sandbox() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
         trim_blocks=True, lstrip_blocks=True, finalize=_stable, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _to_json
-    for name in ("batch", "center", "indent", "slice", "tojson"):
-        environment.filters[name] = _limited(name, environment.filters[name])
-    as_percent = environment.filters["format"]
-    environment.filters["format"] = lambda value, *args, **kwargs: as_percent(
-        _check_format(_WIDE_PERCENT, str(value)), *args, **kwargs
-    )
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["namespace"] = _Namespace
     del environment.globals["lipsum"], environment.filters["random"]
     return environment
 
 
-def _limited(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(filter)
-    def limited(*args: Any, **kwargs: Any) -> Any:
-        _check_widths(name, *args, *kwargs.values())
-        return filter(*args, **kwargs)
-
-    return limited
-
-
-def _check_widths(name: str, *values: Any) -> None:
-    for value in values:
-        if isinstance(value, int) and value > _WIDTH_MAX:
-            raise jinja2.exceptions.SecurityError(f"{name}: {value:,} is more than {_WIDTH_MAX:,}")
-
-
-def _check_format(pattern: re.Pattern[str], text: str) -> str:
-    if found := pattern.search(text):
-        raise jinja2.exceptions.SecurityError(
-            f"a format may have a width of up to 5 digits, written out; found {found[0]!r:.40}"
-        )
-    return text
+def undeclared_names(environment: jinja2.Environment, tree: jinja2.nodes.Template) -> set[str]:
+    """The variables that a template takes from outside, as `jinja2.meta.find_undeclared_variables` says."""
+    tracking = _Tracking(environment)
+    tracking.visit(tree)
+    return tracking.undeclared_identifiers
 
 
 def _stable(value: Any) -> Any:

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
-import jinja2.meta
 import jinja2.nodes
 
-from tokenmill.chat.sandbox import BEGIN, END, sandbox
+from tokenmill.chat.sandbox import BEGIN, END, sandbox, undeclared_names
 from tokenmill.errors import TemplateError
 from tokenmill.tokenizer.formats.named_tokens import NAMES
 
@@ -57,7 +56,7 @@ class ChatTemplate:
         self._template.globals = dict(
             environment.globals
         )  # jinja2's ChainMap of them is copied for each rendering, slowly
-        names = jinja2.meta.find_undeclared_variables(tree)
+        names = undeclared_names(environment, tree)
         self.has_generation: bool = BEGIN in names
         self.keeps_generation: bool = any(_has_generation(node) for node in tree.find_all(_KEEPERS))
         """Whether the template can read or change what it marks before it writes it."""

@@ -5,11 +5,12 @@
 
 import json
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from html import escape, unescape
+
+from tokenmill.limits import limit_memory
 
 _VEGA_LITE = "6.4"
 """The version of Vega-Lite that the charts are written for, as plain JSON: importing Altair would take 0.3 s of each build."""
@@ -40,7 +41,7 @@ def _drawn(charts: Sequence[str]) -> list[str]:
     """The SVGs of charts; none if the process that draws them fails or takes too long."""
     if not charts:
         return []
-    command = [sys.executable, "-m", "tokenmill.report.drawing"]
+    command = [sys.executable, "-P", "-m", "tokenmill.report.drawing"]
     try:
         done = subprocess.run(
             command, input=f"[{','.join(charts)}]".encode(), capture_output=True, timeout=_DRAW_S_MAX, check=True
@@ -52,8 +53,7 @@ def _drawn(charts: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Draws what standard input has."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES_MAX, _DATA_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_memory(_DATA_BYTES_MAX)
     import vl_convert
 
     charts = json.load(sys.stdin)

@@ -123,6 +123,11 @@ pub(super) fn deadline(seconds: Option<f64>) -> PyResult<()> {
 }
 
 #[pyfunction]
+pub(super) fn look(py: Python<'_>) -> PyResult<()> {
+    run(py, |stop| stop.check())
+}
+
+#[pyfunction]
 pub(super) fn interrupt(on: bool) {
     parallel::interrupt::interrupt(on);
 }

@@ -1,0 +1,214 @@
+"""Renders conversations in processes of their own. A chat template is a program of somebody else's: it may loop for ever, or take
+all memory. There it is ended, by limits on its time and memory, or with the call that waits for it.
+
+`python -m tokenmill.chat.isolated SECONDS` reads requests: a line with the JSON of a `Way`, a line with the numbers of bytes of the
+conversations, and then these. For each it writes a line of JSON, an `_Answer` or why it cannot be rendered, and then its texts.
+"""
+
+import atexit
+import contextlib
+import io
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import IO, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from tokenmill import _core
+from tokenmill.chat.conversation import read_conversation
+from tokenmill.chat.rendering import MEMORY_BYTES_MAX, Renderer, Rendering, Way
+from tokenmill.chat.template import ChatTemplate
+from tokenmill.errors import ChatError
+from tokenmill.limits import limit_memory
+
+SECONDS_MAX = 60
+"""The most time of the processor for one conversation."""
+_LOOK_MS = 100  # how long to wait for a line before the next look for a reason to stop
+_READ_BYTES = 1 << 20
+
+
+class _Answer(NamedTuple):
+    """A rendering without its texts, which follow. `n_guarded`: None if there is no second one. Both numbers are of bytes."""
+
+    rest: Rendering
+    n_text: int
+    n_guarded: int | None
+
+
+_decoder = msgspec.json.Decoder(_Answer | str)
+
+
+class _Answers(io.RawIOBase):
+    """Reads what a process writes, and looks for a reason to stop while it waits."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._ready = select.poll()
+        self._ready.register(file, select.POLLIN)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready.poll(_LOOK_MS):
+            _core.look()
+        return os.readv(self._file.fileno(), [buffer])
+
+
+class _Process:
+    """A process that renders."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", "-m", "tokenmill.chat.isolated", str(SECONDS_MAX)]
+        self.process = subprocess.Popen(  # Ctrl-C in a terminal is for the process that waits
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._requests, self._answers = (
+            self.process.stdin,
+            io.BufferedReader(_Answers(self.process.stdout), _READ_BYTES),
+        )
+
+    def ask(self, request: bytes) -> None:
+        """Sends a request. To a process that has ended, none is sent."""
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.write(request)
+            self._requests.flush()
+
+    def answer(self) -> Rendering | str:
+        """The next rendering, or why there is none. Raises EOFError at the end of the process."""
+        line = self._answers.readline()
+        if not line:
+            raise EOFError
+        answer: _Answer | str = _decoder.decode(line)
+        if isinstance(answer, str):
+            return answer
+        n = answer.n_text + (answer.n_guarded or 0)
+        texts = self._answers.read(n)
+        if len(texts) < n:
+            raise EOFError
+        guarded = None if answer.n_guarded is None else texts[answer.n_text :].decode()
+        return answer.rest._replace(text=texts[: answer.n_text].decode(), guarded=guarded)
+
+    def end(self) -> int:
+        """Ends the process. What comes back is its exit code; the negative number of a signal."""
+        self.process.kill()
+        self.process.communicate()
+        return self.process.returncode
+
+
+_idle: deque[_Process] = deque()
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+@atexit.register
+def end_all() -> None:
+    """Ends the processes that wait for work."""
+    while _idle:
+        _idle.pop().end()
+
+
+def renderings(way: bytes, conversations: pa.LargeStringArray) -> list[Rendering]:
+    """The conversations, as canonical JSON, rendered in another process. `way`: the JSON of a `Way`.
+
+    Raises ChatError for one that cannot be rendered within the limits, UnitTimeoutError at the thread's deadline, and
+    KeyboardInterrupt.
+    """
+    texts = [text.encode() for text in conversations.to_pylist()]
+    if not texts:
+        return []
+    try:
+        process = _idle.pop()
+    except IndexError:
+        process = _Process()
+    found: list[Rendering] = []
+    error = None
+    try:
+        process.ask(b"%b\n%b\n%b" % (way, msgspec.json.encode(list(map(len, texts))), b"".join(texts)))
+        while error is None and len(found) < len(texts):
+            try:
+                answer = process.answer()
+            except EOFError:
+                raise ChatError(len(found), _why_ended(process.end())) from None
+            if isinstance(answer, str):
+                error = answer
+            else:
+                found.append(answer)
+    except BaseException:
+        process.end()
+        raise
+    _idle.append(process)
+    if error is not None:
+        raise ChatError(len(found), error)
+    return found
+
+
+def _why_ended(code: int) -> str:
+    if code == -signal.SIGPROF:
+        return f"the chat template takes more than {SECONDS_MAX:,} s for it. Look for a loop in the template that does not end."
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the process that renders it by the chat template ended with {how}. If the system had no memory left, free some."
+
+
+@lru_cache(maxsize=4)
+def _renderers(way: bytes) -> tuple[Renderer | None, Renderer | None]:
+    """Those for conversations without and with tools."""
+    given = msgspec.json.decode(way, type=Way)
+
+    def renderer(text: str | None) -> Renderer | None:
+        return None if text is None else Renderer(ChatTemplate(text, given.variables, given.place), text, given)
+
+    without_tools = renderer(given.template)
+    return without_tools, renderer(given.tool_use_template) or without_tools
+
+
+def _rendered(way: bytes, texts: list[str]) -> Iterator[Rendering]:
+    """Each conversation, rendered by the template that transformers would take for it."""
+    array = pa.array(texts, pa.large_string())
+    renderers = _renderers(way)
+    suspects = {one: one.suspects(array) for one in renderers if one is not None}
+    for i, text in enumerate(texts):
+        conversation = read_conversation(text, i)
+        renderer = renderers[conversation.tools is not None]
+        if renderer is None:
+            raise ChatError(
+                i,
+                "it has no tools, and the tokenizer's chat template named tool_use is for conversations with tools. Give the "
+                "tokenizer one named default, too, or name a file as the template.",
+            )
+        yield renderer.rendering(conversation, text, i, i in suspects[renderer])
+
+
+def main(seconds_max: float) -> None:
+    """Renders what standard input asks for."""
+    limit_memory(MEMORY_BYTES_MAX)
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while way := requests.readline():
+        lengths = msgspec.json.decode(requests.readline(), type=list[int])
+        texts = [requests.read(n).decode() for n in lengths]
+        signal.setitimer(signal.ITIMER_PROF, seconds_max)  # its signal ends the process
+        try:
+            for one in _rendered(way, texts):
+                text, guarded = one.text.encode(), None if one.guarded is None else one.guarded.encode()
+                answer = _Answer(
+                    one._replace(text="", guarded=None), len(text), None if guarded is None else len(guarded)
+                )
+                answers.write(b"%b\n%b%b" % (msgspec.json.encode(answer), text, guarded or b""))
+                answers.flush()
+                signal.setitimer(signal.ITIMER_PROF, seconds_max)
+        except ChatError as error:
+            said = str(error).encode(errors="backslashreplace").decode()
+            answers.write(msgspec.json.encode(said) + b"\n")
+            answers.flush()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))
