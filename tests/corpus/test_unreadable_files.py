@@ -80,6 +80,43 @@ def test_a_page_with_a_wrong_checksum_is_damage_in_documents_and_in_tables(tmp_p
         read_table(tmp_path / "a.parquet")
 
 
+def write_other_name(path: Path, n_left: int) -> None:
+    """A file with the name of a column that is no UTF-8, in its footer, but for the first `n_left` times that it stands there."""
+    pq.write_table(TABLE.rename_columns(["id", "text", "spare"]), path, store_schema=False)
+    parts = path.read_bytes().split(b"spare")
+    assert len(parts) == 3
+    path.write_bytes((b"spare" if n_left else b"sp\xffre").join(parts[:2]) + b"sp\xffre" + parts[2])
+
+
+def test_the_name_of_a_column_that_is_no_utf_8_is_damage_in_documents_and_in_tables(tmp_path: Path) -> None:
+    write_other_name(tmp_path / "a.parquet", 0)
+    assert isinstance(error_of(tmp_path / "a.parquet"), DamagedError)
+    with pytest.raises(pa.ArrowInvalid, match="UTF-8"):
+        read_table(tmp_path / "a.parquet")
+
+
+def test_the_name_of_a_column_counts_that_is_in_the_schema_and_not_that_in_a_row_group(tmp_path: Path) -> None:
+    write_other_name(tmp_path / "a.parquet", 1)
+    (shard,) = find_shards(tmp_path, "a.parquet")
+    (batch,) = read_batches(shard, "text", "id", None, limits=Limits(1000, 1000))
+    assert batch.texts.to_pylist() == TABLE["text"].to_pylist()
+
+
+def test_a_page_whose_number_of_values_is_no_integer_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(TABLE, path, compression="none", use_dictionary=False, write_statistics=False)
+    start = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    content = bytearray(path.read_bytes())
+    at = content.index(
+        b"\x2c\x15\x04", start
+    )  # the header of a data page, and in it the number of values as an int32: 2
+    content[at + 1] = 0x11  # a truth value
+    path.write_bytes(content)
+    (shard,) = find_shards(tmp_path, "a.parquet")
+    with pytest.raises(DamagedError):
+        list(read_batches(shard, "text", "id", None, limits=Limits(1000, 1000)))
+
+
 def test_every_module_opens_parquet_files_where_checksums_are_checked() -> None:
     found = []
     for path in (REPOSITORY / "tokenmill").rglob("*.py"):

@@ -71,6 +71,17 @@ def test_a_build_without_further_formats_is_read(built: Project) -> None:
     assert np.array_equal(np.concatenate(list(dataset.sequences(64))), everything[: len(everything) // 64 * 64])
 
 
+def test_the_path_of_a_column_counts_that_is_in_the_schema_and_not_that_in_a_row_group(project: Project) -> None:
+    before = lists(tokens(project))
+    for path in (project.root / "data/tokens/documents").rglob("*.parquet"):
+        front, _, behind = path.read_bytes().rpartition(b"input_ids")
+        path.chmod(0o644)
+        path.write_bytes(front + b"inp\xfft_ids" + behind)
+        with pytest.raises(UnicodeDecodeError):
+            _ = pq.read_metadata(path).row_group(0).column(1).path_in_schema
+    assert lists(tokens(project)) == before
+
+
 def test_each_format_of_each_split_has_the_same_documents_and_state(project: Project) -> None:
     project.set(encode__formats=list(READ_FORMATS), encode__splits=SPLITS)
     build(project)

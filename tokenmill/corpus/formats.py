@@ -121,8 +121,8 @@ def _rows_at_once(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
     row_bytes = 1
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
-        columns = (group.column(j) for j in range(group.num_columns))
-        n_bytes = sum(one.total_uncompressed_size for one in columns if is_of(one.path_in_schema, names))
+        wanted = (group.column(j) for j in range(group.num_columns) if is_of(metadata.schema.column(j).path, names))
+        n_bytes = sum(one.total_uncompressed_size for one in wanted)
         row_bytes = max(row_bytes, n_bytes // max(group.num_rows, 1))
     return min(max(_TABLE_BYTES // row_bytes, 1), _TABLE_ROWS_MAX)
 

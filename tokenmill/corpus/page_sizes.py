@@ -41,16 +41,16 @@ def rows_within(
             group = metadata.row_group(i)
             chunks: list[list[_Page]] = []
             for j in range(group.num_columns):
-                column = group.column(j)
-                if not is_of(column.path_in_schema, names):
+                column, path = group.column(j), metadata.schema.column(j).path  # a damaged chunk may have another path
+                if not is_of(path, names):
                     continue
                 is_list = metadata.schema.column(j).max_repetition_level > 0
                 pages = list(_pages(file, column, is_list))
                 row = first_row
                 for k, page in enumerate(pages):
-                    which = f"page {k} of column {column.path_in_schema!r}"
+                    which = f"page {k} of column {path!r}"
                     if not is_list:
-                        which = f"the page of column {column.path_in_schema!r} from row {row} on"
+                        which = f"the page of column {path!r} from row {row} on"
                     where = f"{shard.name}, row group {i}: {which}"
                     limits.check_block(page.n_bytes, where, "write the file with smaller pages or documents")
                     row += page.n_rows
@@ -106,6 +106,8 @@ def _pages(file: IO[bytes], column: Any, is_list: bool) -> Iterator[_Page]:
         if is_list:
             n_rows = fields[8].get(3, 1) if isinstance(fields.get(8), dict) else 1
         if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or n_compressed < 0:
+            return
+        if not isinstance(n_rows, int):
             return
         yield _Page(max(n_bytes, n_compressed), 0 if 7 in fields else n_rows, 7 in fields)
         start += n_header + n_compressed

@@ -89,7 +89,9 @@ class ParquetParts:
         """As FlatParts.open."""
         place, metadata = self.places[i], self._file(i).metadata
         groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-        counts = [(one.num_rows, _n_values(one)) for one in groups]
+        schema = metadata.schema  # a column chunk's own path may be damaged
+        wanted = [k for k in range(metadata.num_columns) if schema.column(k).path.split(".")[0] == _IDS]
+        counts = [(one.num_rows, sum(one.column(k).num_values for k in wanted)) for one in groups]
         if sum(n_values for _, n_values in counts) != place.n_tokens:  # an empty list counts as a value
             counts = [(one.num_rows, len(self._group(i, k).ids)) for k, one in enumerate(groups)]
         return _open_part(place, counts, partial(self._group, i))
@@ -129,11 +131,6 @@ class ParquetParts:
 
 Parts = FlatParts | ParquetParts
 """The parts of a dataset."""
-
-
-def _n_values(group: Any) -> int:
-    columns = [group.column(i) for i in range(group.num_columns)]
-    return sum(one.num_values for one in columns if one.path_in_schema.split(".")[0] == _IDS)
 
 
 def _block(flat: Flat, type: "np.dtype[Any]") -> Block:
