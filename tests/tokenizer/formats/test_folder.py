@@ -284,6 +284,16 @@ def test_a_pickle_and_a_saved_copy_keep_the_tokens_of_the_folder(tmp_path: Path,
         assert "<x>" in copy.special_tokens
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "special_tokens_map.json"])
+def test_half_of_a_surrogate_pair_in_a_folder_is_refused(tmp_path: Path, name: str) -> None:
+    made = folder(tmp_path, DOCUMENTS["of_words"], CASES["class T5Tokenizer"] | {"special_tokens_map.json": {}})
+    made.joinpath("tokenizer_config.json").write_text('{"bos_token": "<new>"}')
+    document = json.loads(made.joinpath(name).read_bytes())
+    made.joinpath(name).write_text(json.dumps({**document, "normalizer": {"type": "\ud800"}}))
+    with pytest.raises(TokenizerError, match=rf"{name}: expected characters; found half of a surrogate pair"):
+        Tokenizer.load(made)
+
+
 def test_the_refusal_of_a_class_says_what_to_do(tmp_path: Path) -> None:
     made = folder(tmp_path, DOCUMENTS["of_words"], CASES["class T5Tokenizer"])
     with pytest.raises(

@@ -398,6 +398,7 @@ WRONG: dict[str, object] = {
     "unknown pre_tokenizer": changed("pre_tokenizer", to={"type": "Magic"}),
     "fixed length 0": changed("pre_tokenizer", to={"type": "FixedLength", "length": 0}) | {"normalizer": 7},
     "regex does not compile": split(**ISOLATED, pattern={"Regex": "("}),
+    "surrogate that nothing reads": changed("model", "x", to="\ud800"),
     "surrogate in regex": split(**ISOLATED, pattern={"Regex": "\ud800"}),
     "stride over length": changed("normalizer", to={"type": "NFC"})
     | {"truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 5}, "version": 1},

@@ -31,6 +31,7 @@ def parse(content: bytes, place: str, unchecked: tuple[str, ...] = ()) -> dict[s
         raise TokenizerError(f"{place}: no valid JSON: {error}. Fetch or make the file again.") from None
     if not isinstance(document, dict):
         wrong(place, "an object", document)
+    _check_surrogates(document, content, place)
     _check_depth(document, place, unchecked)
     return document
 
@@ -51,6 +52,7 @@ def object_of(path: Path) -> dict[str, Any]:
         raise TokenizerError(f"{path}: expected JSON: {error}. Fetch or make the tokenizer again.") from None
     if not isinstance(found, dict):
         wrong(str(path), "an object of JSON", found)
+    _check_surrogates(found, content, str(path))
     return found
 
 
@@ -82,6 +84,18 @@ def _finite(text: str) -> float:
     if not math.isfinite(found := float(text)):
         raise ValueError(f"{text:.40} is beyond the numbers of JSON's readers")
     return found
+
+
+def _check_surrogates(document: dict[str, Any], content: bytes, place: str) -> None:
+    """Refuses half of a surrogate pair, which JSON can write as an escape, and which is no character."""
+    if b"\\ud" in content or b"\\uD" in content:
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise TokenizerError(
+                f"{place}: expected characters; found half of a surrogate pair, {error.object[error.start]!r}. Fetch or make the "
+                "file again."
+            ) from None
 
 
 def _check_depth(document: dict[str, Any], place: str, unchecked: tuple[str, ...]) -> None:
