@@ -15,6 +15,7 @@ _RENDERED_MAX = 64_000_000
 RENDER_ERRORS = (
     jinja2.TemplateError,
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     MemoryError,
@@ -22,7 +23,7 @@ RENDER_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What a template may raise while it renders."""
+"""What a template may raise while it renders, or while jinja2 computes its constants."""
 
 
 class Regions(NamedTuple):
@@ -50,7 +51,7 @@ class ChatTemplate:
             ) from None
         except (RecursionError, MemoryError):
             raise TemplateError(f"{place}: the chat template is too long or nested too deeply. Simplify it.") from None
-        except (SyntaxError, ValueError, OverflowError) as error:
+        except (SyntaxError, *RENDER_ERRORS) as error:
             words = error.msg if isinstance(error, SyntaxError) else str(error)
             raise TemplateError(f"{place}: the chat template does not compile: {words}. Simplify it.") from None
         self._template.globals = dict(
