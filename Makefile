@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK := --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --no-emit-package pip --custom-compile-command "make lock"
 CORE := $(shell find core/src -name '*.rs') core/Cargo.toml core/Cargo.lock core/build.rs pyproject.toml
 
-.PHONY: audit demo test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
+.PHONY: audit demo fuzz test test-faults test-interop test-slow test-storage lint docs setup core lock server bench bench-build bench-chat bench-clusters bench-count bench-encode bench-hard bench-plan bench-reader bench-scale bench-second bench-sets bench-stage bench-storage bench-task bench-train bench-verify clean
 
 demo: setup ## sample input, then the whole build
 	@$(BIN)/python -m tokenmill.corpus.sample data/raw
@@ -19,6 +19,10 @@ test-slow: setup ## the tests that take longer: whole builds, killed processes, 
 
 test-faults: setup ## builds under faults of the machine: killed, failing calls, full disk, bad inputs (hours; MODES="errors order": some)
 	@$(BIN)/python -m tests.faults $(MODES)
+
+fuzz: setup ## random, damaged files to whatever reads files of others, and random input to the core, 10 minutes each (SECONDS=60: one)
+	@TRANSFORMERS_VERBOSITY=error $(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600)
+	@TOKENMILL_FUZZ_SEED=$$(date +%s) TOKENMILL_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test --manifest-path core/Cargo.toml --locked --quiet --lib fuzzed_
 
 test-interop: setup .interop-venv/.installed ## every file format read by the tool whose format it is (5 GB of packages, as torch is among them)
 	@.interop-venv/bin/python -m pytest interop

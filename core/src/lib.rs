@@ -52,5 +52,8 @@ pub mod list_pages;
 #[cfg(test)]
 mod normal_form;
 
+#[cfg(test)]
+mod tests;
+
 #[cfg(feature = "python")]
 mod python;

@@ -9,7 +9,9 @@ import pytest
 from tests.conftest import REPOSITORY
 
 SOURCES = REPOSITORY / "core/src"
-ROOMS = re.findall(r"^(?:pub )?mod (\w+);", (SOURCES / "lib.rs").read_text(encoding="utf-8"), flags=re.MULTILINE)
+ROOMS = re.findall(
+    r"^(?:pub )?mod (?!tests;)(\w+);", (SOURCES / "lib.rs").read_text(encoding="utf-8"), flags=re.MULTILINE
+)
 _TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod \w+ \{.*", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"\bcrate((?:::\w+)+)")
 _GROUP = re.compile(r"\bcrate((?:::\w+)*)::\{([^}]*)\}")

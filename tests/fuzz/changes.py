@@ -1,0 +1,71 @@
+"""Random changes to bytes and to values of JSON, and random chat templates."""
+
+import re
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
+
+_TEXTS = ["", "\x00", "..", "../x", "/", "\x1b", "a" * 300, "é", "\ufffe", "(", "[a-z]+", "<s>", "type", "inf", "-1"]
+_NUMBERS = [-1, 0, 1, 2, 255, 2**16, 2**31, 2**32, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, float("nan")]
+_VALUES = [None, True, [], {}, [[]], [None], {"a": 1}, "\ud800", *_TEXTS, *_NUMBERS]
+_PIECES = [b"\n", b'"', b"\\", b"{", b"]", b"\\ud800", b"1e999", b"\xef\xbb\xbf", b"[" * 3000, b"0" * 5000]
+_GRAMMAR = {  # the expansions of each symbol; a branch ends with the first one
+    symbol: text.split("; ")
+    for symbol, text in {
+        "T": "{{ message.content }}; {{ @E }}; {% set x = @E %}; {% set x %}a@T{% endset %}; <s>@T@T; "
+        "{%- if @E -%}@T{% else %}b{% break %}{% endif %}; {% generation %}@T{% endgeneration %}; "
+        "{% for x in (messages) %}@T{% endfor %}; {% for message in messages %}{{ message.content }}@T@T{% endfor %}; "
+        "{% macro m(x) %}@T{% endmacro %}{{ m(@E) }}; {% filter @F %}@T{% endfilter %}",
+        "E": "@A; (@E @O @E); @E|@F; @E|@F(@E); @E.@M; @E[@E]; @E[@E:@E]; (@E if @E else @E); (@E is @S); [@E, @E]; {@E: @E}",
+        "A": "messages; messages[0]; message['role']; messages[-1].content; message; tools; bos_token; loop.index0; loop.last; "
+        "m; x; ns; none; true; ''; 'ab'; 0; -1; 2; 1.5; []; {}; (); range(3); namespace(); dict()",
+        "M": "strip(); split('a'); upper(); items(); get('role'); append(x); format(x); __class__; replace('a','b'); zfill(9)",
+        "O": "+; -; *; /; //; %; **; ~; ==; <; in; and; or",
+        "F": "; ".join(sorted(DEFAULT_FILTERS)),
+        "S": "; ".join(sorted(filter(str.isidentifier, DEFAULT_TESTS))),
+    }.items()
+}
+
+
+def changed_bytes(chance: Random, content: bytes) -> bytes:
+    """The content with some pieces of it replaced."""
+    found = bytearray(content)
+    for _ in range(chance.choice([1, 1, 1, 2, 4, 16])):
+        at, n = chance.randrange(len(found) + 1), chance.choice([1, 1, 2, 4, 8, 64, len(found) // 3])
+        there, other = bytes(found[at : at + n]), chance.randrange(len(found) + 1)
+        new = [chance.randbytes(n), b"", b"\x00" * n, b"\xff" * n, there * 2, there[::-1], found[other : other + n]]
+        found[at : at + n] = chance.choice([*new, chance.choice(_PIECES)])
+    return bytes(found)
+
+
+def change_json(chance: Random, value: Any) -> None:
+    """Changes some values in an object or a list."""
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        inside = value
+        while inside:
+            keys, others = (
+                (list(inside), list(inside.values())) if isinstance(inside, dict) else (range(len(inside)), inside)
+            )
+            key = chance.choice(keys)
+            if isinstance(inside[key], dict | list) and inside[key] and chance.random() < 0.8:
+                inside = inside[key]
+                continue
+            kind = chance.random()
+            if kind < 0.15:
+                del inside[key]
+            elif kind < 0.3 and isinstance(inside, dict):
+                inside[chance.choice(_TEXTS)] = inside.pop(key)
+            elif kind < 0.6 and isinstance(inside[key], int):
+                inside[key] += chance.choice([-1, 1, 2**16])
+            else:
+                inside[key] = deepcopy(chance.choice([*_VALUES, *others[:20]]))
+            break
+
+
+def template(chance: Random, symbol: str = "T", depth: int = 4) -> str:
+    """A random chat template, often one that can be rendered."""
+    line = chance.choice(_GRAMMAR[symbol]) if depth > 0 or symbol not in "TE" else _GRAMMAR[symbol][0]
+    depth -= 2 if symbol == "E" else 1
+    return re.sub("@([A-Z])", lambda found: template(chance, found[1], depth), line)

@@ -1,0 +1,190 @@
+"""What is fuzzed. Each target prepares its files once, and gives the function that tries a changed one."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import zstandard
+
+import tokenmill
+from tests import in_process
+from tests.chat.made import DOCUMENTS, VARIABLES, a_conversation, canonical, tokenizer
+from tests.conftest import make_project
+from tests.fuzz.changes import change_json, changed_bytes, template
+from tokenmill import Tokenizer
+from tokenmill.chat.encoder import ChatEncoder
+from tokenmill.chat.named import NAMED, template_text
+from tokenmill.config.sources import Conversations
+from tokenmill.corpus.limits import Limits
+from tokenmill.corpus.reader import find_shards, read_batches
+from tokenmill.corpus.units import cut
+from tokenmill.dataset.manifest import Manifest
+from tokenmill.storage.file_facts import Digests
+
+Try = Callable[[Random, Path], None]
+_TEXT = "the cat sat 0123 <s> naïve café 東京 🙂\r\n\u2028 </s>"
+_PACKERS = {".gz": gzip.compress, ".zst": zstandard.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+def readers(base: Path) -> Try:
+    """Files of documents of every kind, as texts and as conversations."""
+    rows = [{"id": f"a{i}", "text": _TEXT[i % 40 :] * (i % 7), "n": i, "messages": [_turn(i)]} for i in range(60)]
+    table = pa.Table.from_pylist(rows)
+    lines = "".join(json.dumps(row, ensure_ascii=row["n"] % 2 > 0) + "\n" for row in rows)
+    plain = {"a.jsonl": lines.encode(), "a.json": json.dumps(rows).encode(), "a.txt": (_TEXT * 50).encode()}
+    made = {name: [content] for name, content in plain.items()}
+    made |= {name + suffix: [pack(content)] for name, content in plain.items() for suffix, pack in _PACKERS.items()}
+    made |= {"a.parquet": [], "a.arrow": []}
+    delta: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}
+    for more in ({}, delta, {"use_dictionary": False, "data_page_version": "2.0"}):
+        for compression in ("none", "snappy", "gzip", "zstd"):
+            pq.write_table(table, file := io.BytesIO(), compression=compression, row_group_size=25, **more)
+            made["a.parquet"].append(file.getvalue())
+    for one in (table, table.set_column(1, "text", table["text"].dictionary_encode())):
+        for compression in ("uncompressed", "lz4", "zstd"):
+            feather.write_feather(one, file := io.BytesIO(), compression=compression, chunksize=25)
+            made["a.arrow"].append(file.getvalue())
+
+    def attempt(chance: Random, folder: Path) -> None:
+        name = chance.choice(list(made))
+        suffix = Path(name).suffix
+        if suffix in _PACKERS and chance.random() < 0.5:  # what is inside is changed, and not the compressed bytes
+            content = _PACKERS[suffix](changed_bytes(chance, plain[name.removesuffix(suffix)]))
+        else:
+            content = changed_bytes(chance, chance.choice(made[name]))
+        (folder / name).write_bytes(content)
+        columns = "text", chance.choice(["id", "n", None]), chance.choice(["\n", " sat", None])
+        conversations = chance.choice([None, None, Conversations("messages", None, None)])
+        on_bad = chance.choice([None, lambda bad: None])
+        (shard,) = find_shards(folder, name)
+        (unit,) = cut([shard], Digests(folder / "facts"), 0, 1 << 30, 1).units
+        part, limits = unit.pieces[0].part, Limits(1 << 22, 1 << 24)
+        for batch in read_batches(shard, *columns, conversations, 1 << 16, part, on_bad, limits):
+            batch.texts.validate(full=True)
+
+    return attempt
+
+
+def _turn(i: int) -> dict[str, str]:
+    return {"role": "user", "content": "é" * i}
+
+
+def datasets(base: Path) -> Try:
+    """Copies of a dataset, each with a file that is changed: often the manifest, whose digest is then made right."""
+    project = make_project(base / "project")
+    project.set(encode__formats=["parquet", "arrow"], encode__end_of_document="<|endoftext|>")
+    project.build()
+    data = project.root / "data"
+    parts = ("tokens", "tables", "tokenizer", "quarantine")
+    names = sorted(one.relative_to(data) for part in parts for one in (data / part).rglob("*") if one.is_file())
+
+    def attempt(chance: Random, folder: Path) -> None:
+        for part in parts:
+            shutil.copytree(data / part, folder / part)
+        path = folder / (Path("tokens/manifest.json") if chance.random() < 0.5 else chance.choice(names))
+        if path.suffix == ".json" and chance.random() < 0.8:
+            change_json(chance, document := json.loads(path.read_bytes()))
+            with suppress(ValueError, TypeError, KeyError):  # the file is no manifest, or none any more
+                document["digest"] = Manifest.model_validate(document).own_digest()
+            path.write_text(json.dumps(document))
+        else:
+            path.write_bytes(changed_bytes(chance, path.read_bytes()))
+        for words in (["info"], ["verify"], ["locate", "--token", "5"], ["locate", "--id", "a.jsonl-1"]):
+            _run(folder, words[0], "tokens", *words[1:])
+        opened = tokenmill.open(folder / "tokens", format=chance.choice(["parquet", "arrow", None]))
+        for i in range(min(len(opened), 10)):
+            opened[i]
+
+    return attempt
+
+
+def _run(folder: Path, *arguments: str) -> None:
+    said = in_process.tokenmill(folder, *arguments)
+    assert said.returncode in (0, 1, 2), said.stderr
+
+
+def tokenizers(base: Path) -> Try:
+    """Folders with a tokenizer.json of one of many shapes, or with a .tiktoken file."""
+    shapes = [json.dumps(make()) for make in DOCUMENTS.values()]
+    plain = json.loads(shapes[0]) | {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None, "post_processor": None}
+    texts = ["<unk>", "<s>", "</s>", *"abcdehotTs ", "##a", "##t", "the", "cat"]
+    words = {"unk_token": "<unk>", "vocab": {text: i for i, text in enumerate(texts)}}
+    for model in (
+        {"type": "WordPiece", **words, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+        {"type": "WordLevel", **words},
+        {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [[text, -1.5] for text in texts]},
+    ):
+        shapes.append(json.dumps(plain | {"added_tokens": plain["added_tokens"][:2], "model": model}))
+    tokenizer("plain").save(base / "saved")
+    ranks = (base / "saved/vocab.tiktoken").read_bytes()
+    beside: dict[str, Any] = {
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": "<s>",
+            "chat_template": "{{ messages }}",
+            "added_tokens_decoder": {"0": {"content": "<s>", "special": True}},
+        },
+        "special_tokens_map.json": {"eos_token": {"content": "</s>"}, "additional_special_tokens": ["<x>"]},
+        "added_tokens.json": {"<y>": 9000},
+    }
+
+    def attempt(chance: Random, folder: Path) -> None:
+        content, path, pattern = chance.choice(shapes), folder / "tokenizer.json", None
+        if chance.random() < 0.2:
+            path, pattern = folder / "vocab.tiktoken", chance.choice(["gpt2", "cl100k", r"\w+|\W"])
+            path.write_bytes(changed_bytes(chance, ranks))
+        elif chance.random() < 0.2:
+            path.write_bytes(changed_bytes(chance, content.encode()))
+        else:
+            change_json(chance, document := json.loads(content))
+            path.write_text(json.dumps(document))
+        if pattern is None and chance.random() < 0.4:
+            path = folder
+            for name, value in beside.items():
+                change_json(chance, changed := deepcopy(value))
+                (folder / name).write_text(json.dumps(changed))
+        loaded = Tokenizer.load(path, pattern)
+        special = chance.choice(["as_text", "allow"])
+        ids = loaded.encode_batch([_TEXT, "", "the cat " * 99], threads=1, special=special)
+        loaded.decode_batch(ids, threads=1)
+        loaded.save(folder / "saved")
+        assert Tokenizer.load(folder / "saved").digest == loaded.digest
+        _run(folder, "check", str(path), *(["--pattern", pattern] if pattern else []))
+
+    return attempt
+
+
+def templates(base: Path) -> Try:
+    """Chat templates: random ones, and shipped ones with a random piece, over random conversations."""
+    shipped = [template_text(name) for name in NAMED]
+
+    def attempt(chance: Random, folder: Path) -> None:
+        text = template(chance)
+        if chance.random() < 0.4:
+            known = chance.choice(shipped)
+            at = known.find("{", chance.randrange(len(known)))
+            text = known[:at] + text + known[at:]
+        (folder / "chat.jinja").write_text(text)
+        conversations = [canonical(*a_conversation(chance, tools=True, thinking=True)) for _ in range(3)]
+        mask = chance.choice(["assistant", "last", "all"])
+        encoder = ChatEncoder(
+            tokenizer(chance.choice(["plain", "nfc", "metaspace"])), text, mask, VARIABLES, "chat.jinja"
+        )
+        encoder.encode_batch(pa.array(conversations, pa.large_string()))
+
+    return attempt
+
+
+TARGETS: dict[str, Callable[[Path], Try]] = {one.__name__: one for one in (readers, datasets, tokenizers, templates)}

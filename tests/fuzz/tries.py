@@ -1,0 +1,55 @@
+"""Runs the tries of a target, in a process of their own."""
+
+import faulthandler
+import os
+import re
+import resource
+import shutil
+import time
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.targets import TARGETS
+from tokenmill.errors import TokenmillError
+
+_HANG_S = 10
+_MEMORY_BYTES_MAX = 1 << 30
+
+
+def run_tries(name: str, seed: int, seconds: float, once: bool, base: Path) -> None:
+    """Tries one seed after another in this process, which ends at the first find. The seconds begin with the first try."""
+    with (base / "said").open("w") as said:
+        os.dup2(said.fileno(), 2)
+    faulthandler.enable()
+    folder, prepared = base / "try", base / "prepared"
+    shutil.rmtree(prepared, ignore_errors=True)
+    prepared.mkdir()
+    attempt = TARGETS[name](prepared)
+    resource.setrlimit(resource.RLIMIT_DATA, (_used("VmData") + 4 * _MEMORY_BYTES_MAX,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not (end := base / "end").exists():
+        end.write_text(str(time.monotonic() + seconds))
+    end_s = float(end.read_text())
+    while True:
+        (base / "seed").write_text(str(seed))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+        before = _used("VmRSS")
+        faulthandler.dump_traceback_later(_HANG_S, exit=True)
+        try:
+            attempt(Random(f"{name} {seed}"), folder)
+        except TokenmillError:
+            with (base / "refused").open("a") as refused:
+                refused.write("x")
+        faulthandler.cancel_dump_traceback_later()
+        assert _used("VmHWM") - before < _MEMORY_BYTES_MAX, f"{_used('VmHWM') - before:,} bytes"
+        if once or time.monotonic() > end_s:
+            return
+        seed += 1
+
+
+def _used(what: str) -> int:
+    """A figure of this process's memory, in bytes."""
+    (found,) = re.findall(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found) * 1024
