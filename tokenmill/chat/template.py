@@ -23,7 +23,7 @@ RENDER_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What a template may raise while it renders, or while jinja2 computes its constants."""
+"""What a template may raise while it renders."""
 
 
 class Regions(NamedTuple):
@@ -51,7 +51,7 @@ class ChatTemplate:
             ) from None
         except (RecursionError, MemoryError):
             raise TemplateError(f"{place}: the chat template is too long or nested too deeply. Simplify it.") from None
-        except (SyntaxError, *RENDER_ERRORS) as error:
+        except (SyntaxError, ValueError, OverflowError) as error:
             words = error.msg if isinstance(error, SyntaxError) else str(error)
             raise TemplateError(f"{place}: the chat template does not compile: {words}. Simplify it.") from None
         self._template.globals = dict(
