@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.corpus.test_reader import shard, write_ipc, zstd
 from tokenmill.config.sources import Conversations
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
-from tokenmill.corpus.conversation_tables import conversations_of
-from tokenmill.corpus.conversations import maker_of, of_messages
+from tokenmill.corpus.conversations import of_messages
+from tokenmill.corpus.formats import read_columns
 from tokenmill.corpus.limits import Limits
 from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
@@ -445,15 +445,21 @@ def test_a_large_record_batch_is_made_in_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "n_short"), [(pa.string(), 2000), (pa.string_view(), 0), (pa.dictionary(pa.int32(), pa.string()), 0)]
 )
-def test_long_conversations_of_a_record_batch_are_made_few_at_a_time(content: pa.DataType, n_short: int) -> None:
+def test_long_conversations_of_a_record_batch_are_made_few_at_a_time(
+    tmp_path: Path, content: pa.DataType, n_short: int
+) -> None:
     texts = ["short"] * n_short + [f"{i}" * 500_000 for i in range(9)] + ["x"] * 2
     roles = pa.array(["user"] * len(texts))
     messages = pa.StructArray.from_arrays([roles, pa.array(texts, content)], ["role", "content"])
     column = pa.ListArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), messages)
-    made = list(conversations_of([column], maker_of(Conversations("messages", None, None))))
-    assert [text for one in made for text in one.texts.to_pylist()] == texts
-    assert max(len(one.texts) for one in made) > n_short // 2
-    assert max(pc.sum(pc.binary_length(one.texts)).as_py() for one in made) <= 4 << 20
+    made = pa.table({"messages": column})
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), made.schema) as writer:
+        writer.write_table(made)
+    conversations = Conversations("messages", None, None)
+    found = list(read_columns(shard(tmp_path / "a.arrow"), "text", None, None, conversations, None))
+    assert [text for one in found for text in one.texts.to_pylist()] == texts
+    assert max(len(one.texts) for one in found) > n_short // 2
+    assert max(pc.sum(pc.binary_length(one.texts)).as_py() for one in found) <= 4 << 20
 
 
 def test_dropped_conversations_are_known_by_the_digest_of_their_json(tmp_path: Path) -> None:
@@ -520,7 +526,7 @@ def test_rows_of_lists_that_are_read_at_once_are_bounded_where_averages_mislead(
     )
     limits = Limits(None, 200_000)
     with pq.ParquetFile(path) as file:
-        n_rows = rows_within(shard(path), file.metadata, [0], ["id", "messages"], limits, 1024)
+        n_rows, _ = rows_within(shard(path), file.metadata, [0], ["id", "messages"], limits, 1024)
         batches = list(file.iter_batches(n_rows, columns=["id", "messages"]))
     assert 1 < n_rows < 1024
     assert max(batch.nbytes for batch in batches) < 2 * 200_000  # in Arrow each value has an offset, too

@@ -1,6 +1,6 @@
 """Makes conversations of the rows of tables."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,8 +10,6 @@ from tokenmill.corpus.bad_documents import BadDocument
 from tokenmill.corpus.conversations import ConversationError, Maker
 from tokenmill.corpus.table_columns import element_of
 
-_ROWS_MAX = 1024  # made at once, since values in Python are larger than in Arrow
-_ROWS_BYTES = 4 << 20  # of Arrow, made at once unless one row has more
 _Cleaner = Callable[[Any], Any]
 
 
@@ -23,41 +21,9 @@ class Made(NamedTuple):
     bad: Sequence[BadDocument]
 
 
-def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Iterator[Made]:
-    """The conversations of some rows, in their order. `columns`: those that the maker takes, of types that `check_columns` lets
-    pass.
-
-    Raises pa.ArrowInvalid for an array that is damaged.
-    """
-    for column in columns:
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            if "UTF8" not in str(error):  # else it is known which rows are bad when they are read
-                raise
-    start = 0
-    while start < len(columns[0]):
-        some = _at_once(columns, start)
-        yield _made(some, maker)
-        start += len(some[0])
-
-
-def _at_once(columns: Sequence[pa.Array], start: int) -> list[pa.Array]:
-    """The rows from `start` on that are made at once."""
-    n_rows = min(_ROWS_MAX, len(columns[0]) - start)
-    while n_rows > 1 and sum(_n_bytes(column, start, n_rows) for column in columns) > _ROWS_BYTES:
-        n_rows = (n_rows + 1) // 2
-    return [column.slice(start, n_rows) for column in columns]
-
-
-def _n_bytes(column: pa.Array, start: int, n_rows: int) -> int:
-    """The size of some rows in Arrow. What all rows share, the values of a dictionary or of views, is divided among them, since
-    it is not known which are whose."""
-    shared = column.slice(start, 0).nbytes
-    return int(column.slice(start, n_rows).nbytes - shared + shared * n_rows // len(column))
-
-
-def _made(columns: Sequence[pa.Array], maker: Maker) -> Made:
+def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
+    """The conversations of some rows, in their order, all at once. `columns`: those that the maker takes, of types that
+    `check_columns` lets pass and with values that `check_values` lets pass."""
     texts: list[str | None] = []
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []

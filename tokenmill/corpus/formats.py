@@ -4,7 +4,7 @@ Parquet and Arrow files are tables. A .jsonl file has one JSON object per line (
 line or one after the other, or one array of them. A .txt file is plain text, and so is any file with format: text.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.config.sources import Conversations
+from tokenmill.corpus.arrow_sizes import checked_batches
 from tokenmill.corpus.bad_documents import BadDocument, ColumnError
 from tokenmill.corpus.conversation_tables import conversations_of
 from tokenmill.corpus.conversations import Maker, maker_of
@@ -27,10 +28,12 @@ from tokenmill.corpus.parquet_files import open_parquet
 from tokenmill.corpus.shard_files import open_arrow
 from tokenmill.corpus.shards import Shard, ShardRange
 from tokenmill.corpus.table_columns import check_columns
+from tokenmill.corpus.value_sizes import check_values, is_shared, runs_within
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
 _TABLE_BYTES = 4 << 20  # the text that one read of a Parquet file should give
 _TABLE_ROWS_MAX = 1024  # because Parquet's sizes can mislead: a dictionary makes a column of long texts look small
+_BYTES_IN_PYTHON = 16  # for a byte in Arrow, at most, to see quickly whether values are few
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -103,17 +106,23 @@ def _no_columns(shard: Shard, conversations: Conversations) -> ColumnError:
 
 
 def _read_parquet(shard: Shard, wanted: _Wanted, part: ShardRange | None, limits: Limits) -> Iterator[Columns]:
-    with open_parquet(shard, buffer_size=_BLOCK_BYTES) as file:
+    dictionaries: list[str] = []
+    with open_parquet(shard) as file:
+        metadata = file.metadata
         names = _names(shard, file.schema_arrow, wanted)
         groups = range(part.start, part.stop) if part else range(file.num_row_groups)
-        n_bytes = part.n_bytes if part else shard.n_bytes
-        n_rows, read_rows = sum(file.metadata.row_group(i).num_rows for i in groups), 0
-        n_at_once = _rows_at_once(file.metadata, [wanted.text_column] if wanted.maker is None else wanted.maker.columns)
+        n_at_once = _rows_at_once(metadata, [wanted.text_column] if wanted.maker is None else wanted.maker.columns)
         if limits.block_bytes_max:
-            n_at_once = rows_within(shard, file.metadata, groups, names, limits, n_at_once)
-        for batch in file.iter_batches(n_at_once, row_groups=list(groups), columns=names, use_threads=False):
-            read_rows += len(batch)
-            yield from _columns(batch, wanted, n_bytes * read_rows // max(n_rows, 1))
+            n_at_once, dictionaries = rows_within(shard, metadata, groups, names, limits, n_at_once)
+    n_bytes = part.n_bytes if part else shard.n_bytes
+    n_rows, read_rows = sum(metadata.row_group(i).num_rows for i in groups), 0
+    with open_parquet(shard, buffer_size=_BLOCK_BYTES, read_dictionary=dictionaries, metadata=metadata) as file:
+        # pyarrow 26 cannot read lists of dictionaries at once where they are in different row groups.
+        runs = [[group] for group in groups] if dictionaries else [list(groups)]
+        options = {"columns": names, "use_threads": False}
+        for batch in chain.from_iterable(file.iter_batches(n_at_once, row_groups=run, **options) for run in runs):
+            first_row, read_rows = (part.first_row if part else 0) + read_rows, read_rows + len(batch)
+            yield from _columns(shard, batch, wanted, n_bytes * read_rows // max(n_rows, 1), first_row, limits)
 
 
 def _rows_at_once(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
@@ -137,9 +146,11 @@ def _read_arrow(shard: Shard, wanted: _Wanted, limits: Limits) -> Iterator[Colum
         file.seek(0)
         fields = [schema.get_field_index(name) for name in names]
         reader = open_reader(file, options=pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False))
-        batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
-        for batch in batches:
-            yield from _columns(batch, wanted, file.tell())
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else iter(reader)
+        first_row = 0
+        for batch in checked_batches(batches, file, is_file, schema, names, limits):
+            yield from _columns(shard, batch, wanted, file.tell(), first_row, limits)
+            first_row += len(batch)
             file.begin_batch()
 
 
@@ -283,14 +294,28 @@ def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
     return list(dict.fromkeys(name for name, _ in params))
 
 
-def _columns(batch: pa.RecordBatch, wanted: _Wanted, position: int) -> Iterator[Columns]:
-    ids = None if wanted.id_column is None else batch.column(wanted.id_column)
-    if wanted.maker is None:
-        yield Columns(batch.column(wanted.text_column), ids, position)
-        return
-    columns = [batch.column(name) for name in wanted.maker.columns]
-    start = 0
-    for made in conversations_of(columns, wanted.maker):
-        some_ids = None if ids is None else ids.slice(start, len(made.texts))
-        yield Columns(made.texts, some_ids, position, made.bad, made.messages)
-        start += len(made.texts)
+def _columns(
+    shard: Shard, batch: pa.RecordBatch, wanted: _Wanted, position: int, first_row: int, limits: Limits
+) -> Iterator[Columns]:
+    """The documents of a record batch whose first row is `first_row`, few at a time where a dictionary or a view makes them larger
+    than the batch, and where they become conversations, since values in Python are larger than in Arrow."""
+    names = [wanted.text_column] if wanted.maker is None else wanted.maker.columns
+    columns = [batch.column(name) for name in dict.fromkeys([*names, *[wanted.id_column] * bool(wanted.id_column)])]
+    runs: Iterable[tuple[int, int, int]] = [(0, len(batch), 0)]
+    may_grow = any(is_shared(column.type) for column in columns)
+    if may_grow or wanted.maker is not None:
+        for column in columns:
+            check_values(column)
+    n_bytes = sum(column.nbytes for column in columns)
+    if may_grow or (wanted.maker is not None and n_bytes * _BYTES_IN_PYTHON > _TABLE_BYTES):
+        runs = runs_within(columns, _TABLE_BYTES, _TABLE_ROWS_MAX)
+    for start, n_rows, n_bytes in runs:
+        if n_rows == 1:
+            limits.check_block(n_bytes, f"{shard.name}, row {first_row + start}: the document", "cut the document")
+        run = batch.slice(start, n_rows)
+        ids = None if wanted.id_column is None else run.column(wanted.id_column)
+        if wanted.maker is None:
+            yield Columns(run.column(wanted.text_column), ids, position)
+        else:
+            made = conversations_of([run.column(name) for name in names], wanted.maker)
+            yield Columns(made.texts, ids, position, made.bad, made.messages)

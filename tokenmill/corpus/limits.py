@@ -11,6 +11,7 @@ from tokenmill.errors import CorpusError
 
 HELD_OF_A_BLOCK = 3  # a block is held compressed, decompressed, and as an array
 BATCH_BYTES = 4 << 20  # text per batch; the dataset's row groups depend on it
+SMALLER_BATCHES = "write the file in smaller record batches"
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,13 @@ class Limits:
                 code="TM206",
             )
 
-    def check_block(self, n_bytes: int, where: str, remedy: str) -> None:
-        """Raises CorpusError if a block, which the format forces a reader to load at once, is too large."""
-        if self.block_bytes_max is not None and n_bytes > self.block_bytes_max:
+    def check_block(self, n_bytes: int, where: str, remedy: str, n_blocks: int = 1) -> None:
+        """Raises CorpusError if a block, which the format forces a reader to load at once, is too large. `n_blocks`: how many there
+        is room for."""
+        n_bytes_max = None if self.block_bytes_max is None else self.block_bytes_max * n_blocks
+        if n_bytes_max is not None and n_bytes > n_bytes_max:
             raise CorpusError(
-                f"{where} has {n_bytes:,} bytes and has to be loaded whole; run.memory_mb_max leaves {self.block_bytes_max:,} "
+                f"{where} has {n_bytes:,} bytes and has to be loaded whole; run.memory_mb_max leaves {n_bytes_max:,} "
                 f"bytes to a worker for that. Raise run.memory_mb_max, lower run.workers, or {remedy}.",
                 code="TM206",
             )
@@ -57,8 +60,8 @@ class BoundedFile(io.BufferedReader):
 
     def __init__(self, shard: Shard, limits: Limits) -> None:
         super().__init__(open_raw(shard))
-        self._name, self._limits = shard.name, limits
-        self._n_bytes = self.seek(0, os.SEEK_END)
+        self.shard_name, self._limits = shard.name, limits
+        self.n_bytes = self.seek(0, os.SEEK_END)
         self.seek(0)
         self._n_batches = self._n_held = 0
         self._refusal: CorpusError | None = None
@@ -67,13 +70,25 @@ class BoundedFile(io.BufferedReader):
         """Resets the count: the bytes read so far are no longer held."""
         self._n_batches, self._n_held = self._n_batches + 1, 0
 
+    def peek_at(self, start: int, n_bytes: int) -> bytes:
+        """Some bytes, fewer at the end of the file, which are not counted. Raises ValueError for a negative number, and CorpusError
+        for more than a block."""
+        if start < 0 or n_bytes < 0:
+            raise ValueError(f"{n_bytes:,} bytes from byte {start:,} on")
+        self._limits.check_block(n_bytes, f"{self.shard_name}: the metadata at byte {start:,}", SMALLER_BATCHES)
+        position = self.tell()
+        self.seek(start)
+        found = super().read(n_bytes)
+        self.seek(position)
+        return found
+
     def read(self, n_bytes: int | None = -1, /) -> bytes:
-        left = max(self._n_bytes - self.tell(), 0)
+        left = max(self.n_bytes - self.tell(), 0)
         n_bytes = left if n_bytes is None or n_bytes < 0 else min(n_bytes, left)  # a damaged file requests any number
         self._n_held += n_bytes
         try:
-            where = f"{self._name}: record batch {self._n_batches} (or a dictionary in front of it)"
-            self._limits.check_block(self._n_held, where, "write the file in smaller record batches")
+            where = f"{self.shard_name}: record batch {self._n_batches} (or a dictionary in front of it)"
+            self._limits.check_block(self._n_held, where, SMALLER_BATCHES)
         except CorpusError as error:
             self._refusal = error
             raise

@@ -10,7 +10,10 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from tokenmill.corpus.limits import Limits
+import pyarrow as pa
+
+from tokenmill.corpus.limits import HELD_OF_A_BLOCK, Limits
+from tokenmill.corpus.repetition_levels import RowLengths
 from tokenmill.corpus.shard_files import open_shard
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.thrift import read_struct
@@ -19,49 +22,159 @@ _HEADER_BYTES = 1 << 12  # bytes read for a page header; nearly always enough
 _HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest value
 
 
-class _Page(NamedTuple):
-    n_bytes: int
+_VALUE_BYTES = 16  # of an element of a list, beside its text: its levels, offset and number
+_DELTA = 7  # the encoding DELTA_BYTE_ARRAY: values repeat the beginning of the one before
+_DELTAS = (6, _DELTA)  # with DELTA_LENGTH_BYTE_ARRAY, the ones whose lengths are decoded for all of a page
+_SMALLER_PAGES = "write the file with smaller pages or documents"
+_RLE = 3
+
+
+class AtOnce(NamedTuple):
+    """How to read a file: `n_rows` at once, and the columns of these paths as dictionaries, which are then as large as in it."""
+
     n_rows: int
+    dictionaries: list[str]
+
+
+class Page(NamedTuple):
+    """A page, as its header tells it. `n_bytes`: the larger of its sizes, compressed or not. `begins_inside`: whether its first
+    value belongs to a row before it.
+    `n_levels`: the bytes of repetition levels in front; None: they are in what is compressed; -1: they cannot be read."""
+
+    n_bytes: int
+    n_values: int
+    n_rows: int
+    begins_inside: bool
     is_dictionary: bool
+    encoding: int
+    start: int
+    n_compressed: int
+    n_uncompressed: int
+    n_levels: int | None
+
+
+class _Chunk(NamedTuple):
+    """A column chunk. `longest`: the most bytes of a value that may be longer than its part of a page, 0 if there is none.
+    `row_values`: the most values of a row. `level_max`: of repetition, 0 where the column is in no list."""
+
+    path: str
+    compression: str
+    pages: list[Page]
+    dictionary_bytes: int
+    longest: int
+    n_values: int
+    row_values: int
+    level_max: int
+
+    @property
+    def row_bytes(self) -> int:
+        """The most that a row decodes to, beside what is in its pages."""
+        return self.row_values * (self.longest + _VALUE_BYTES * (self.level_max > 0))
 
 
 def rows_within(
     shard: Shard, metadata: Any, groups: Sequence[int], names: Sequence[str], limits: Limits, n_rows: int
-) -> int:
-    """The number of rows of a .parquet file, up to `n_rows`, that can be read at once: for any such run of rows, the pages with
-    some of them have at most `limits.block_bytes_max` bytes. Raises CorpusError if a single page has more.
+) -> AtOnce:
+    """How many rows of a .parquet file, up to `n_rows`, can be read at once: any such run of rows decodes to at most
+    `limits.block_bytes_max` bytes, as do the pages with some of them. Raises CorpusError if a single page or row has more.
 
-    The sizes come from the pages' own headers (github.com/apache/parquet-format, PageHeader), because averages mislead. Where a
-    page of lists does not say how many rows it has, one is assumed, so that fewer rows are read at once than could be.
+    The sizes come from the pages' own headers (github.com/apache/parquet-format, PageHeader), because averages mislead. A value of
+    a dictionary, or one that repeats the beginning of the value before, may be as long as its page. The rows of lists are counted
+    in the pages where a column chunk may be too large.
     """
     assert limits.block_bytes_max is not None
+    block_bytes_max = limits.block_bytes_max
+    dictionaries: dict[str, None] = {}
     first_row = sum(metadata.row_group(i).num_rows for i in range(groups[0] if groups else 0))
     with open_shard(shard) as file:
         for i in groups:
+            where = f"{shard.name}, row group {i}"
             group = metadata.row_group(i)
-            chunks: list[list[_Page]] = []
+            chunks = []
             for j in range(group.num_columns):
-                column, path = group.column(j), metadata.schema.column(j).path  # a damaged chunk may have another path
-                if not is_of(path, names):
-                    continue
-                is_list = metadata.schema.column(j).max_repetition_level > 0
-                pages = list(_pages(file, column, is_list))
-                row = first_row
-                for k, page in enumerate(pages):
-                    which = f"page {k} of column {path!r}"
-                    if not is_list:
-                        which = f"the page of column {path!r} from row {row} on"
-                    where = f"{shard.name}, row group {i}: {which}"
-                    limits.check_block(page.n_bytes, where, "write the file with smaller pages or documents")
-                    row += page.n_rows
-                    if page.is_dictionary:
-                        n_values = -(-column.num_values // max(group.num_rows, 1))  # of a row, on average
-                        n_rows = max(1, min(n_rows, limits.block_bytes_max // max(page.n_bytes * n_values, 1)))
-                chunks.append([page for page in pages if not page.is_dictionary])
-            while n_rows > 1 and sum(_most_bytes(pages, n_rows) for pages in chunks) > limits.block_bytes_max:
+                leaf = metadata.schema.column(j)
+                if is_of(leaf.path, names):
+                    chunks.append(_chunk(file, group.column(j), leaf, where, first_row, limits))
+            lists = [chunk for chunk in chunks if chunk.level_max]
+            others = [chunk for chunk in chunks if not chunk.level_max]
+            row_bytes = max((chunk.row_bytes for chunk in others), default=0)
+            if sum(chunk.row_bytes + sum(page.n_bytes for page in chunk.pages) for chunk in lists) > block_bytes_max:
+                lists = [_with_rows(file, chunk) for chunk in lists]
+                if sum(chunk.row_bytes for chunk in lists) > block_bytes_max:
+                    kept = [
+                        chunk.path
+                        for chunk in lists
+                        if chunk.dictionary_bytes and _can_stay_dictionary(chunk.path, metadata, groups)
+                    ]
+                    dictionaries |= dict.fromkeys(kept)
+                    lists = [chunk._replace(longest=0) if chunk.path in kept else chunk for chunk in lists]
+                of_lists = sum(chunk.row_bytes for chunk in lists)
+                limits.check_block(of_lists, f"{where}: the longest row, decoded,", "cut the document")
+                row_bytes = max(row_bytes, of_lists)
+            n_rows = min(n_rows, block_bytes_max // max(row_bytes, 1))
+            pages = [chunk.pages for chunk in [*lists, *others]]
+            while n_rows > 1 and sum(_most_bytes(some, n_rows) for some in pages) > block_bytes_max:
                 n_rows = (n_rows + 1) // 2
+            n_held = sum(_most_bytes(some, 1) for some in pages) + sum(chunk.dictionary_bytes for chunk in chunks)
+            which = "what may have to be loaded for one row"
+            limits.check_block(n_held, f"{where}: {which}", _SMALLER_PAGES, HELD_OF_A_BLOCK)
             first_row += group.num_rows
-    return n_rows
+    return AtOnce(n_rows, list(dictionaries))
+
+
+def _chunk(file: IO[bytes], column: Any, leaf: Any, where: str, row: int, limits: Limits) -> _Chunk:
+    """A column chunk, as if all its values could be in one row where it is of lists. `row`: the first one. Raises CorpusError for a
+    page that is too large."""
+    found = list(pages_of(file, column))
+    path, level_max = leaf.path, leaf.max_repetition_level  # a damaged chunk may have another path
+    for k, page in enumerate(found):
+        which = f"page {k} of column {path!r}" if level_max else f"the page of column {path!r} from row {row} on"
+        is_decoded = page.is_dictionary or page.encoding in _DELTAS
+        n_bytes = max(page.n_bytes, 4 * page.n_values * is_decoded)  # the lengths of all values
+        limits.check_block(n_bytes, f"{where}: {which}", _SMALLER_PAGES)
+        row += page.n_rows
+    pages = [page for page in found if not page.is_dictionary]
+    dictionary_bytes = max((page.n_bytes for page in found if page.is_dictionary), default=0)
+    longest = 0
+    if leaf.physical_type == "BYTE_ARRAY":
+        longest = max([dictionary_bytes, *(page.n_bytes for page in pages if page.encoding == _DELTA)])
+    n_values = sum(page.n_values for page in pages)
+    row_values = n_values if level_max else 1
+    return _Chunk(path, column.compression, pages, dictionary_bytes, longest, n_values, row_values, level_max)
+
+
+def _can_stay_dictionary(path: str, metadata: Any, groups: Sequence[int]) -> bool:
+    """Whether pyarrow can read a column as a dictionary: it is of byte arrays, and has none of the encodings that pyarrow 26 cannot
+    read so."""
+    of_path = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path == path]
+    columns = [metadata.row_group(i).column(j) for i in groups for j in of_path]
+    deltas = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}
+    return all(one.physical_type == "BYTE_ARRAY" and not deltas & set(one.encodings) for one in columns)
+
+
+def _with_rows(file: IO[bytes], chunk: _Chunk) -> _Chunk:
+    """The column chunk with the rows that begin in each page of it, and the values of its longest row."""
+    lengths = RowLengths(chunk.level_max)
+    pages = []
+    for page in chunk.pages:
+        n_rows, begins_inside = lengths.add(_levels(file, page, chunk.compression), page.n_values)
+        pages.append(page._replace(n_rows=n_rows, begins_inside=begins_inside))
+    return chunk._replace(pages=pages, row_values=lengths.longest)
+
+
+def _levels(file: IO[bytes], page: Page, compression: str) -> bytes:
+    """The repetition levels of a page; empty if they cannot be read."""
+    file.seek(page.start)
+    if page.n_levels is not None:
+        return file.read(max(page.n_levels, 0))
+    data = file.read(page.n_compressed)
+    if compression != "UNCOMPRESSED":
+        codec = "lz4_raw" if compression == "LZ4" else compression.lower()
+        try:
+            data = pa.decompress(data, page.n_uncompressed, codec, asbytes=True)
+        except (OSError, ValueError, pa.ArrowException):
+            return b""
+    return data[4 : 4 + int.from_bytes(data[:4], "little")]
 
 
 def is_of(path: str, names: Sequence[str]) -> bool:
@@ -73,12 +186,14 @@ def is_of(path: str, names: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
-def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
+def _most_bytes(pages: Sequence[Page], n_rows: int) -> int:
     """The largest size, over all runs of `n_rows` consecutive rows, of the pages that contain some of them."""
     most = held = rows = last = 0
     for first, page in enumerate(pages):
         # The run begins at the last row of this page. `rows` counts the rows of the pages after it.
-        while last < len(pages) and (last <= first or rows < n_rows - 1):
+        while last < len(pages) and (
+            last <= first or rows < n_rows - 1 or (rows == n_rows - 1 and pages[last].begins_inside)
+        ):
             held += pages[last].n_bytes
             rows += pages[last].n_rows if last > first else 0
             last += 1
@@ -88,9 +203,9 @@ def _most_bytes(pages: Sequence[_Page], n_rows: int) -> int:
     return most
 
 
-def _pages(file: IO[bytes], column: Any, is_list: bool) -> Iterator[_Page]:
-    """The pages of a column chunk. Of lists (`is_list`), a data page of version 1 tells its values but not its rows. A malformed
-    header ends the pages, because reading the file will report what is wrong."""
+def pages_of(file: IO[bytes], column: Any) -> Iterator[Page]:
+    """The pages of a column chunk, as if each value were a row. A malformed header ends the pages, because reading the file will
+    report what is wrong."""
     start = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         start = min(start, column.dictionary_page_offset)
@@ -101,16 +216,22 @@ def _pages(file: IO[bytes], column: Any, is_list: bool) -> Iterator[_Page]:
             return
         fields, n_header = found
         n_bytes, n_compressed = fields.get(2), fields.get(3)
-        kinds = [fields[id] for id in (5, 7, 8) if isinstance(fields.get(id), dict)]
-        n_rows = kinds[0].get(1, 0) if kinds else 0
-        if is_list:
-            n_rows = fields[8].get(3, 1) if isinstance(fields.get(8), dict) else 1
         if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or n_compressed < 0:
             return
-        if not isinstance(n_rows, int):
+        first, dictionary, second = (fields[id] if isinstance(fields.get(id), dict) else {} for id in (5, 7, 8))
+        n_values = (first or dictionary or second).get(1, 0)
+        encoding, n_levels = first.get(2, 0), None if first.get(4) == _RLE else -1
+        if second:
+            encoding, n_levels = second.get(4, 0), second.get(6, 0)
+        if not (isinstance(n_values, int) and isinstance(encoding, int) and isinstance(n_levels, int | None)):
             return
-        yield _Page(max(n_bytes, n_compressed), 0 if 7 in fields else n_rows, 7 in fields)
-        start += n_header + n_compressed
+        if n_values < 0:
+            return
+        n_rows = 0 if dictionary else n_values
+        sizes = (n_compressed, n_bytes, n_levels)
+        start += n_header
+        yield Page(max(n_bytes, n_compressed), n_values, n_rows, False, bool(dictionary), encoding, start, *sizes)
+        start += n_compressed
 
 
 def _page_header(file: IO[bytes], start: int) -> tuple[dict[int, Any], int] | None:

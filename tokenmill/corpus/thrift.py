@@ -29,10 +29,10 @@ def _value(data: IO[bytes], kind: int, depth: int) -> Any:
         case 7:
             _bytes(data, 8)
         case 8:
-            return _bytes(data, _varint(data))
+            return _bytes(data, read_varint(data))
         case 9 | 10:
             head = _bytes(data, 1)[0]
-            n = _varint(data) if head >> 4 == 15 else head >> 4
+            n = read_varint(data) if head >> 4 == 15 else head >> 4
             return [_value(data, 3 if head & 15 in (1, 2) else head & 15, depth + 1) for _ in range(n)]
         case 12:
             return read_struct(data, depth + 1)
@@ -48,7 +48,8 @@ def _bytes(data: IO[bytes], n_bytes: int) -> bytes:
     return found
 
 
-def _varint(data: IO[bytes]) -> int:
+def read_varint(data: IO[bytes]) -> int:
+    """An unsigned number. Raises what `read_struct` raises."""
     value = shift = 0
     while shift < 70:
         byte = _bytes(data, 1)[0]
@@ -60,5 +61,5 @@ def _varint(data: IO[bytes]) -> int:
 
 
 def _zigzag(data: IO[bytes]) -> int:
-    value = _varint(data)
+    value = read_varint(data)
     return (value >> 1) ^ -(value & 1)

@@ -1,0 +1,97 @@
+"""Measures what values of Arrow columns take once each has its own bytes: dictionaries and views share theirs among many values."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_VALUE_BYTES = 16  # of a value beside its text: at least this in Python, where a small dict has 184
+_ROWS_MAX = 1 << 16  # that are measured at once
+
+
+def is_shared(kind: pa.DataType) -> bool:
+    """Whether values of a column of this type, or values inside them, may have the same bytes, or none."""
+    types = pa.types
+    is_view = types.is_string_view(kind) or types.is_binary_view(kind)
+    is_list_view = types.is_list_view(kind) or types.is_large_list_view(kind)
+    if types.is_dictionary(kind) or types.is_null(kind) or is_view or is_list_view:
+        return True
+    return any(is_shared(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def check_values(array: pa.Array) -> None:
+    """Raises pa.ArrowInvalid for an array that is damaged, but not for texts that are not UTF-8."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+
+
+def runs_within(columns: Sequence[pa.Array], n_bytes_max: int, n_rows_max: int) -> Iterator[tuple[int, int, int]]:
+    """Cuts rows into runs of at most this size. Gives the first row, the number of rows and the size of each, in bytes; a run that
+    is larger is one row. Raises pa.ArrowIndexError for a wrong index of a dictionary."""
+    n_rows = len(columns[0])
+    for first in range(0, n_rows, _ROWS_MAX):
+        sizes = sum(value_bytes(column.slice(first, _ROWS_MAX)) for column in columns)
+        ends = np.cumsum(sizes)
+        start = before = 0
+        while start < len(ends):
+            stop = int(np.searchsorted(ends, before + n_bytes_max, side="right"))
+            stop = min(max(stop, start + 1), start + n_rows_max)
+            end = int(ends[stop - 1])
+            yield first + start, stop - start, end - before
+            start, before = stop, end
+
+
+def value_bytes(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The size of each value of an array of any type that `check_columns` lets pass, int64, in bytes: that of the texts in it, and
+    _VALUE_BYTES for each value."""
+    kind, types = array.type, pa.types
+    if not len(array):
+        return np.zeros(0, np.int64)
+    if types.is_dictionary(kind):
+        return _taken(pa.array(value_bytes(array.dictionary)), array.indices)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        lengths = np.frombuffer(array.buffers()[1], "<i4")[4 * array.offset :: 4][: len(array)]
+        return np.where(array.is_valid(), lengths, 0).astype(np.int64) + _VALUE_BYTES
+    if types.is_struct(kind):
+        inside = [value_bytes(array.field(i)) for i in range(kind.num_fields)]
+        total: npt.NDArray[np.int64] = np.sum(inside, axis=0, dtype=np.int64) + np.full(len(array), _VALUE_BYTES)
+        return total
+    if kind.num_fields:
+        return _list_bytes(array) + _VALUE_BYTES
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy()
+        return np.asarray(lengths, np.int64) + _VALUE_BYTES
+    return np.full(len(array), _VALUE_BYTES, np.int64)
+
+
+def _list_bytes(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The size of the elements of each list, list view or map."""
+    types = pa.types
+    if types.is_fixed_size_list(array.type):
+        n = array.type.list_size
+        starts, lengths = (array.offset + np.arange(len(array))) * n, np.full(len(array), n)
+    elif types.is_list_view(array.type) or types.is_large_list_view(array.type):
+        starts, lengths = array.offsets.to_numpy().astype(np.int64), array.sizes.to_numpy()
+    else:
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        starts, lengths = offsets[:-1], np.diff(offsets)
+    lengths = np.where(array.is_valid(), lengths, 0)
+    is_some = lengths > 0
+    starts, stops = starts[is_some], (starts + lengths)[is_some]
+    first = int(starts.min(initial=len(array.values)))
+    elements = array.values.slice(first, int(stops.max(initial=first)) - first)
+    ends = pa.array(np.append(0, np.cumsum(value_bytes(elements))))
+    found = np.zeros(len(array), np.int64)
+    found[is_some] = _taken(ends, pa.array(stops - first)) - _taken(ends, pa.array(starts - first))
+    return found
+
+
+def _taken(sizes: pa.Array, indices: pa.Array) -> npt.NDArray[np.int64]:
+    """The size at each index, 0 for null."""
+    found: npt.NDArray[np.int64] = pc.fill_null(sizes.take(indices), 0).to_numpy()
+    return found
