@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tokenmill.analysis.beside import beside, check_is_dataset, tokenizer_of
+from tokenmill.dataset.formats.parquet import check_counts
 from tokenmill.dataset.manifest import read_manifest
 from tokenmill.dataset.tables import DOCUMENTS_FILE
 from tokenmill.errors import ParamsError, TokenizerError, ValidationError
@@ -100,6 +101,9 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
         rows = index.read_row_group(group)
         i = pc.sum(pc.less_equal(rows["first_token"], position)).as_py() - 1
         document = _document(rows, i, _row_in_file(index, group, rows, i))
+    for name, shard in manifest.outputs():
+        if name == document.file:
+            check_counts(dataset / name, shard.n_documents, shard.n_tokens)
     folder, loaded = tokenizer_of(dataset, tokenizer)
     if loaded.digest != manifest.tokenizer_digest:
         raise TokenizerError(

@@ -17,7 +17,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.units import Unit
 from tokenmill.dataset.checks import Judge, check_sample, check_span
 from tokenmill.dataset.document_index import trained, unit_index
-from tokenmill.dataset.formats.parquet import read_tokens
+from tokenmill.dataset.formats.parquet import check_counts, read_tokens
 from tokenmill.dataset.groups import Groups
 from tokenmill.dataset.manifest import MANIFEST_FILE, OutputShard
 from tokenmill.dataset.spans import aligned
@@ -154,7 +154,7 @@ def documents_of(
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:
     """Whether documents have names, and whether they are conversations. Raises ValidationError if the file has other columns than a
-    dataset's, or wider ids, or not the ones that its entry says."""
+    dataset's, or wider ids, or not the ones that its entry says, or more rows or ids than that."""
     try:
         with parquet_file(tokens) as file:
             found = file.schema_arrow
@@ -165,6 +165,7 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
     has_mask = entry.n_trained is not None
     for has_names in (True, False):
         if found.equals(schema(id_type(judge.tokenizer.id_max), has_names, has_mask)):
+            check_counts(tokens, entry.n_documents, entry.n_tokens)
             return has_names, has_mask
     rest = ", n_bytes, loss_mask and sha256" if has_mask else " and n_bytes"
     raise ValidationError(

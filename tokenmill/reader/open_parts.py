@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.dataset.formats.interface import Flat, Shape
+from tokenmill.dataset.formats.parquet import check_counts
 from tokenmill.dataset.formats.table import SET_FORMATS
 from tokenmill.errors import ValidationError
 from tokenmill.storage.checked_parquet import parquet_file
@@ -88,6 +89,7 @@ class ParquetParts:
     def open(self, i: int) -> OpenPart:
         """As FlatParts.open."""
         place, metadata = self.places[i], self._file(i).metadata
+        check_counts(self._path(i), place.n_items, place.n_tokens)
         groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
         schema = metadata.schema  # a column chunk's own path may be damaged
         wanted = [k for k in range(metadata.num_columns) if schema.column(k).path.split(".")[0] == _IDS]

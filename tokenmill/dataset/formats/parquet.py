@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tokenmill._core import ParquetRows
+from tokenmill.corpus.page_sizes import pages_of
 from tokenmill.dataset.formats.batches import even_batches
 from tokenmill.dataset.formats.interface import Format, Shape
 from tokenmill.dataset.formats.items import REBUILD, check_items, checking, columns, named
@@ -106,6 +107,25 @@ def _n_groups(path: Path) -> int:
                 f"loss_mask and sha256; found {named(found)}. Delete the dataset and build it again."
             )
         return int(file.num_row_groups)
+
+
+def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
+    """Raises ValidationError if a dataset file has more rows or ids than the manifest says, before any of them is decoded: a
+    kilobyte can hold a billion equal ids. The numbers are those of the page headers, which pyarrow goes by."""
+    with _named(path), parquet_file(path) as file, path.open("rb") as pages:
+        found: dict[str, int] = {}
+        for j in range(file.metadata.num_columns):
+            path_in_file = file.metadata.schema.column(j).path
+            for i in range(file.num_row_groups if path_in_file.endswith(".list.element") else 0):
+                of_chunk = pages_of(pages, file.metadata.row_group(i).column(j))
+                n_values = sum(page.n_values for page in of_chunk if not page.is_dictionary)
+                found[path_in_file] = found.get(path_in_file, 0) + n_values
+        n_rows, n_ids = file.metadata.num_rows, max(found.values(), default=0)
+    if n_rows > n_documents or n_ids > n_tokens + n_documents:  # an empty list counts as a value
+        raise ValidationError(
+            f"{path}: expected {n_documents:,} documents with {n_tokens:,} ids, as the manifest says; found {n_rows:,} with "
+            f"{n_ids:,}, which were not loaded. Delete the dataset and build it again."
+        )
 
 
 def _read_group(path: Path, group: int) -> list[pa.RecordBatch]:
