@@ -17,6 +17,7 @@ from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill import Tokenizer
 from tokenmill.analysis.inspect import check_tokenizer
 from tokenmill.cli.main import main
+from tokenmill.errors import TokenizerError
 
 
 def checked(tmp_path: Path, document: dict[str, Any]) -> dict[str, Any]:
@@ -27,6 +28,26 @@ def checked(tmp_path: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 def oddities(tmp_path: Path, document: dict[str, Any]) -> dict[str, list[str]]:
     return {one["what"]: one["examples"] for one in checked(tmp_path, document)["oddities"]}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"type": "BPE", "vocab": {}, "merges": []},
+        {"type": "WordLevel", "vocab": {}, "unk_token": "x"},
+        {"type": "Unigram", "vocab": [], "unk_id": None},
+    ],
+)
+def test_an_empty_vocabulary_is_refused(tmp_path: Path, model: dict[str, Any]) -> None:
+    with pytest.raises(TokenizerError, match=r"model\.vocab is empty; expected one token or more"):
+        checked(tmp_path, {**DOCUMENT, "model": {**DOCUMENT["model"], **model}, "added_tokens": []})
+
+
+def test_a_file_beside_a_tokenizer_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path)
+    os.truncate(tmp_path / "tokenizer_config.json", 6 * 2**30)
+    with pytest.raises(TokenizerError, match=r"tokenizer_config\.json: cannot be read: it has 6,442,450,944 bytes"):
+        check_tokenizer(tmp_path)
 
 
 def test_it_says_what_a_tokenizer_is(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tokenmill.config.sources import DocumentSource
-from tokenmill.corpus.shards import find_shards
+from tokenmill.corpus.shards import Shard, find_shards
 from tokenmill.errors import CorpusError
 
 
@@ -154,3 +154,8 @@ def test_a_folder_that_cannot_be_listed_is_an_error_not_an_empty_one(tmp_path: P
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.txt")
     assert "a.txt: is a FIFO" in error_of(tmp_path, "*")
+
+
+def test_a_name_of_no_kind_is_an_error_of_the_file() -> None:
+    with pytest.raises(CorpusError, match=r"data/raw/x: expected a name that ends with \.parquet"):
+        _ = Shard(Path("data/raw/x"), "data/raw/x", 0).kind

@@ -15,11 +15,13 @@ from tests.registry import cli, make_team
 from tests.tokenizer.test_tokenizer import TOKENIZER
 from tokenmill.artifacts.golden_making import make_golden
 from tokenmill.config.params import TokenizerSource
+from tokenmill.dataset.manifest import parse_manifest
 from tokenmill.errors import StorageError, ValidationError
 from tokenmill.storage import anywhere
 from tokenmill.storage.atomic import read
 from tokenmill.storage.checked_parquet import parquet_file
 from tokenmill.versioning.import_tokenizer import pin_anew
+from tokenmill.versioning.stored import recorded_beside
 from tokenmill.versioning.upload import upload
 
 
@@ -73,6 +75,32 @@ def test_open_refuses_names_that_lead_out_of_the_dataset(name: str, tmp_path: Pa
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(ValidationError, match="is no name of a file in the dataset"):
         tokenmill.open(folder)
+
+
+def test_a_number_of_documents_beyond_all_files_is_refused(tmp_path: Path) -> None:
+    folder = documents_dataset(tmp_path / "tokens", [[[1, 2], [3]]], [])
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["shards"][0]["n_documents"] = 10**30
+    with pytest.raises(ValidationError, match=r"shards\.0\.n_documents: Input should be less than or equal to"):
+        parse_manifest(json.dumps(manifest).encode(), "manifest.json")
+
+
+def test_a_part_of_a_set_without_its_file_is_named(tmp_path: Path) -> None:
+    folder = documents_dataset(tmp_path / "tokens", [[[1, 2], [3]]], ["nanogpt"])
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    [one] = [one for one in manifest["sets"] if one["format"] == "nanogpt"]
+    for file in one["parts"][0]["files"]:
+        (folder / file["name"]).rename(folder / f"{file['name']}.x")
+        file["name"] += ".x"
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(ValidationError, match="a part of the set nanogpt names no file"):
+        tokenmill.open(folder, format="nanogpt")
+
+
+@pytest.mark.parametrize("content", ["[" * 200_000, "{}", "[1]", '{"beside": [1], "tokens_md5": {}}'])
+def test_a_record_of_an_upload_that_is_none_counts_as_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "upload.json").write_text(content, encoding="ascii")
+    assert recorded_beside(str(tmp_path)) == []
 
 
 @pytest.mark.slow

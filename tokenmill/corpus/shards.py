@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from tokenmill.config.sources import DocumentSource
 from tokenmill.corpus.file_messages import nothing_matches, strange_files
-from tokenmill.corpus.kinds import Kind, kind_of
+from tokenmill.corpus.kinds import Kind, kind_of, known_suffixes
 from tokenmill.corpus.object_globs import find_objects
 from tokenmill.errors import CorpusError, PointerError
 from tokenmill.storage.pointers import how_to_restore
@@ -40,9 +40,11 @@ class Shard:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the file: what its source says, or else its name."""
+        """The kind of the file: what its source says, or else its name. Raises CorpusError for a name of no kind, which a manifest
+        that somebody changed may have."""
         found = kind_of(self.name, None if self.source is None else self.source.format)
-        assert found is not None
+        if found is None:
+            raise CorpusError(f"{self.name}: expected a name that ends with {known_suffixes()}. Correct it.")
         return found
 
     @property

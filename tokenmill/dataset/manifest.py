@@ -45,6 +45,10 @@ class _Form(BaseModel):
     format_version: int
 
 
+_Count = Annotated[int, Field(le=2**40)]
+"""A number of one file. What draws from all documents, or adds the numbers up, has no overflow with a larger one to care for."""
+
+
 class InputShard(Record):
     """An input file as it was when it was encoded. `name` is relative to the project's folder. `source`: the name of its source;
     the key is there in a dataset of named sources alone."""
@@ -61,11 +65,11 @@ class InputRows(Record):
     null if the file is damaged: then all documents of this unit from `first_row` on are in the quarantine."""
 
     name: str
-    first_row: int
-    first_line: int
-    n_documents: int
-    n_bad: int | None
-    n_dropped: int = 0
+    first_row: _Count
+    first_line: _Count
+    n_documents: _Count
+    n_bad: _Count | None
+    n_dropped: _Count = 0
 
     @property
     def next_row(self) -> int | None:
@@ -81,13 +85,13 @@ class OutputShard(Record):
 
     name: str
     unit: str
-    n_bytes: int
+    n_bytes: _Count
     sha256: str
-    n_documents: int
-    n_tokens: int
-    text_bytes: int
+    n_documents: _Count
+    n_tokens: _Count
+    text_bytes: _Count
     rows: list[InputRows] = Field(min_length=1)
-    n_trained: int | None = None
+    n_trained: _Count | None = None
     answers: Answers | None = None
 
     @property

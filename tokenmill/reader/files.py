@@ -117,7 +117,11 @@ def _places(folder: Path, one: FileSet, format: Format) -> list[Place]:
     places = []
     suffix = format.suffixes[0]
     for part in one.parts:
-        path = next(folder / file.name for file in part.files if file.name.endswith(suffix))
+        path = next((folder / file.name for file in part.files if file.name.endswith(suffix)), None)
+        if path is None:
+            raise ValidationError(
+                f"{folder}: manifest.json: a part of the set {one.format} names no file *{suffix}. {_ADVICE}"
+            )
         places.append(Place(path.parent, path.name.removesuffix(suffix), part.n_items, part.n_tokens))
     return places
 

@@ -36,8 +36,6 @@ class TokenizersEngine:
             self._tokenizer.no_padding()
             self._tokenizer.encode_special_tokens = not allow_special
             vocab: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-            if not vocab:
-                raise TokenizerError("model.vocab is empty; expected one token or more. Fetch or make the file again.")
             check_range(vocab, "model.vocab")
             if _may_leave_out(document):
                 self._tokenizer.model = tokenizers.Tokenizer.from_str(

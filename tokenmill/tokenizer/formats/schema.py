@@ -86,6 +86,10 @@ def read_document(content: bytes, place: str, merges_as_ids: bool = False) -> di
         wrong(f"{place}: added_tokens", "a list", added)
     ids = vocab if isinstance(vocab, dict) else {token: id for id, (token, _) in enumerate(vocab)}
     document["added_tokens"] = added = added_as_loaded(added, ids, place)
+    if not ids and not added:
+        raise TokenizerError(
+            f"{place}: model.vocab is empty; expected one token or more. Fetch or make the file again."
+        )
     if isinstance(vocab, dict):
         check_range({one["content"]: one["id"] for one in added} | vocab, f"{place}: model.vocab")
     if model["type"] == "BPE":
