@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tokenmill.console import say
 from tokenmill.dataset.manifest import Manifest, read_manifest
 from tokenmill.errors import ParamsError, ValidationError
 from tokenmill.layout import (
@@ -22,6 +23,7 @@ from tokenmill.pipeline.memory import Memory
 from tokenmill.quantities import size
 from tokenmill.storage.atomic import write_atomic
 from tokenmill.storage.json_files import read_json
+from tokenmill.storage.writable import may_write
 from tokenmill.summary import StageSummary
 
 SCHEMA_VERSION = 1
@@ -127,8 +129,12 @@ def _number(quantity: str, n: float | None) -> str:
 
 
 def keep_plan(root: Path, plan: Mapping[str, Any]) -> None:
-    """Writes the plan to .tokenmill/last-plan.json."""
-    with write_atomic(root / LAST_PLAN_FILE) as path:
+    """Writes the plan to .tokenmill/last-plan.json, or says that this user may not."""
+    file = root / LAST_PLAN_FILE
+    if not may_write(file.parent):
+        say(f"plan: {file} cannot be written, so `tokenmill plan --outcome` will not know this plan")
+        return
+    with write_atomic(file) as path:
         path.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
 
 

@@ -2,10 +2,11 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tokenmill.chat.encoder import ChatEncoder
@@ -28,6 +29,7 @@ from tokenmill.stages.encode_chat import chat_encoder, chat_entry
 from tokenmill.stages.mistakes import find_mistakes, refuse, refuse_mistakes_of
 from tokenmill.stages.outstanding import Outstanding, outstanding
 from tokenmill.storage.scratch import scratch_directory
+from tokenmill.storage.writable import may_write
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning.dvc_repository import cache_of
 from tokenmill.versioning.import_tokenizer import import_pinned
@@ -97,7 +99,7 @@ def make_plan(
     cache, shares_bytes = cache_of(root)
     sample, tokenizer = None, work.tokenizer
     if shards := _to_read(work):
-        with scratch_directory(root / SCRATCH_DIRECTORY, "plan-") as scratch:
+        with _scratch(root) as scratch:
             tokenizer = _tokenizer(root, params, work, scratch)
             sample = take_sample(
                 shards,
@@ -149,6 +151,17 @@ def make_plan(
 def _to_read(work: Outstanding) -> Mapping[Shard, int]:
     """The file bytes of each shard that the first of these stages with anything to do would read."""
     return next((work.stages[name].todo for name in ("encode", "count", "validate") if work.stages[name].todo), {})
+
+
+@contextmanager
+def _scratch(root: Path) -> Iterator[Path]:
+    """A folder for what the sample needs, elsewhere if this user may only read the project."""
+    if may_write(root / SCRATCH_DIRECTORY):
+        with scratch_directory(root / SCRATCH_DIRECTORY, "plan-") as scratch:
+            yield scratch
+    else:
+        with TemporaryDirectory(prefix="tokenmill-") as folder:
+            yield Path(folder)
 
 
 def _tokenizer(root: Path, params: Params, work: Outstanding, scratch: Path) -> Tokenizer | None:

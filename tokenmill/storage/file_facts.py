@@ -13,6 +13,7 @@ from tokenmill.errors import CorpusError
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.storage.atomic import read, write_atomic
 from tokenmill.storage.urls import StoredObject
+from tokenmill.storage.writable import may_write
 
 T = TypeVar("T")
 
@@ -86,11 +87,11 @@ class Digests:
         self._remember(self._name(path, word), _without_ctime(signature_of(path)), fact)
 
     def save(self) -> None:
-        """Writes the facts to disk for later builds."""
+        """Writes the facts to disk for later builds, if this user may."""
         with self._lock:
             if len(self._known) > 2 * len(self._used) + _KEPT_UNUSED:
                 self._known = {name: self._known[name] for name in self._used & self._known.keys()}
-            if self._changed:
+            if self._changed and may_write(self._path.parent):
                 with write_atomic(self._path) as path:
                     path.write_bytes(msgspec.json.encode(self._known))
                 self._changed = False

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tokenmill.storage.atomic import flush, naming
+from tokenmill.storage.writable import may_write
 
 _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until either file is written to
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
@@ -40,8 +41,10 @@ def link(file: Path, target: Path) -> None:
 
 
 def has_clones(folder: Path) -> bool:
-    """Whether files in `folder`, or in its nearest existing parent, can be cloned."""
+    """Whether files in `folder`, or in its nearest existing parent, can be cloned; never where this user may not write."""
     there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+    if not may_write(there):
+        return False
     with naming(there), tempfile.TemporaryFile(dir=there) as one, tempfile.TemporaryFile(dir=there) as other:
         one.write(b"x")
         one.flush()

@@ -17,6 +17,7 @@ import msgspec
 
 from tokenmill.layout import SCRATCH_DIRECTORY
 from tokenmill.storage.atomic import flush, make_folder, naming, partial_path, read, sha256_file
+from tokenmill.storage.writable import may_write
 
 T = TypeVar("T")
 
@@ -79,6 +80,8 @@ class UnitStore:
             facts = msgspec.json.decode(kept.facts, type=kind)
         except msgspec.DecodeError:
             return None
+        if not may_write(self._root):  # whoever may only read a project may plan its build
+            return Done(folder, facts, found)
         if found != kept.files:  # same bytes, but new times or inodes: the store was copied from elsewhere
             partial = partial_path(self._root / key)  # outside the unit's folder, where a leftover would stay
             with naming(partial):

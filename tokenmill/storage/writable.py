@@ -1,10 +1,15 @@
-"""Whether a build may write into its folders, asked before the work."""
+"""Whether this user may write into folders, asked before the work."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from tokenmill.errors import TokenmillError
+
+
+def may_write(folder: Path) -> bool:
+    """Whether this user may write into a folder, or make it."""
+    return os.access(next(one for one in (folder, *folder.parents) if one.exists()), os.W_OK | os.X_OK)
 
 
 def check_writable(folders: Iterable[Path]) -> None:
@@ -18,7 +23,7 @@ def check_writable(folders: Iterable[Path]) -> None:
                 code="TM602",
                 fix="move the file away.",
             )
-        if not os.access(there, os.W_OK | os.X_OK):
+        if not may_write(there):
             fix = "change the folder's owner or permissions (`ls -ld` shows them), or see whether its disk is mounted read-only."
             raise TokenmillError(
                 f"{there}: this user may not write into the folder. A build writes {to_write}: {fix}",

@@ -4,6 +4,7 @@ DVC runs in this process. A status takes 0.1 s; `dvc repro`, with a subprocess p
 """
 
 import errno
+import getpass
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from tokenmill.console import say
 from tokenmill.errors import VersionsError, room
 from tokenmill.storage.atomic import naming, read
 from tokenmill.storage.links import has_clones
+from tokenmill.storage.writable import may_write
 from tokenmill.versioning import leftovers
 from tokenmill.versioning.dvc_patches import patched
 
@@ -31,7 +33,12 @@ _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
 
 def quiet_environment() -> None:
-    """Turns off telemetry and update checks of DVC and Prefect. It works only before they are imported."""
+    """Turns off telemetry and update checks of DVC and Prefect. It works only before they are imported. DVC asks for the user's
+    name; if the system has none, as in many containers, it is the number."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = str(os.getuid())
     os.environ.setdefault("DVC_NO_ANALYTICS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -106,22 +113,17 @@ def repository(root: Path) -> Iterator[Any]:
     import diskcache  # type: ignore[import-untyped]
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.lock import LockError
-    from dvc.repo import Repo
     from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
     from dvc.scm import SCMError
     from voluptuous import Invalid
 
-    from tokenmill.versioning.dvc_local_files import project_files
-
     quiet_logs()
     try:
-        with naming(root / ".dvc"):
-            keep_site_cache_private(root)
         with (
             patched(),
             naming(root / ".dvc"),
             chdir(root),
-            Repo(str(root), fs=project_files()) as repo,
+            _opened(root) as repo,
         ):  # DVC looks for dvc.yaml in the folder in which the process runs
             _remove_rwlock_if(_was_cut, repo)
             _keep_bytes_once(repo)
@@ -153,6 +155,32 @@ def repository(root: Path) -> Iterator[Any]:
             f"DVC: its databases in {folder}: {str(error) or 'they cannot be written to'}; {room(str(folder))}. See whether the "
             "disk is full or failing, and build again; the folder is a cache, and may be deleted."
         ) from error
+
+
+def _opened(root: Path) -> Any:
+    """DVC's repository. If this user may not write into it, DVC's locks and databases are in a folder of this process, which
+    others do not write to either; what DVC knows of files is not there, so it reads them."""
+    from unittest.mock import patch
+
+    from dvc.repo import Repo
+
+    from tokenmill.versioning.dvc_local_files import project_files
+
+    written = (root / ".dvc", root / ".dvc/tmp", root / _SITE_CACHE)
+    if all(map(may_write, written)):
+        keep_site_cache_private(root)
+        return Repo(str(root), fs=project_files())
+    private = _private_folder().name
+    # Tried with DVC 3.67.1, which makes its folder for locks at once, and names it in .dvc/.gitignore.
+    with patch.object(Repo, "tmp_dir", private), patch.object(Repo, "_ignore", lambda _repo: None):
+        repo = Repo(str(root), fs=project_files(), config={"core": {"site_cache_dir": private}})
+        repo.tmp_dir = private
+    return repo
+
+
+@cache
+def _private_folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="tokenmill-")
 
 
 def mend(root: Path) -> None:
