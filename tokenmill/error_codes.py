@@ -89,9 +89,9 @@ CODES: Mapping[str, ErrorCode] = MappingProxyType(
         "TM110": ErrorCode(
             "too little memory is allowed",
             "run.memory_mb_max is what the whole build may hold. It is less than Python and its libraries need together with "
-            "one worker.",
+            "one worker. Or the system gave the process no more memory.",
             "Raise run.memory_mb_max to the number in the message, or more. run.engine: inline needs less than run.engine: "
-            "threads.",
+            "threads. If the system refused, raise its limit (ulimit -v, or that of the container), or use fewer workers.",
         ),
         "TM111": ErrorCode(
             "the folder cannot become a project",

@@ -303,6 +303,8 @@ def code_of(error: BaseException) -> str:
             return error.code
         case OSError():
             return "TM601" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "TM602"
+        case MemoryError():
+            return "TM110"
         case KeyboardInterrupt():
             return "TM801"
         case Terminated():

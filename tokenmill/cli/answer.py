@@ -56,6 +56,11 @@ def message_of(error: BaseException) -> str:
     """The whole message of an error, for people."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by Ctrl-C; what is finished is kept for the next build"
+    if isinstance(error, MemoryError):
+        return (
+            f"memory: the system gave no more to this process ({str(error) or 'for a Python object'}). Raise its limit (ulimit -v, "
+            "or that of the container), or use fewer run.workers and a smaller run.memory_mb_max."
+        )
     return of_the_machine(error) if isinstance(error, OSError) else str(error) or type(error).__name__
 
 

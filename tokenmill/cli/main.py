@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import resource
 import select
 import signal
 import stat
@@ -26,6 +27,7 @@ from tokenmill.errors import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
     EXIT_UNREAD,
+    ParamsError,
     ProjectCodeError,
     Terminated,
     TokenmillError,
@@ -34,9 +36,11 @@ from tokenmill.errors import (
 )
 from tokenmill.layout import PARAMS_FILE
 from tokenmill.passwords import without_passwords
+from tokenmill.quantities import size
 from tokenmill.terminal import as_shown
 
 _AGAIN_S = 0.05
+_ADDRESSES_MIN = 1_500_000_000  # a small build aborted with 1,000 MB
 _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
 _signals: list[int] = []
@@ -83,7 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _set_up(asked: argparse.Namespace) -> None:
-    """Applies the options that every command has."""
+    """Applies the options that every command has. Raises ParamsError if the process may have too little memory for its libraries,
+    some of which abort without a message then."""
+    may_have, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if may_have != resource.RLIM_INFINITY and may_have < _ADDRESSES_MIN:
+        raise ParamsError(
+            f"memory: this process may have {size(may_have)} of addresses (ulimit -v); Python, its libraries and their threads "
+            f"need {size(_ADDRESSES_MIN)} or more. Raise that limit, and limit memory by run.memory_mb_max.",
+            code="TM110",
+        )
     from tokenmill.versioning.dvc_repository import quiet_environment
 
     is_debug = getattr(asked, "debug", False)
@@ -112,7 +124,7 @@ def _answer(asked: argparse.Namespace, command: str | None, is_json: bool) -> in
 def _of_project(error: Exception) -> Exception:
     """A ProjectCodeError for an error that a flow or task of the project raised; any other error as it is, such as a full disk,
     or one of Prefect."""
-    if isinstance(error, TokenmillError | BrokenPipeError) or code_of(error) == "TM601":
+    if isinstance(error, TokenmillError | BrokenPipeError | MemoryError) or code_of(error) == "TM601":
         return error
     frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
@@ -134,7 +146,7 @@ def _of_project(error: Exception) -> Exception:
 
 def _print_error(error: Exception, command: str | None, given: Sequence[str]) -> int:
     """Prints the error to standard error and, with --json, also as JSON. Gives the exit code."""
-    is_defect = not isinstance(error, TokenmillError | OSError)
+    is_defect = not isinstance(error, TokenmillError | OSError | MemoryError)
     if is_defect or "--debug" in given:
         frames = "".join(traceback.format_exception(error)).splitlines()
         print(without_passwords(as_shown(frames)), file=sys.stderr)

@@ -25,6 +25,7 @@ from tokenmill.errors import ParamsError, did_you_mean, nearest
 from tokenmill.special_tokens import RESERVED_MAX, SpecialTokensInText
 from tokenmill.storage.atomic import read
 from tokenmill.storage.urls import refuse_password
+from tokenmill.storage.writable import refuse_other_encoding
 
 N_BYTES = 256  # every vocabulary starts from these tokens, one for each byte
 
@@ -671,6 +672,7 @@ def _read_yaml(path: Path) -> Any:
     from tokenmill.config.bounded_yaml import BoundsError
 
     text = ""
+    refuse_other_encoding(path.absolute().parent)
     try:
         text = read(path).decode()
         found = _parsed(text)

@@ -31,6 +31,7 @@ from tokenmill.storage.retries import with_retries
 
 _READ_BYTES = 1 << 20
 _LINE_FEED = 10
+_NAME_BYTES_MAX = 255  # of file systems
 UNREAD = ""  # the digest of a file that was not read
 _SHARD_COST_BYTES = 1024  # added to the size of each small shard, so that empty shards fill a unit too
 
@@ -134,7 +135,8 @@ def cut(
 
 
 def refuse_clashes(shards: Sequence[Shard], unit_bytes_min: int, unit_bytes_max: int) -> None:
-    """Raises CorpusError for two units with the same output name, as `cut` does, by the names and sizes of the files alone."""
+    """Raises CorpusError for units with the same output name, with one that is a folder of another, or with one that is too long,
+    as `cut` does, by the names and sizes of the files alone."""
     whole = _Cut("", [])
     several = _Cut("", [(ShardRange(0, 0, 0, 0, 1), "")])
     _units(
@@ -395,3 +397,15 @@ def _refuse_clashes(units: Sequence[Unit]) -> None:
                 f"{unit.pieces[0].shard.section}.glob: {other.pieces[0].shard.name} and {unit.pieces[0].shard.name} would both be "
                 f"encoded into {unit.output}. Rename one of them."
             )
+        if (n_bytes := max(len(os.fsencode(part)) for part in unit.output.split("/"))) > _NAME_BYTES_MAX:
+            raise CorpusError(
+                f"{unit.pieces[0].shard.name}: would be encoded into a file with a name of {n_bytes} bytes; allowed: "
+                f"{_NAME_BYTES_MAX}. Give it a shorter name."
+            )
+    for output, unit in by_output.items():
+        for folder in map(str, PurePosixPath(output).parents):
+            if folder in by_output:
+                raise CorpusError(
+                    f"{unit.pieces[0].shard.name}: would be encoded into the folder {folder}, but "
+                    f"{by_output[folder].pieces[0].shard.name} would be encoded into a file of that name. Rename one of them."
+                )

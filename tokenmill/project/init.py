@@ -20,6 +20,7 @@ from tokenmill.layout import (
 )
 from tokenmill.pipeline.code_digest import libraries, output_digest
 from tokenmill.storage.atomic import write_atomic
+from tokenmill.storage.writable import refuse_other_encoding
 from tokenmill.versioning import dvc_repository, git
 
 _TEMPLATE = Path(__file__).parent / "template"
@@ -43,6 +44,7 @@ def make_project(root: Path) -> list[str]:
     output of a build exists, raises ParamsError and writes nothing. Raises VersionsError, OSError.
     """
     root = root.absolute()
+    refuse_other_encoding(root)
     files = _files()
     files[_README] = files[_README].replace("{name}", root.name)
     if (root / _README).exists():

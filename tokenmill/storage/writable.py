@@ -4,7 +4,17 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenmill.errors import TokenmillError
+from tokenmill.errors import ParamsError, TokenmillError
+
+
+def refuse_other_encoding(folder: Path) -> None:
+    """Raises ParamsError for a project's folder whose path is not UTF-8: DVC and git write it into their files."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ParamsError(
+            f"{folder}: the path of a project is to be UTF-8, and this one is not. Rename the folder."
+        ) from None
 
 
 def may_write(folder: Path) -> bool:

@@ -37,7 +37,9 @@ def read_ranks(content: bytes, place: str) -> dict[bytes, int]:
             token = b"" if encoded == _EMPTY else base64.b64decode(encoded, validate=True)
             id = check_id(int(digits), where)
         except (ValueError, binascii.Error):
-            raise TokenizerError(f"{where}: expected a token in base64 and its id; found {line!r:.60}.") from None
+            raise TokenizerError(  # without the line, which may be of any other file
+                f"{where}: expected a token in base64 and its id; found something else, of {len(line):,} bytes."
+            ) from None
         other = line_of.get(ranks.get(token, id))
         if other is not None:
             raise TokenizerError(
