@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +152,14 @@ def test_a_process_that_is_killed_is_an_error_of_the_conversation() -> None:
     with pytest.raises(ChatError, match="the process that renders it by the chat template ended with SIGKILL"):
         encoded(one, [told("user", "a")])
     encoded(one, [told("user", "a")])
+
+
+def test_a_process_that_renders_starts_no_threads_for_linear_algebra(monkeypatch: pytest.MonkeyPatch) -> None:
+    isolated.end_all()
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    encoded(encoder(mask="all"), [told("user", "a")])
+    given = Path(f"/proc/{isolated._idle[-1].process.pid}/environ").read_bytes().split(b"\0")
+    assert b"OPENBLAS_NUM_THREADS=1" in given
 
 
 def test_threads_have_processes_of_their_own() -> None:

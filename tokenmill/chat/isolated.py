@@ -32,6 +32,8 @@ SECONDS_MAX = 60
 """The most time of the processor for one conversation."""
 _LOOK_MS = 100  # how long to wait for a line before the next look for a reason to stop
 _READ_BYTES = 1 << 20
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""numpy's OpenBLAS starts a thread for each processor and takes 41 MB for it: with 24 processors, all memory of the process."""
 
 
 class _Answer(NamedTuple):
@@ -67,8 +69,12 @@ class _Process:
 
     def __init__(self) -> None:
         command = [sys.executable, "-P", "-m", "tokenmill.chat.isolated", str(SECONDS_MAX)]
-        self.process = subprocess.Popen(  # Ctrl-C in a terminal is for the process that waits
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C in a terminal is for the process that waits
+            env=os.environ | _ONE_THREAD,
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self._requests, self._answers = (
