@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML, YAMLError
 
-from tokenmill.config.bounded_yaml import CHARACTERS_MAX, BoundsError, load
+from tokenmill.config.bounded_yaml import CHARACTERS_MAX, DVC_CHARACTERS_MAX, BoundsError, load, load_of_dvc
 from tokenmill.config.params import load_params
 from tokenmill.errors import ParamsError
 
@@ -60,6 +60,15 @@ def test_aliases_anchors_and_merges_are_read() -> None:
     }
     assert load("a: " + "[" * 63 + "]" * 63) is not None
     assert load("") is None
+
+
+def test_files_of_dvc_may_name_many_files() -> None:
+    n = 20_000
+    files = "".join(f"    - {{path: raw/{i:05d}.jsonl, hash: md5, md5: {i:032x}, size: {i}}}\n" for i in range(n))
+    found = load_of_dvc(f"schema: '2.0'\nstages:\n  prepare:\n    deps:\n{files}")
+    assert len(found["stages"]["prepare"]["deps"]) == n
+    with pytest.raises(BoundsError, match=f"expected {DVC_CHARACTERS_MAX:,} at most"):
+        load_of_dvc("x" * (DVC_CHARACTERS_MAX + 1))
 
 
 @pytest.mark.parametrize("variables", [BOMB, "[" * 5_000], ids=["bomb", "deep"])

@@ -154,6 +154,13 @@ def test_a_dvc_lock_with_a_merge_that_is_not_resolved_stays(tmp_path: Path) -> N
     assert (tmp_path / "dvc.lock").read_text(encoding="utf-8") == merge
 
 
+def test_a_dvc_lock_beyond_the_bounds_of_yaml_stays(tmp_path: Path) -> None:
+    bomb = "schema: '2.0'\nstages: " + "[" * 70
+    (tmp_path / "dvc.lock").write_text(bomb, encoding="utf-8")
+    mend_dvc_lock(tmp_path)
+    assert (tmp_path / "dvc.lock").read_text(encoding="utf-8") == bomb
+
+
 @pytest.mark.slow
 def test_a_dvc_lock_that_was_cut_is_made_again_without_work(project: Project) -> None:
     project.build()

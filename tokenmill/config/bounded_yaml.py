@@ -9,7 +9,8 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 
 CHARACTERS_MAX = 2**20
 """A million characters take 8 s to read."""
-_WRITTEN_OUT_MAX = 2 * CHARACTERS_MAX
+DVC_CHARACTERS_MAX = 2**24
+"""Of dvc.yaml, dvc.lock and other files of DVC: a dvc.lock has about 120 for each file that it names."""
 _DEPTH_MAX = 64
 
 
@@ -27,25 +28,31 @@ def load(text: str) -> Any:
     >>> load("a: [1, two]")
     {'a': [1, 'two']}
     """
-    check(text)
+    check(text, CHARACTERS_MAX)
     return YAML(typ="safe", pure=True).load(text)
 
 
-def check(text: str) -> None:
+def load_of_dvc(text: str) -> Any:
+    """The value of a file of DVC, read as DVC reads it. Raises what `load` raises."""
+    check(text, DVC_CHARACTERS_MAX)
+    return YAML(typ="safe").load(text)
+
+
+def check(text: str, characters_max: int) -> None:
     """Raises BoundsError for a document beyond the bounds, before anything of it is made, and YAMLError for text that is no YAML.
 
     ruamel.yaml's fast reader crashes on 100,000 levels, and whoever walks through what aliases repeat may never end."""
-    if len(text) > CHARACTERS_MAX:
-        raise BoundsError(problem=f"it has {len(text):,} characters; expected {CHARACTERS_MAX:,} at most")
+    if len(text) > characters_max:
+        raise BoundsError(problem=f"it has {len(text):,} characters; expected {characters_max:,} at most")
     try:
-        _check(YAML(typ="safe").parse(text))  # the fast reader, which takes 2 % of the time
+        _check(YAML(typ="safe").parse(text), 2 * characters_max)  # the fast reader, which takes 2 % of the time
     except BoundsError:
         raise
     except YAMLError:
-        _check(YAML(typ="safe", pure=True).parse(text))
+        _check(YAML(typ="safe", pure=True).parse(text), 2 * characters_max)
 
 
-def _check(events: Iterable[Any]) -> None:
+def _check(events: Iterable[Any], written_out_max: int) -> None:
     lengths: dict[str, int] = {}  # of the value of each anchor, written out
     opened: list[tuple[str, int]] = []  # the lists and mappings around an event: anchor, and the length before it
     n = 0
@@ -67,8 +74,8 @@ def _check(events: Iterable[Any]) -> None:
             case ScalarEvent():
                 n += 1 + len(event.value)
                 lengths[anchor] = 1 + len(event.value)
-        if n > _WRITTEN_OUT_MAX:
-            _refuse(event, f"with its aliases written out it has more than {_WRITTEN_OUT_MAX:,} characters")
+        if n > written_out_max:
+            _refuse(event, f"with its aliases written out it has more than {written_out_max:,} characters")
 
 
 def _refuse(event: Any, problem: str) -> NoReturn:

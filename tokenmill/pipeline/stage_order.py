@@ -55,7 +55,7 @@ def inputs_of(root: Path) -> list[Path]:
 def _stages(root: Path) -> dict[str, Any]:
     from tokenmill.config import bounded_yaml
 
-    return dict(bounded_yaml.load(read(root / "dvc.yaml").decode())["stages"])
+    return dict(bounded_yaml.load_of_dvc(read(root / "dvc.yaml").decode())["stages"])
 
 
 def _paths(stage: Any, *fields: str) -> Iterator[PurePosixPath]:

@@ -42,7 +42,7 @@ def recorded_md5(lock: str, path: str) -> str | None:
     from tokenmill.config import bounded_yaml
 
     try:
-        stages = (bounded_yaml.load(lock) or {}).get("stages", {})
+        stages = (bounded_yaml.load_of_dvc(lock) or {}).get("stages", {})
         outs = [out for stage in stages.values() for out in stage.get("outs", ())]
         return next((str(out["md5"]) for out in outs if out["path"] == path), None)
     except (YAMLError, AttributeError, KeyError, TypeError) as error:

@@ -34,7 +34,8 @@ def patched() -> Iterator[None]:
     load_yaml = YAML.load
 
     def load_bounded(yaml: Any, text: Any) -> Any:
-        bounded_yaml.check(text)
+        if isinstance(text, str):  # as DVC gives it; other libraries give files of their own
+            bounded_yaml.check(text, bounded_yaml.DVC_CHARACTERS_MAX)
         return load_yaml(yaml, text)
 
     load_tree = Tree.load

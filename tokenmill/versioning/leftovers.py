@@ -67,7 +67,7 @@ def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
 
 def mend_dvc_lock(root: Path) -> None:
     """Removes a dvc.lock that was truncated while DVC wrote it; its stages are restored from DVC's run cache. A file with
-    unresolved merge conflicts is left to DVC, whose error names it."""
+    unresolved merge conflicts, or beyond the bounds of YAML, is left to DVC, whose error names it."""
     from ruamel.yaml.error import YAMLError
 
     from tokenmill.config import bounded_yaml
@@ -75,12 +75,14 @@ def mend_dvc_lock(root: Path) -> None:
     path = root / DVC_LOCK_FILE
     try:
         text = path.read_text(encoding="utf-8")
-        found = bounded_yaml.load(text)
+        found = bounded_yaml.load_of_dvc(text)
         whole = isinstance(found, dict) and "schema" in found and isinstance(found.get("stages"), dict)
     except FileNotFoundError:
         return
     except UnicodeDecodeError:
         whole = False
+    except bounded_yaml.BoundsError:
+        return
     except YAMLError:
         whole = text.startswith("<<<<<<< ") or "\n<<<<<<< " in text
     if not whole:
