@@ -115,7 +115,7 @@ def test_a_message_that_says_not_to_learn_it_is_not_learned(key: str, no: float)
     rows = of_messages(json.dumps(shape), None).json.decode()
     kind = pa.list_(pa.struct([("from", pa.string()), ("value", pa.string()), (key, pa.scalar(no).type)]))
     maker = maker_of(Conversations("messages", None, None))
-    [made] = conversations_of([pa.array([shape], kind)], maker)
+    made = conversations_of([pa.array([shape], kind)], maker)
     assert made.messages.to_pylist() == [rows.replace(f',"{key}":null', "")]
     found = encoder().encode_batch(made.messages)
     text = tokenizer("plain").decode(pc.filter(found.input_ids.values, pc.equal(found.loss_mask.values, 1)).to_pylist())

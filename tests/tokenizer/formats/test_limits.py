@@ -52,7 +52,7 @@ def charsmap(longest: int) -> str:
                              "special_tokens": {}}}, "post_processor: with part 1, 'TemplateProcessing'"),
         ({"decoder": {"type": "Sequence", "decoders": [replace("a" * 99, String="a")] * 2}}, "decoder: with part 2, 'Replace'"),
         ({"decoder": {"type": "Sequence", "decoders": [{"type": "BPEDecoder", "suffix": ""}] * 30}}, "part 7, 'BPEDecoder'"),
-        ({"model": {**PIECE, "max_input_chars_per_word": 10**18}}, "model.max_input_chars_per_word is 1"),
+        ({"model": {**PIECE, "max_input_chars_per_word": 10**18}}, "model.max_input_chars_per_word: expected 1,000 at most"),
         ({"model": {"type": "Unigram", "vocab": [["a" * n, -1.0] for n in range(1, 300)], "unk_id": 0}},
          "model.vocab: the token 'aaa"),
     ],

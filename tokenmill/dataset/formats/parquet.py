@@ -24,6 +24,7 @@ _GROUP_BYTES_MAX = 1 << 21  # of a row group that is made of several batches
 _GROUP_ROWS_MAX = 1 << 14
 _GROUPS_MAX = 2**15 - 1  # of a file: the number of a row group has 16 bits
 _N_AHEAD = 2  # row groups that are decoded at the same time: one part of a dataset can keep two cores busy
+_SURPLUS_MAX = 1_000_000  # ids or rows beyond those of the manifest, which are read
 
 
 @contextmanager
@@ -110,8 +111,9 @@ def _n_groups(path: Path) -> int:
 
 
 def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
-    """Raises ValidationError if a dataset file has more rows or ids than the manifest says, before any of them is decoded: a
-    kilobyte can hold a billion equal ids. The numbers are those of the page headers, which pyarrow goes by."""
+    """Raises ValidationError if a dataset file has many more rows or ids than the manifest says, before any of them is decoded: a
+    kilobyte can hold a billion equal ids. The numbers are those of the page headers, which pyarrow goes by. Checks of the rows find
+    and name a few too many."""
     with _named(path), parquet_file(path) as file, path.open("rb") as pages:
         found: dict[str, int] = {}
         for j in range(file.metadata.num_columns):
@@ -121,7 +123,9 @@ def check_counts(path: Path, n_documents: int, n_tokens: int) -> None:
                 n_values = sum(page.n_values for page in of_chunk if not page.is_dictionary)
                 found[path_in_file] = found.get(path_in_file, 0) + n_values
         n_rows, n_ids = file.metadata.num_rows, max(found.values(), default=0)
-    if n_rows > n_documents or n_ids > n_tokens + n_documents:  # an empty list counts as a value
+    if (
+        n_rows > n_documents + _SURPLUS_MAX or n_ids > n_tokens + n_documents + _SURPLUS_MAX
+    ):  # an empty list counts as a value
         raise ValidationError(
             f"{path}: expected {n_documents:,} documents with {n_tokens:,} ids, as the manifest says; found {n_rows:,} with "
             f"{n_ids:,}, which were not loaded. Delete the dataset and build it again."

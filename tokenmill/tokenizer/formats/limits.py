@@ -31,8 +31,8 @@ def check_limits(document: dict[str, Any], place: str) -> None:
     n = model.get("max_input_chars_per_word")
     if model["type"] == "WordPiece" and isinstance(n, int) and n > WORD_CHARS_MAX:
         raise TokenizerError(
-            f"{place}: model.max_input_chars_per_word is {shown(n)}; expected {WORD_CHARS_MAX:,} at most, because a word takes "
-            "cubic time. Lower it: longer words become the unknown token."
+            f"{place}: model.max_input_chars_per_word: expected {WORD_CHARS_MAX:,} at most, because a word takes cubic time; found "
+            f"{shown(n)}. Lower it: longer words become the unknown token."
         )
     long = max((text for text, _ in model["vocab"]), key=len, default="") if model["type"] == "Unigram" else ""
     if len(long) > TOKEN_CHARS_MAX:
