@@ -163,7 +163,7 @@ def test_a_list_of_files_that_is_none_is_refused(foreign: Foreign, tmp_path: Pat
         (f"vars:\n  - {BOMB}", "line 11: with its aliases written out it has more than"),
         ("vars: &a [*a]\n", r"line 5: the alias \*a is inside the value that it stands for"),
         ("vars: " + "[" * 100_000, "line 5: it is nested deeper than 64 levels"),
-        ("# a comment\n" * 100_000, "it has 1,200,065 characters; expected 1,048,576 at most"),
+        ("# a comment\n" * 1_400_000, "it has 16,800,065 characters; expected 16,777,216 at most"),
     ],
 )
 def test_a_pipeline_that_would_hang_or_crash_dvc_is_refused(

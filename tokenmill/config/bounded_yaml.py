@@ -44,12 +44,13 @@ def check(text: str, characters_max: int) -> None:
     ruamel.yaml's fast reader crashes on 100,000 levels, and whoever walks through what aliases repeat may never end."""
     if len(text) > characters_max:
         raise BoundsError(problem=f"it has {len(text):,} characters; expected {characters_max:,} at most")
+    written_out_max = 2 * max(len(text), CHARACTERS_MAX)
     try:
-        _check(YAML(typ="safe").parse(text), 2 * characters_max)  # the fast reader, which takes 2 % of the time
+        _check(YAML(typ="safe").parse(text), written_out_max)  # the fast reader, which takes 2 % of the time
     except BoundsError:
         raise
     except YAMLError:
-        _check(YAML(typ="safe", pure=True).parse(text), 2 * characters_max)
+        _check(YAML(typ="safe", pure=True).parse(text), written_out_max)
 
 
 def _check(events: Iterable[Any], written_out_max: int) -> None:
