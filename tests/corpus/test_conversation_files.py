@@ -24,6 +24,7 @@ from tokenmill.corpus.page_sizes import rows_within
 from tokenmill.corpus.reader import Batch, find_shards, read_batches
 from tokenmill.corpus.text_digests import text_digests
 from tokenmill.corpus.units import cut
+from tokenmill.corpus.value_sizes import check_values
 from tokenmill.errors import CorpusError, DamagedError
 from tokenmill.storage.file_facts import Digests
 
@@ -275,6 +276,39 @@ def test_a_null_id_and_text_that_is_no_utf8_are_bad_conversations_of_a_table(tmp
         (0, "column 'id': expected a value; found null"),
         (1, "column 'messages': expected UTF-8; found 0xe9 at byte 0 of a text."),
     ]
+
+
+def test_a_text_that_is_no_utf8_does_not_hide_that_another_lies_outside_of_its_buffer(tmp_path: Path) -> None:
+    roles = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+    )
+    outside = pa.array([0, 1 << 30, 2], pa.int32()).buffers()[1]
+    contents = pa.Array.from_buffers(pa.string(), 2, [None, outside, pa.py_buffer(b"ab")])
+    objects = pa.StructArray.from_arrays([roles, contents], ["role", "content"])
+    rows = pa.table({"id": ["a", "b"], "messages": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), objects)})
+    write_ipc(tmp_path / "a.arrow", rows, pa.ipc.new_file)
+    with pytest.raises(CorpusError, match="1073741824 > 2"):
+        read(tmp_path / "a.arrow", Conversations("messages", None, None))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[{"a": "x"}]], pa.list_(pa.struct([("a", pa.string_view())]))),
+        pa.array([[{"a": "x"}]], pa.large_list(pa.struct([("a", pa.large_string())]))),
+        pa.array([[["x"], None]], pa.list_view(pa.list_view(pa.string()))),
+        pa.array([["x"]], pa.large_list_view(pa.string())),
+        pa.array([["x", "y"]], pa.list_(pa.string(), 2)),
+        pa.array([[("a", "x")]], pa.map_(pa.string(), pa.string())),
+        pa.array([["x", "x"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.array([None, [None]], pa.list_(pa.null())),
+        pa.array([1.5]),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_right_values_of_each_type_pass(array: pa.Array) -> None:
+    check_values(array)
+    check_values(array.slice(0, 0))
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "file.arrow"])
