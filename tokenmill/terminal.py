@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 
+_JOINERS = "\u200c\u200d"  # inside words of Persian and Hindi, and inside emoji
 _IN_ASCII = {"…": "...", "–": "-", "→": "->", "×": "x", "━": "=", "─": "-"}
 
 
@@ -17,7 +18,11 @@ def as_shown(lines: str | Iterable[str]) -> str:
     'a.jsonl\\nright\n\\x1b]0;title\\x07'
     """
     some = [lines] if isinstance(lines, str) else lines
-    return "\n".join("".join(one if one.isprintable() else ascii(one)[1:-1] for one in line) for line in some)
+    return "\n".join("".join(map(_shown, line)) for line in some)
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() or character in _JOINERS else ascii(character)[1:-1]
 
 
 def prepare_streams() -> None:

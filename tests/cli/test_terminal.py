@@ -2,13 +2,16 @@
 
 import json
 import os
+import runpy
 from pathlib import Path
 
 import pytest
 
 from tests.cli.test_exit import ended
 from tests.conftest import Project
-from tokenmill.errors import CorpusError
+from tokenmill.cli.main import _of_project
+from tokenmill.errors import CorpusError, ProjectCodeError
+from tokenmill.terminal import as_shown
 
 ODD = "\x1b]0;title\x07\nright\u202e"
 SHOWN = r"\x1b]0;title\x07\nright\u202e"
@@ -33,6 +36,28 @@ def test_the_lines_of_an_error_are_its_own() -> None:
     error = CorpusError(["two are bad:", f"  {ODD}.jsonl: empty"])
     assert len(error.lines) == 2
     assert str(error) == f"two are bad:\n  {ODD}.jsonl: empty"
+
+
+@pytest.mark.parametrize(
+    "text", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f468\u200d\U0001f469", "e\u0301 \u65e5\u672c"]
+)
+def test_words_and_emoji_with_joiners_are_printed_as_they_are(text: str) -> None:
+    assert as_shown(text) == text
+
+
+def test_an_error_of_a_flow_keeps_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").touch()
+    path = tmp_path / "flows/build.py"
+    path.parent.mkdir()
+    path.write_text(r"raise ValueError('2 errors\nname: too long')", encoding="utf-8")
+    with pytest.raises(ValueError, match="2 errors") as error:
+        runpy.run_path(str(path))
+    found = _of_project(error.value)
+    assert isinstance(found, ProjectCodeError)
+    assert found.lines == [
+        f"{path}, line 1: ValueError: 2 errors",
+        "name: too long. This is code of your project. Correct it, or what it reads.",
+    ]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

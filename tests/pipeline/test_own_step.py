@@ -88,6 +88,14 @@ def test_any_error_of_a_step_names_step_file_and_line_and_leaves_its_outputs(own
     assert outputs(own) == ["second", "second"]
 
 
+def test_an_error_of_several_lines_keeps_its_lines(own: Project) -> None:
+    with pytest.raises(ProjectCodeError) as error:
+        run(own, "half", r"raise ValueError('2 errors\nname: too long\nage: no number')")
+    first, second, last = error.value.lines
+    assert first.endswith("ValueError: 2 errors") and second == "name: too long"
+    assert last.startswith("age: no number. This is code of your project. Step own failed there")
+
+
 def test_a_step_that_fails_the_first_time_leaves_nothing(own: Project) -> None:
     with pytest.raises(ProjectCodeError):
         run(own, "half", "raise ValueError")

@@ -136,9 +136,8 @@ def _of_project(error: Exception) -> Exception:
             break
         if path.parent.name in ("flows", "tasks") and (path.parents[1] / PARAMS_FILE).is_file():
             words = f"{path}, line {line}: {type(error).__name__}: {error}".rstrip(": ")
-            own = ProjectCodeError(
-                f"{words}. This is code of your project. Correct it, or what it reads.", where=str(path)
-            )
+            words += ". This is code of your project. Correct it, or what it reads."
+            own = ProjectCodeError(words.splitlines(), where=str(path))
             own.__cause__ = error
             return own
     return error

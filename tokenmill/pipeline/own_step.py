@@ -81,9 +81,10 @@ def naming_step(root: Path, name: str) -> Iterator[None]:
         is_full = code_of(error) == "TM601"
         what = of_the_machine(error) if is_full and isinstance(error, OSError) else str(error)
         words = f"{place[0]}, line {place[1]}: {type(error).__name__}: {what}".rstrip(": .")
+        words += f". This is code of your project. Step {name} failed there, and its previous output is as it was. "
+        words += "Correct the code, or what it reads."
         raise ProjectCodeError(
-            f"{words}. This is code of your project. Step {name} failed there, and its previous output is as it was. Correct the "
-            "code, or what it reads.",
+            words.splitlines(),
             code="TM601" if is_full else None,
             where=str(place[0]),
         ) from error
