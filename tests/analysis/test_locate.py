@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -119,6 +120,8 @@ def test_what_cannot_be_asked_or_read_is_an_error(dataset: Path, tmp_path: Path)
     for digest in ("1234567", "x" * 64, "0" * 65):
         with pytest.raises(ParamsError, match="--digest: found"):
             locate_digest(dataset, digest)
+    with pytest.raises(ParamsError, match="--id: found .caf"):
+        locate_id(dataset, os.fsdecode(b"caf\xe9"))
     with pytest.raises(ValidationError, match="expected a token dataset"):
         locate_id(tmp_path, "x")
     shutil.copytree(dataset, tmp_path / "tokens")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.test_exit import ended
 from tests.conftest import Project, make_project
+from tests.registry import build
 from tokenmill.cli.answer import message_of
 from tokenmill.errors import code_of
 
@@ -23,6 +24,18 @@ def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         assert done.returncode == 2
         [line] = done.stderr.splitlines()
         assert line.startswith(b"tokenmill: error[TM100]: ") and b"Rename the folder." in line
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b".caf\xe9.jsonl"])
+def test_a_file_whose_name_is_not_utf8_is_named(project: Project, name: bytes) -> None:
+    build(project)
+    folder = os.fsencode(project.root / "data/raw")
+    Path(os.fsdecode(os.path.join(folder, name))).write_text("{}\n", encoding="utf-8")  # noqa: PTH118
+    for command in ("build", "status"):
+        done = ended(project.root, command)
+        assert done.returncode == 2
+        [line] = done.stderr.splitlines()
+        assert b"\\udce9.jsonl" in line and b"valid UTF-8" in line and b"Rename the file" in line
 
 
 def test_a_process_that_may_have_too_little_memory_is_told_so(project: Project) -> None:

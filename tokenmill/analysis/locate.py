@@ -114,7 +114,12 @@ def locate_token(dataset: Path, position: int, tokenizer: Path | None) -> Locate
 
 
 def locate_id(dataset: Path, id: str) -> Located:
-    """The documents with an id; where ids are rows, those of every input file. Raises ValidationError."""
+    """The documents with an id; where ids are rows, those of every input file. Raises ValidationError, and
+    ParamsError for an id that is not UTF-8."""
+    if id != id.encode(errors="ignore").decode():
+        raise ParamsError(
+            f"--id: found {id!r}; allowed: a text that is valid UTF-8. Give the id as the documents have it."
+        )
     with _index(dataset) as index:
         is_row = pa.types.is_integer(index.schema_arrow.field("id").type)
         value = (int(id) if id.isdecimal() and len(id) < 19 else -1) if is_row else id

@@ -149,6 +149,13 @@ def repository(root: Path) -> Iterator[Any]:
         ) from error
     except (DvcException, Invalid) as error:
         raise VersionsError(f"DVC: {innermost(error)}") from error
+    except UnicodeEncodeError as error:
+        if not os.path.lexists(error.object):  # an error of a step inside the block
+            raise
+        raise VersionsError(
+            f"{error.object}: expected a name that is valid UTF-8, which DVC's database needs. Rename the file, or move it "
+            "elsewhere."
+        ) from None
     except (sqlite3.Error, diskcache.Timeout) as error:
         folder = root / _SITE_CACHE
         raise VersionsError(
