@@ -120,7 +120,7 @@ def test_what_cannot_be_asked_or_read_is_an_error(dataset: Path, tmp_path: Path)
     for digest in ("1234567", "x" * 64, "0" * 65):
         with pytest.raises(ParamsError, match="--digest: found"):
             locate_digest(dataset, digest)
-    with pytest.raises(ParamsError, match="--id: found .caf"):
+    with pytest.raises(ParamsError, match="--id: found"):
         locate_id(dataset, os.fsdecode(b"caf\xe9"))
     with pytest.raises(ValidationError, match="expected a token dataset"):
         locate_id(tmp_path, "x")
