@@ -48,7 +48,7 @@ from tokenmill.versioning.dvc_files import Known
 _N_CHANGED_SHOWN = 5
 
 Signature = tuple[str, file_facts.Signature]
-"""The name of a shard, and what tells whether its file was changed; of a link's change nothing is told."""
+"""A shard's name and its file's signature. The ctime is 0, so making a hard link is no change."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ class Build:
     summaries: list[StageSummary] = field(default_factory=list)
     checked: set[str] = field(default_factory=set)
     _causes: dict[str, list[Cause]] = field(default_factory=dict, init=False)
-    _files: dict[str, str] = field(default_factory=dict, init=False)  # how they changed since count, and since encode
+    _files: dict[str, str] = field(
+        default_factory=dict, init=False
+    )  # how the documents changed, by stage (count or encode)
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -112,7 +114,7 @@ class Build:
         )
 
     def _cause_of(self, corpus: Corpus) -> Callable[[str, Unit], str] | None:
-        """Says why a unit is made again, for who asks with --verbose; None where there is no dataset to compare with."""
+        """Gives a function that says why a unit is made again; None without --verbose or without an earlier dataset."""
         manifest = last_manifest(self.root) if console.level >= 1 else None
         if manifest is None:
             return None
@@ -120,7 +122,7 @@ class Build:
         return UnitCauses(self.root, inputs, outputs_of(manifest if self.only is None else None), self._causes).of
 
     def _told(self, stage: dvc_stage.Stage, name: str) -> list[str]:
-        """Why the stage has to run, in words; nothing where nobody asks with --verbose."""
+        """Says why the stage has to run, one text per cause; empty without --verbose."""
         if console.level < 1:
             return []
         of_code = self.code_changes.get(name)
@@ -130,12 +132,10 @@ class Build:
         return as_words([FORCED] if self.force else self._causes[name])
 
     def _documents_in(self, stage: str, path: Path) -> str | None:
-        """How the documents in an input of a stage changed, in words; None if there are none in it."""
+        """Says how the documents below an input changed; None if it holds no documents or none changed."""
         if not any(isinstance(one.path, Path) and one.path.is_relative_to(path) for one in self.shards):
             return None
-        of = (
-            "count" if stage == "count" else "encode"
-        )  # which replaces the dataset that validate's files are compared with
+        of = "count" if stage == "count" else "encode"  # validate's files are those of encode
         if of not in self._files:
             earlier = earlier_inputs(self.root, stage)
             self._files[of] = str(input_changes(earlier, self.shards, lambda _: self.runner.corpus.sha256))
@@ -353,7 +353,7 @@ class Build:
         return shards, _signatures(shards)
 
     def list_inputs(self) -> None:
-        """Takes the list of the files that this build may read: those that are there now. DVC sees no others while it runs."""
+        """Fixes the list of input files: this build reads those that exist now, and DVC sees no others while it runs."""
         if not under_dvc():
             dvc_view.see(self.root, inputs_of(self.root))
 
@@ -378,7 +378,7 @@ class Build:
             )
 
     def _new_shards(self) -> list[Shard]:
-        """The shards that this build did not list when it began; none if they cannot be listed, which the next build tells."""
+        """The shards that arrived after this build began; empty if listing fails, an error that the next build reports."""
         names = {shard.name for shard in self.shards}
         try:
             return [shard for shard in find_documents(self.root, self.params) if shard.name not in names]
@@ -494,7 +494,7 @@ def _dvc_yaml_names(root: Path, name: str) -> bool:
 
 
 def under_dvc() -> bool:
-    """Whether `dvc repro` started this process for one stage. DVC then decides, locks and records."""
+    """Whether `dvc repro` started this process for one stage. If so, DVC decides, locks and records."""
     return "DVC_STAGE" in os.environ
 
 

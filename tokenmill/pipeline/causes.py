@@ -55,7 +55,7 @@ class Cause(NamedTuple):
 
     @property
     def decides_documents(self) -> bool:
-        """Whether other documents may be made of the same files, or the files are not known."""
+        """Whether the same files may now give other documents, or the earlier files are unknown."""
         return self.kind in ("never built", "code", "drop list") or bool(_SOURCE.match(self.key))
 
 
@@ -88,13 +88,13 @@ _DECIDING = {
 """The parameters that decide the bytes of each stage's units, by their keys."""
 
 _CUTTING = re.compile(r"source\.unit_bytes_|sources\.[^.]+(\.glob)?$")
-"""Those that decide which files share a unit."""
+"""The parameters that decide which files share a unit."""
 
 _OF_TRAINING = re.compile(r"(count|train_vocab)(\.|$)")
 """The parameters that have no effect with an imported tokenizer."""
 
 _WHOLE_STAGE: tuple[Kind, ...] = ("code", "parameter", "tokenizer", "chat template", "drop list")
-"""The causes that may concern units whose files are the same, in the order in which the first is told."""
+"""The causes that may affect units with unchanged files. The first that applies is reported."""
 
 
 def causes_of(
@@ -105,8 +105,8 @@ def causes_of(
     code: Cause | None,
     documents: Callable[[Path], str | None],
 ) -> list[Cause]:
-    """Why a stage has to run; empty if it is up to date. `changes`: what DVC found. `code`: what changed of the stage's code, if
-    tokenmill.lock says it. `documents`: says how the documents in a folder changed; None if they did not."""
+    """The causes for which a stage has to run; empty if it is up to date. `changes`: what DVC found. `code`: the change of the
+    stage's code, None if there is none. `documents`: says how the documents in a folder changed; None if they did not."""
     if NEVER_BUILT in changes:
         return [NEVER]
     found = [] if code is None else [code]
@@ -135,14 +135,14 @@ def causes_of(
 
 
 def in_order(causes: Iterable[Cause]) -> list[Cause]:
-    """The causes, each once, in the order of their kinds."""
+    """The causes in the order of their kinds, without duplicates."""
     kinds = get_args(Kind)
     return sorted(dict.fromkeys(causes), key=lambda one: kinds.index(one.kind))
 
 
 def follows(stage: str, own: Collection[str], after: Sequence[str]) -> list[Cause]:
-    """That earlier stages would run: `after`, of those whose outputs the stage reads. `own`: its own causes, in words, beside which
-    only a tokenizer that may change is told."""
+    """The cause that earlier stages would run. `after`: those whose outputs the stage reads. `own`: the texts of its own causes; if
+    there are any, the result names only a tokenizer that may change."""
     if not after or NEVER.words in own:
         return []
     if "train-vocab" in after and stage in STAGES:
@@ -151,7 +151,7 @@ def follows(stage: str, own: Collection[str], after: Sequence[str]) -> list[Caus
 
 
 def as_words(causes: Iterable[Cause]) -> list[str]:
-    """The causes in words."""
+    """The text of each cause."""
     return [one.words for one in causes]
 
 
@@ -216,9 +216,8 @@ Outputs: TypeAlias = dict[tuple[tuple[str, int], ...], str]
 
 @dataclass
 class UnitCauses:
-    """Says for each unit of a build the one cause for which it is made again. `inputs`: how the files of documents differ from
-    those of the dataset that there was before; `outputs`: as `outputs_of` gives them. `of_stages`: why each stage
-    runs."""
+    """Says why a unit is made again, one cause per unit. `inputs`: how the document files differ from those of the previous
+    dataset. `outputs`: the previous dataset's `outputs_of`. `of_stages`: the causes of each stage."""
 
     root: Path
     inputs: InputChanges
@@ -226,8 +225,8 @@ class UnitCauses:
     of_stages: dict[str, list[Cause]]
 
     def of(self, stage: str, unit: Unit) -> str:
-        """The cause, in words."""
-        above = ("encode",) if stage == "validate" else ()  # whose parameters decide what it checks
+        """The text of the cause for one unit."""
+        above = ("encode",) if stage == "validate" else ()  # validate checks what the parameters of encode decide
         causes = [one for name in (stage, *above) for one in self.of_stages.get(name, [])]
         keys = [one.key for one in causes if one.kind == "parameter"]
         if NEVER in causes:
@@ -260,5 +259,5 @@ class UnitCauses:
 
 
 def outputs_of(manifest: Manifest | None) -> Outputs:
-    """The sha256 of each file of documents of a dataset, by the pieces of its unit."""
+    """The sha256 of each token file of a dataset, by the pieces of its unit; empty without a dataset."""
     return {} if manifest is None else {tuple(shard.pieces): shard.sha256 for shard in manifest.shards}

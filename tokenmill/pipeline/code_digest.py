@@ -61,7 +61,7 @@ def code_digest(stage: str, package: Path = _PACKAGE) -> str:
 
 @functools.cache
 def output_digest(stage: str, package: Path = _PACKAGE) -> str:
-    """The same over all code that makes the stage's outputs, with the rooms that write them after the units."""
+    """The sha256, in hex, over all code that makes the stage's outputs, including the rooms that run after the units."""
     return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), package)
 
 
@@ -71,7 +71,7 @@ def libraries() -> dict[str, str]:
 
 
 def output_digest_with(stage: str, versions: Mapping[str, str]) -> str:
-    """As `output_digest` would be if the libraries that decide bytes had these versions."""
+    """What `output_digest` would give with these versions of the libraries that decide bytes."""
     return _digest(stage, (*ROOMS[stage], *AFTER_UNITS.get(stage, ())), _PACKAGE, versions)
 
 
@@ -95,7 +95,7 @@ def _digest(stage: str, rooms: Sequence[str], package: Path, versions: Mapping[s
 
 
 def _code(path: Path) -> str:
-    """What a file says to a computer: a template as it is, and of Python the normal form."""
+    """The text to hash: a template as it is, Python code in its normal form."""
     text = path.read_text(encoding="utf-8")
     return normal_form(text) if path.suffix == ".py" else text
 

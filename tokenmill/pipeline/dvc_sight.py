@@ -23,7 +23,7 @@ _SECTIONS = {
 
 def refuse_unseen(root: Path, params: Params, shards: Sequence[Shard], stage: Stage, name: str) -> None:
     """Raises ParamsError if DVC would not notice a change of what the stage reads, or not keep what it makes, and CorpusError if
-    source.drop is missing. `shards`: of the documents, for the stages that read these."""
+    source.drop is missing. `shards`: those of the documents."""
     refuse_unseen_parameters(root, params, stage, name)
     if name in DOCUMENT_STAGES:
         _refuse_unseen_shards(shards, stage, name)
@@ -107,12 +107,12 @@ def _refuse_unseen_drop(root: Path, drop: str, stage: Stage, name: str) -> None:
 def _refuse_unseen_template(root: Path, template: str, stage: Stage, name: str) -> None:
     """Raises ParamsError if the chat template is a file and DVC would not notice its changes."""
     path = Path(os.path.abspath(root / template))  # noqa: PTH100 — resolve() follows links, which DVC does not
-    if template not in ("tokenizer", *NAMED) and path.is_file():  # stage encode tells of one that is not there
+    if template not in ("tokenizer", *NAMED) and path.is_file():  # encode reports a missing file
         _refuse_unseen_file(path, "encode.chat.template", template, stage, name, ["train-vocab", "encode"])
 
 
 def _refuse_unseen_file(path: Path, key: str, found: str, stage: Stage, name: str, stages: Sequence[str]) -> None:
-    """Raises ParamsError if a file that a parameter names is not in the deps of a stage. `stages`: those that need it there."""
+    """Raises ParamsError if a file that a parameter names is not in the stage's deps. `stages`: those that depend on it."""
     if stage.sight_of(path) != "seen":
         raise ParamsError(
             f"dvc.yaml: stage {name}: {key} is {found}, but it is not in the stage's deps, so DVC would not see it change. "

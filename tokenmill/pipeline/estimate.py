@@ -1,4 +1,4 @@
-"""What a build will cost, from a sample: a point, a low and a high for each quantity."""
+"""Estimates from a sample what a build will cost: a point, a low and a high for each quantity."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from tokenmill.report.sample import N_IDS_MAX
 CONFIDENCE = 0.95
 _Z = 1.959964  # of a normal distribution, for CONFIDENCE
 
-# The least half-widths, as shares of what is not known exactly: the beginning of a stream may differ from the rest.
+# The least half-widths, as shares of what is estimated: the beginning of a stream may differ from the rest.
 _FLOOR_TEXT = 0.02
 _FLOOR_TOKENS = 0.015
 _FLOOR_LEARNED = 0.02  # more, if the tokenizer is not there yet
@@ -90,8 +90,8 @@ def around(point: float, half: float) -> Range:
 
 @dataclass(frozen=True)
 class StageWork:
-    """What one stage would do. `reasons`: why; empty if it is up to date. `n_units`: its units; None for a stage without units.
-    `todo`: the file bytes that it would read of each shard; finished units are not among them."""
+    """What one stage would do. `reasons`: texts, empty if it is up to date. `n_units`: None for a stage without units. `todo`: the
+    file bytes that it would read of each shard, without finished units."""
 
     stage: str
     would_run: bool
@@ -102,12 +102,12 @@ class StageWork:
 
     @property
     def file_bytes(self) -> int:
-        """The file bytes of the documents that it would read."""
+        """The size of the documents that it would read, in file bytes."""
         return sum(self.todo.values())
 
 
 class Finished(NamedTuple):
-    """The sums over the units of `encode` that are finished and stay, named like the quantities of the whole dataset."""
+    """Sums over the finished units of `encode` that stay valid, named like the dataset's quantities."""
 
     documents: int = 0
     tokens: int = 0
@@ -116,22 +116,22 @@ class Finished(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Files of documents that were read before: their bytes, the documents in them, and the bytes of their text."""
+    """Totals of document files that an earlier build read; a file has a share of its unit by bytes."""
 
     file_bytes: float = 0
     documents: float = 0
     text_bytes: float = 0
 
     def plus(self, other: "Read") -> "Read":
-        """The sum of both, field by field."""
+        """Adds another record field by field."""
         return Read(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known before the sample. `shard_bytes`: of all files of documents, `n_shards` of them. `distinct`: of the counts, if
-    they stay. `copies`: how often an output is on the disk beside the unit store: 0 where files are shared.
-    `read`: of the files that are to be encoded, those that were read before."""
+    """What is known without the sample. `shard_bytes`: the size of all `n_shards` document files. `distinct`: pre-tokens of the
+    counts if these stay valid, else None. `copies`: how many times an output is stored besides the unit store; 0 if files are hard
+    links. `read`: earlier totals of files to encode."""
 
     stages: Mapping[str, StageWork]
     n_shards: int
@@ -158,7 +158,7 @@ def estimate(sample: Sample | None, known: Known, params: Params, memory: Memory
 
 
 def _dataset(sample: Sample | None, known: Known) -> dict[str, Range]:
-    """Documents, tokens, bytes of text and of files of the whole dataset."""
+    """Estimates the documents, tokens, text bytes and file bytes of the whole dataset."""
     done = known.finished._asdict()
     if sample is None:
         return {name: exactly(n) for name, n in done.items()}
@@ -192,19 +192,19 @@ def _dataset(sample: Sample | None, known: Known) -> dict[str, Range]:
 
 
 def _sum_of(some: Iterable[Read | None]) -> Read:
-    """What is known of several files."""
+    """The sum of the known records."""
     return reduce(Read.plus, (one for one in some if one is not None), Read())
 
 
 def _read_of(stratum: Stratum, before: Read) -> tuple[Range, float]:
-    """The bytes of text of a stratum, and the share of its files that was not read. `before`: of files that were read before."""
+    """Estimates a stratum's text bytes; also gives the unread share of its file bytes. `before`: totals of an earlier build."""
     n_read = sum(piece.shard.n_bytes if piece.is_whole else piece.file_bytes for piece in stratum.pieces)
     unread = max(1 - n_read / max(stratum.file_bytes, 1), 0.0)
     return _scaled(stratum, "text_bytes", unread, before.file_bytes, before.text_bytes), unread
 
 
 def _scaled(stratum: Stratum, field: str, unread: float, known_bytes: float, known: float) -> Range:
-    """A field of the pieces, scaled up to the whole stratum. `known`: its value for the `known_bytes` of files read before."""
+    """Scales a field of the pieces up to the whole stratum. `known`: its exact value for `known_bytes` that were read earlier."""
     rest_bytes = stratum.file_bytes - known_bytes
     if rest_bytes <= 0:
         return exactly(known)
@@ -212,7 +212,7 @@ def _scaled(stratum: Stratum, field: str, unread: float, known_bytes: float, kno
     point = ratio * rest_bytes
     blur = (
         _Z * math.hypot(*(piece.blur_bytes for piece in stratum.pieces)) / math.sqrt(6)
-    )  # of a difference of two places
+    )  # standard deviation of a difference of two uniform errors
     blur /= max(sum(piece.file_bytes for piece in stratum.pieces), 1)
     half = error * rest_bytes + point * (blur + _FLOOR_TEXT * min(2 * unread, 1))
     return around(point, half).plus(exactly(known))
@@ -254,19 +254,19 @@ def _quantile(freedom: int) -> float:
 
 
 def _product(text: Range, ratio: float, error: float) -> Range:
-    """Text × ratio, whose errors are independent."""
+    """Multiplies text by a ratio whose error is independent."""
     half = math.hypot((text.point - text.low) * ratio, text.point * error)
     return around(text.point * ratio, half)
 
 
 def _sum(parts: Sequence[Range]) -> Range:
-    """The sum of ranges whose errors are independent."""
+    """Adds ranges whose errors are independent."""
     point = sum(one.point for one in parts)
     return around(point, math.sqrt(sum((one.point - one.low) ** 2 for one in parts)))
 
 
 def _grown(half: Distinct, all_: Distinct, field: str, text_bytes: float) -> Range:
-    """A field of Distinct for so much text by Heaps' law: n × (text / of)^exponent."""
+    """Extrapolates a field of Distinct to `text` bytes by Heaps' law: n × (text / of)^exponent."""
     factor, exponent = text_bytes / max(all_.text_bytes, 1), _exponent(half, all_, field)
     spread = _HEAPS_SPREAD if factor > 1 else -_HEAPS_SPREAD
     low, point, high = (factor**one for one in (exponent - spread, exponent, min(exponent + spread, 1.0)))
@@ -283,7 +283,7 @@ def _exponent(half: Distinct, all_: Distinct, field: str) -> float:
 
 
 class _DistinctAll(NamedTuple):
-    """Distinct pre-tokens of the whole corpus and their bytes, and of one unit of `count`."""
+    """Distinct pre-tokens of the whole corpus, their bytes, and those of one unit of `count`."""
 
     n: Range
     n_bytes: Range
@@ -314,7 +314,7 @@ def _disk(
     dataset: Mapping[str, Range],
     distinct: _DistinctAll,
 ) -> dict[str, Range]:
-    """What is on the disk after the build and was not before, and what is there meanwhile."""
+    """Bytes that the build adds to the disk, those of them in DVC's cache, and temporary bytes while it runs."""
     asked = params.train_vocab
     outputs = Range(*(n - known.finished.output_bytes for n in dataset["output_bytes"]))
     store = exactly(0)

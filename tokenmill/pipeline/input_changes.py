@@ -17,8 +17,8 @@ _N_SHOWN_MAX = 20  # files of each kind, in a text
 
 @dataclass(frozen=True)
 class InputChanges:
-    """The files that differ from those that were read, by name. `renamed`: the old name of a file, by its new one;
-    `unit_files`: the names of the files of each unit then."""
+    """How the document files differ from the earlier ones, by name. `renamed`: old names by new ones. `unit_files`: the names of
+    each earlier unit's files."""
 
     changed: list[str]
     new: list[str]
@@ -28,7 +28,7 @@ class InputChanges:
     unit_files: set[tuple[str, ...]]
 
     def of_files(self, unit: Unit) -> str | None:
-        """How the files of a unit differ, in words; None if they do not."""
+        """Says which files of a unit are new or changed; None if none is."""
         names = [piece.shard.name for piece in unit.pieces]
         found = [f"{name} changed" for name in names if name in self.changed]
         found += [f"{name} is new" for name in names if name in self.new]
@@ -37,7 +37,7 @@ class InputChanges:
         return ", ".join(found[:3]) + (f" and {len(found) - 3} more files" if len(found) > 3 else "")
 
     def had(self, unit: Unit) -> bool:
-        """Whether the dataset has a unit of the same files, whatever their names were."""
+        """Whether an earlier unit had the same files, under whatever names."""
         names = (piece.shard.name for piece in unit.pieces)
         return tuple(self.renamed.get(name, name) for name in names) in self.unit_files
 
@@ -69,8 +69,8 @@ def input_changes(
     sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]],
     unit_files: Iterable[tuple[str, ...]] = (),
 ) -> InputChanges:
-    """What changed since these files were read. `sha256_of` is asked for files alone whose length does not tell it.
-    `unit_files`: the names of the files of each unit then."""
+    """Compares the shards with the `earlier` files. `sha256_of` is called only for files whose length did not change. `unit_files`:
+    the names of each earlier unit's files."""
     before = {one.name: one for one in earlier}
     removed = {name: one for name, one in before.items() if name not in {shard.name for shard in shards}}
     lengths = {one.n_bytes for one in removed.values()}
@@ -100,13 +100,13 @@ def input_changes(
 def changes_since(
     manifest: Manifest, shards: Sequence[Shard], sha256_of: Callable[[Sequence[Shard]], Mapping[Shard, str]]
 ) -> InputChanges:
-    """What changed since the dataset of a manifest was made; see `input_changes`."""
+    """Compares the shards with the input files of a dataset; see `input_changes`."""
     unit_files = (tuple(rows.name for rows in one.rows) for one in manifest.shards)
     return input_changes(manifest.inputs, shards, sha256_of, unit_files)
 
 
 def earlier_inputs(root: Path, stage: str) -> Iterable[EarlierFile]:
-    """The files of documents that the outputs of a stage were made of; none if that cannot be read."""
+    """The document files from which a stage's outputs were made; empty if the record cannot be read."""
     try:
         if stage == "count":
             return read_provenance(root / PROVENANCE_FILE).shards
@@ -116,7 +116,7 @@ def earlier_inputs(root: Path, stage: str) -> Iterable[EarlierFile]:
 
 
 def last_manifest(root: Path) -> Manifest | None:
-    """The manifest of the dataset in data/tokens, or None where there is none that can be read."""
+    """The manifest of the dataset in data/tokens; None if there is no readable one."""
     try:
         return read_manifest(root / TOKENS_DIRECTORY)
     except ValidationError:

@@ -19,8 +19,8 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 def write_object_list(root: Path, shards: Sequence[Shard]) -> None:
-    """Writes the list of the shards that are objects, if it is not what the file holds: for each its url, bytes and etag, sorted by
-    url. Without such shards nothing is written."""
+    """Writes the url, bytes and etag of each object among the shards, sorted by url. Writes nothing if the file holds that list
+    already or no shard is an object."""
     content = _content(shards)
     path = root / OBJECTS_FILE
     if content is not None and not _is(path, content):
@@ -39,7 +39,7 @@ def check_object_list(root: Path, shards: Sequence[Shard]) -> None:
 
 
 def changes_of_objects(root: Path, shards: Sequence[Shard]) -> list[str]:
-    """In a line, how the objects differ from those that the file lists; empty if they do not, or if there are none."""
+    """Says in one line how the objects differ from the listed ones; empty if they do not, or if there are none."""
     content = _content(shards)
     if content is None or _is(root / OBJECTS_FILE, content):
         return []

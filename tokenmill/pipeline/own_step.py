@@ -20,8 +20,8 @@ _ORCHESTRATORS = re.compile("-packages/(prefect|distributed|ray)/")
 
 @contextmanager
 def outputs_aside(stage: Stage, name: str) -> Iterator[None]:
-    """Lets the block make the outputs of a step anew. If it fails, the previous outputs are as they were. Outputs that persist stay
-    where they are.
+    """Moves a step's outputs aside while the block makes new ones, and restores them if it fails. Outputs that persist stay where
+    they are.
 
     Raises ParamsError if the outputs hold what no build made.
     """
@@ -65,7 +65,7 @@ def _replace(path: Path, kept: Path, name: str) -> None:
 
 
 def _aside(path: Path, name: str) -> Path:
-    """Where an output waits while its step runs. git and DVC ignore that name."""
+    """The path of an output while its step runs. git and DVC ignore that name."""
     return path.with_name(f"{path.name}.before-{name}.partial")
 
 

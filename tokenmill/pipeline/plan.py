@@ -33,7 +33,7 @@ _LEARNING_A_BYTE_MAX = (
 
 
 COLUMNS = ("", "from", "about", "to", "found", "")
-"""The heads of what `shown` gives."""
+"""The column heads of the rows that `shown` gives."""
 
 _NAMES = {
     "documents": "documents",
@@ -51,7 +51,7 @@ _NAMES = {
 
 
 class Disk(NamedTuple):
-    """A disk: what the build may need on it, and what is free."""
+    """A disk with the bytes that the build may need there and the bytes that are free."""
 
     name: str
     needed_bytes: float
@@ -61,8 +61,8 @@ class Disk(NamedTuple):
 def refusals(
     plan: Mapping[str, Range], learned_bytes: float, memory: Memory, disks: Sequence[Disk], machine_bytes: int
 ) -> Iterator[str]:
-    """Why a build should not begin, a text each. `learned_bytes`: of the distinct pre-tokens from which a vocabulary is learned,
-    at most; 0 if none is. `machine_bytes`: the memory of the machine."""
+    """Yields one text per reason not to begin a build. `learned_bytes`: the most bytes of distinct pre-tokens to learn from; 0 if
+    no vocabulary is learned. `machine_bytes`: the machine's memory."""
     for disk in disks:
         if disk.needed_bytes > disk.free_bytes:
             yield (
@@ -84,7 +84,7 @@ def refusals(
 
 
 class Compared(NamedTuple):
-    """A quantity as it was planned, and as it was found. `is_inside`: whether that is in the range; None if it is unknown."""
+    """A planned quantity and what was found, None if unknown. `is_inside`: whether `found` is in the range."""
 
     quantity: str
     low: float
@@ -95,9 +95,9 @@ class Compared(NamedTuple):
 
 
 def compare(plan: Mapping[str, Any], outcome: Mapping[str, float]) -> list[Compared]:
-    """The quantities of a plan beside what the build after it took, in the plan's order.
+    """Compares the quantities of a plan with those of the build after it, in the plan's order.
 
-    `plan`: as last-plan.json has it. `outcome`: as `outcome_of` gives it; what is missing there is unknown.
+    `plan`: the content of last-plan.json. `outcome`: what `outcome_of` gives; missing quantities are unknown.
 
     >>> compare({"quantities": {"tokens": {"low": 1, "point": 2, "high": 3}}}, {"tokens": 4})
     [Compared(quantity='tokens', low=1, point=2, high=3, found=4, is_inside=False)]
@@ -153,7 +153,7 @@ def read_plan(root: Path) -> dict[str, Any]:
 
 
 def outcome_of(root: Path, plan: Mapping[str, Any]) -> dict[str, float]:
-    """What the last build took, by the names of the plan's quantities. What it did not make or measure is left out.
+    """The quantities of the last build, named as in the plan, without those that it did not make or measure.
 
     Raises ParamsError if there was no build since the plan, and ValidationError for a damaged dataset.
     """
@@ -163,7 +163,7 @@ def outcome_of(root: Path, plan: Mapping[str, Any]) -> dict[str, float]:
 
 
 def outcome_shown(root: Path, summaries: Iterable[StageSummary]) -> list[tuple[str, ...]]:
-    """The plan of the build that has just ended beside what its stages did, as `shown` gives it; empty without a plan."""
+    """Compares the build that has just ended with its plan, as rows of `shown`; empty without a plan."""
     try:
         plan = read_plan(root)
         if not _is_of_a_build_to_come(root):
@@ -204,7 +204,7 @@ def _outcome(root: Path, plan: Mapping[str, Any], stages: Sequence[Mapping[str, 
 
 
 def _n_bytes_once(manifest: Manifest) -> int:
-    """The bytes of the files of all file sets; of whole passes over a source, whose files are links, once."""
+    """The bytes of all file sets. Hard-linked files of repeated passes count once."""
     return sum({(one.format, file.sha256): file.n_bytes for one in manifest.sets for file in one.files}.values())
 
 
@@ -225,5 +225,5 @@ def _files(folder: Path) -> Iterable[os.stat_result]:
         for name in names:
             try:
                 yield (Path(directory) / name).lstat()
-            except FileNotFoundError:  # it went meanwhile
+            except FileNotFoundError:  # deleted meanwhile
                 continue

@@ -34,22 +34,22 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.training.bpe import Goal, learn
 
-READ_BYTES = 48_000_000  # of text, which give how much text and how many documents a byte of a file holds
-WORK_BYTES = 12_000_000  # of text, which are counted, encoded and checked
+READ_BYTES = 48_000_000  # of text to read: gives text and documents per file byte
+WORK_BYTES = 12_000_000  # of text to count, encode and check
 _BATCH_BYTES = 1 << 18
 _FILE_BATCHES = 5
 _PIECE_BYTES_MIN = 4_000_000
 _SHARDS_MAX = 12
 _STRATA_MAX = 8
-_COMPRESSED_READ_BYTES = 1 << 16  # what pyarrow reads of such a file at once
+_COMPRESSED_READ_BYTES = 1 << 16  # pyarrow reads such a file in blocks of this size
 _AFTER_BOM = 2  # a line from which on no byte order mark can stand
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What was read of one shard. `is_whole`: all of it. `file_bytes`, `text_bytes`, `n_documents`: of what was read, from which
-    the ratios between them follow. `blur_bytes`: by how much `file_bytes` may be wrong. `part`: the range that was read; None for
-    all of the shard."""
+    """The part of one shard that was read. `is_whole`: whether it is all of the shard. `file_bytes`, `text_bytes`, `n_documents`:
+    totals of the part. `blur_bytes`: the largest error of `file_bytes`. `part`: where reading began; None for the shard's
+    beginning."""
 
     shard: Shard
     batches: list[Batch]
@@ -61,14 +61,14 @@ class Piece:
     part: ShardRange | None = None
 
     def place(self, batch: Batch, index: int) -> str:
-        """Where a document of one of the batches is: file and row."""
+        """Names the file and row of a document in one of the batches."""
         first_row = 0 if self.part is None else _placed(self.shard, self.part).first_row
         return f"{self.shard.name}, row {first_row + batch.rows()[index].as_py()}"
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What one batch became."""
+    """The size of one batch before and after encoding."""
 
     text_bytes: int
     n_documents: int
@@ -76,7 +76,7 @@ class Encoded:
 
 
 class Written(NamedTuple):
-    """Text, and the bytes of a file of the dataset that holds its tokens."""
+    """The bytes of some text, and of the token file made from it."""
 
     text_bytes: int
     output_bytes: int
@@ -84,8 +84,8 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Stratum:
-    """The shards of one format of one source. `file_bytes`: of those that are to be encoded. `special`: what becomes of the texts
-    of special tokens in them. `encoded`: batches of theirs. `written`: the same, several to a file."""
+    """The shards of one format of one source. `file_bytes`: the bytes to encode. `special`: how they treat the texts of special
+    tokens. `encoded`: the encoded batches. `written`: files of several batches each."""
 
     name: str
     shards: list[Shard]
@@ -98,7 +98,7 @@ class Stratum:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Distinct pre-tokens in so many bytes of text: how many, and their own bytes."""
+    """The number of distinct pre-tokens in `text_bytes` of text, and their total bytes."""
 
     text_bytes: int
     n: int
@@ -107,8 +107,7 @@ class Distinct:
 
 @dataclass
 class Rates:
-    """Seconds for a byte of text in one thread on this machine, with the machine's present load; those of `train` for a byte of
-    the distinct pre-tokens."""
+    """Seconds per byte of text in one thread, under the machine's present load. `train`: per byte of distinct pre-tokens."""
 
     read: float = 0.0
     count: float = 0.0
@@ -119,13 +118,13 @@ class Rates:
 
 @dataclass(frozen=True)
 class Sample:
-    """What the sample showed.
+    """What was measured on the sample.
 
-    `half`, `all`: distinct pre-tokens of half of its text, and of all; None where nothing is counted. `counts_bytes`: of the
-    file of counts of all of it. `index_bytes`: of the document index for a document; `id_counts_bytes`: of a file with
-    the count of each id. `read_bytes`: of text that was read, of which some was encoded. `optimism`: by how much more
-    tokens a tokenizer that was learned on half of the sample makes of the other half, as a share. `is_learned`: the tokenizer
-    was learned on the sample; `vocab_size`: its size. `longest_bytes`: of the longest document.
+    `half`, `all`: distinct pre-tokens of half of its text, and of all; None if nothing is counted. `counts_bytes`: size of the file
+    with all counts. `index_bytes`: size of the document index per document. `id_counts_bytes`: size of a file with the count of
+    each id. `read_bytes`: text that was read, some of it encoded. `optimism`: excess tokens, as a share, on text that the tokenizer
+    was not learned from. `is_learned`: whether the tokenizer was learned on the sample. `longest_bytes`: size of the longest
+    document.
     """
 
     strata: list[Stratum]
@@ -143,7 +142,7 @@ class Sample:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of text that were encoded."""
+        """The bytes of text that were encoded."""
         return sum(one.text_bytes for stratum in self.strata for one in stratum.encoded)
 
 
@@ -213,7 +212,7 @@ Chosen = tuple[Stratum, Batch]
 
 
 def _strata(shards: Mapping[Shard, int]) -> list[Stratum]:
-    """The shards by format and source; the smaller ones of many are one, or one for each policy of special tokens."""
+    """Groups the shards by format and source. Beyond a limit, the smaller groups are merged, one per policy of special tokens."""
     by_kind: dict[tuple[str, str], list[Shard]] = {}
     for shard, n_bytes in shards.items():
         if n_bytes:
@@ -237,13 +236,13 @@ def _special_of(shard: Shard) -> SpecialTokensInText:
 
 
 def _allot(there: Sequence[int], weights: Sequence[float], n: int) -> list[int]:
-    """Shares of `n` things for groups in proportion to their weights: at least two for each, and no more than are there."""
+    """Divides `n` among groups in proportion to their weights: at least two each, but never more than a group has."""
     whole = sum(weights) or 1
     return [min(n_there, max(2, round(n * weight / whole))) for n_there, weight in zip(there, weights, strict=True)]
 
 
 def _draw(stratum: Stratum, n: int, rng: random.Random) -> list[Shard]:
-    """`n` shards, each with a chance in proportion to its size."""
+    """Draws at most `n` shards, with chances in proportion to their sizes."""
     keys = {shard: rng.expovariate(max(shard.n_bytes, 1)) for shard in stratum.shards}
     return sorted(keys, key=lambda shard: (keys[shard], shard.name))[:n]
 
@@ -251,9 +250,9 @@ def _draw(stratum: Stratum, n: int, rng: random.Random) -> list[Shard]:
 def _read(
     shard: Shard, source: Source, text_bytes_max: int, limits: Limits, rng: random.Random, drops: DropList
 ) -> Piece | None:
-    """Batches of a shard: from a place in the middle, if its format lets a reader enter there, else from the beginning.
+    """Reads batches of a shard, from a random place if its format allows that, else from the beginning.
 
-    None for a damaged shard that the build would leave out."""
+    Gives None for a damaged shard that the build would leave out."""
     part = _part(shard, text_bytes_max, rng)
     n_bad = 0
 
@@ -285,7 +284,7 @@ def _read(
     try:
         for batch in read(part):
             if n_read >= text_bytes_max and not is_nearly_read:
-                # A file that is nearly read is read to its end, which may be of another kind than its beginning.
+                # A nearly finished file is read to its end, because the end may differ from the beginning.
                 left = ((part or shard).n_bytes - n_file) * n_read / max(n_file, 1)
                 if left > text_bytes_max:
                     is_at_end = False
@@ -298,7 +297,7 @@ def _read(
         if isinstance(error, DamagedError) and source.on_bad_shard == "quarantine":
             return None
         if part is not None:
-            for _ in read(_placed(shard, part)):  # it raises the same error, with the row as it is in the whole file
+            for _ in read(_placed(shard, part)):  # raises the same error with the true row
                 pass
         raise
     some = batches if is_at_end else _between_blocks(batches)
@@ -315,7 +314,7 @@ def _read(
 
 
 def _placed(shard: Shard, part: ShardRange) -> ShardRange:
-    """A range with its true first row and line. They are counted for a message alone, since that reads the file up to there."""
+    """The range with its true first row and line. Needed only for messages, because counting them reads the file up to there."""
     first_row, n_lines = 0, 0
     if shard.kind.format == "parquet":
         metadata = read_metadata(shard)
@@ -329,10 +328,10 @@ def _placed(shard: Shard, part: ShardRange) -> ShardRange:
 
 
 def _between_blocks(batches: list[Batch]) -> list[Batch]:
-    """The batches of the blocks that were read to their ends, with the bytes of the file that they take.
+    """The batches of completely read blocks, whose file bytes are known.
 
-    A reader takes a block of the file, and then gives out batches of it: the first of them has the block's bytes. It is ahead
-    of the batches by what it holds in buffers, which is as much at the beginning of a block as at the beginning of another.
+    A reader reads a block and yields batches of it; the block's file bytes count for its first batch. The reader's buffers run
+    ahead by the same amount at the start of each block, so this cancels out between block starts.
     """
     starts = [i for i, batch in enumerate(batches) if batch.file_bytes]
     if len(starts) < 3:
@@ -341,7 +340,7 @@ def _between_blocks(batches: list[Batch]) -> list[Batch]:
 
 
 def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange | None:
-    """A range of the shard that begins somewhere; None for all of it."""
+    """A range that begins at a random place; None for a shard to be read from its beginning."""
     if shard.kind.is_cut_at_lines and shard.n_bytes > 2 * text_bytes_max:
         with open_shard(shard) as file:
             file.seek(rng.randrange(shard.n_bytes - 2 * text_bytes_max))
@@ -372,7 +371,7 @@ def _part(shard: Shard, text_bytes_max: int, rng: random.Random) -> ShardRange |
 
 
 def _halves(strata: Sequence[Stratum], work_bytes: int, rng: random.Random) -> tuple[list[Chosen], list[Chosen]]:
-    """Two halves of the batches to work on, each with batches of all strata in proportion to their text."""
+    """Draws two halves of the batches to work on, each with all strata in proportion to their text."""
     halves: tuple[list[Chosen], list[Chosen]] = ([], [])
     batches = [[batch for piece in one.pieces for batch in piece.batches] for one in strata]
     text = [_text_of([one]) for one in strata]
@@ -385,7 +384,7 @@ def _halves(strata: Sequence[Stratum], work_bytes: int, rng: random.Random) -> t
 
 
 def _text_of(strata: Sequence[Stratum]) -> float:
-    """About how much text the strata hold, in bytes."""
+    """Estimates the text bytes of the strata."""
     return sum(
         one.file_bytes * sum(piece.text_bytes for piece in one.pieces) / max(sum(p.file_bytes for p in one.pieces), 1)
         for one in strata
@@ -395,7 +394,7 @@ def _text_of(strata: Sequence[Stratum]) -> float:
 def _count(
     halves: tuple[list[Chosen], list[Chosen]], params: Params, rates: Rates
 ) -> tuple[list[pa.Table], Distinct, Distinct]:
-    """The counts of the first half and of both; the distinct pre-tokens of a half, on average, and of both."""
+    """Counts the first half and both halves; also gives the distinct pre-tokens of a half (the mean) and of both."""
     tables, texts = [], []
     for some in halves:
         counter = Counter(params.count.pattern, threads=1)
@@ -443,21 +442,21 @@ def _encode(
     rates: Rates,
     chat: ChatEncoder | None,
 ) -> tuple[float, int]:
-    """Encodes the batches into files, as a build would, checks them, and adds what they became to their strata.
+    """Encodes the batches into files as a build would, checks them, and adds the sizes to their strata.
 
-    Gives the bytes of the document index for a document, and those of a file of counts of ids."""
+    Gives the bytes of the document index per document, and the size of a file with the count of each id."""
     asked = params.encode
     begin_id = tokenizer.special_tokens.get(asked.begin_of_document or "")
     end_id = tokenizer.special_tokens.get(asked.end_of_document or "")
     for special in {stratum.special for stratum, _ in chosen}:
-        tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder, which is not timed
+        tokenizer.encode_batch(["a"], threads=1, special=special)  # makes the encoder before timing
     has_names = params.has_ids
     has_mask = chat is not None
     shape = schema(id_type(tokenizer.id_max), has_names, has_mask)
     path, index_path, counts_path = (scratch / name for name in ("tokens.parquet", "index.arrow", "ids.parquet"))
     with write_tokens(path, shape):
         pass
-    around_bytes = path.stat().st_size  # head and foot of a file
+    around_bytes = path.stat().st_size  # header and footer of a file
     counts = TokenCounts(tokenizer.id_max)
     n_bytes = n_documents = index_bytes = 0
     encode_s = validate_s = 0.0
@@ -503,12 +502,12 @@ def _encode(
 
 
 def _place(stratum: Stratum, batch: Batch, index: int) -> str:
-    """Where a document of a batch of a stratum is."""
+    """Names the file and row of a document of a batch."""
     return next(piece.place(batch, index) for piece in stratum.pieces if any(one is batch for one in piece.batches))
 
 
 def _in_files(chosen: Sequence[Chosen]) -> Iterator[tuple[Stratum, list[Batch]]]:
-    """The batches of each stratum, several to a file: short columns compress less."""
+    """Groups each stratum's batches into files of several, because short columns compress less."""
     by_stratum: dict[str, tuple[Stratum, list[Batch]]] = {}
     for stratum, batch in chosen:
         by_stratum.setdefault(stratum.name, (stratum, []))[1].append(batch)
@@ -518,7 +517,7 @@ def _in_files(chosen: Sequence[Chosen]) -> Iterator[tuple[Stratum, list[Batch]]]
 
 
 def _optimism(halves: tuple[list[Chosen], list[Chosen]], tokenizer: Tokenizer) -> float:
-    """How many more tokens the second half has for a byte than the first, from which the tokenizer was learned; not below 0."""
+    """The excess of tokens per byte in the second half over the first, from which the tokenizer was learned; at least 0."""
     first, second = (
         sum(int(pc.sum(tokenizer.count_tokens(batch.texts)).as_py()) for _, batch in half)
         / max(sum(batch.text_bytes for _, batch in half), 1)

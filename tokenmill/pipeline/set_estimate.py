@@ -26,7 +26,7 @@ _SET_S = 1 / 1.5e8  # for a byte of a file set in one thread: to write it, or to
 
 
 class _Needs(NamedTuple):
-    """Bytes: of the file sets, of what is being shuffled, and of what the unit store keeps beside them."""
+    """Bytes of the file sets, of the temporary shuffle buckets, and of what the unit store keeps besides the sets."""
 
     sets: Range
     buckets: Range
@@ -42,10 +42,10 @@ def with_sets(
     known: Known,
     memory: Memory,
 ) -> dict[str, Range]:
-    """The ranges of a plan with those of the file sets: `sets_bytes`, `buckets_bytes` (on the project's disk while it runs), and
-    their part of disk, memory and seconds. The same without formats.
+    """Adds the file sets to a plan: `sets_bytes`, `buckets_bytes` (temporary, on the project's disk), and their disk, memory and
+    seconds. Without formats, only `buckets_bytes` 0 is added.
 
-    `found`: as `estimate` gives it. `tokens_of`: see `tokens_of_sources`. `id_bytes`: of an id in the files.
+    `found`: what `estimate` gives. `tokens_of`: what `tokens_of_sources` gives. `id_bytes`: bytes per id in the files.
     """
     if not params.set_formats(sources):
         return {**found, "buckets_bytes": exactly(0)}
@@ -119,8 +119,8 @@ def _needs(
 
 
 def _sequences(pack: Pack, documents: Range, tokens: Range) -> tuple[Range, Range]:
-    """The sequences that documents become, and the tokens in them. How long documents are is not known: a document longer than
-    a sequence is the widest of the range."""
+    """Estimates the number of packed sequences and of their tokens. The ranges are wide, because the lengths of documents are
+    unknown."""
     filled = tokens.times(*[1 / pack.length] * 3).plus(exactly(1))
     if pack.long == "drop":
         tokens, filled = Range(0.0, tokens.point, tokens.high), Range(0.0, filled.point, filled.high)
@@ -141,8 +141,8 @@ def _sequences(pack: Pack, documents: Range, tokens: Range) -> tuple[Range, Rang
 def tokens_of_sources(
     sample: Sample | None, shards: Iterable[Shard], tokens: float, built: Mapping[str | None, int]
 ) -> dict[str | None, float]:
-    """The tokens of each source by its name, which are `tokens` together: by the bytes of its files, and by the tokens for a byte
-    that the sample has of its kind of file. `built`: the same of the dataset that there is, which counts without a sample."""
+    """Divides `tokens` among the sources, by file bytes times the tokens per byte in the sample of such files. `built`: the tokens
+    of each source in the present dataset, used if there is no sample."""
     if sample is None and built:
         return dict(built)
     rates: dict[Shard, float] = {}
@@ -163,7 +163,7 @@ def tokens_of_sources(
 
 
 def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float]) -> list[str]:
-    """Why a build would refuse a budget of tokens, a text each."""
+    """One text for each budget of tokens that a build would refuse."""
     if not params.set_formats(sources):
         return []
     share = next(iter(params.splits.values()), 1.0)
@@ -172,12 +172,12 @@ def many_epochs(params: Encode, sources: Sequence[DocumentSource], tokens_of: Ma
         f"sources.{one.name}.tokens: {one.tokens:,} are about {epochs:,.0f} epochs of the source; allowed: at most "
         f"{EPOCHS_MAX:,} epochs. Lower it, or add documents."
         for one, epochs in found
-        if epochs > EPOCHS_MAX * 1.5  # what the sample says is not exact
+        if epochs > EPOCHS_MAX * 1.5  # the estimate is not exact
     ]
 
 
 def _stored(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mapping[str | None, float]) -> float:
-    """The tokens in the sets of one format and one epoch, those of linked files once."""
+    """The tokens that the sets of one format store. Hard-linked files of whole passes count once."""
     first = next(iter(params.splits.values()), 1.0)
     is_linked = params.shuffle is None or (params.pack is not None and params.pack.output == "index")
     total = 0.0
@@ -192,7 +192,7 @@ def _stored(params: Encode, sources: Sequence[DocumentSource], tokens_of: Mappin
 
 
 def _token_bytes(name: FormatName, params: Encode, id_bytes: int, own: float) -> float:
-    """The bytes of a token in a format. `own`: in the documents' own files, which are compressed."""
+    """The bytes per token in a format. `own`: bytes per token in data/tokens/documents, which are compressed."""
     pack = params.pack
     has_labels = pack is not None and pack.output == "rows" and pack.labels
     if name in _COMPRESSED:

@@ -1,4 +1,4 @@
-"""Does the work on file sets as units of a stage, whose results the unit store keeps."""
+"""Runs the work on file sets as units of a stage, so that the unit store keeps the results."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from tokenmill.storage.unit_store import Done
 def finisher(
     stage: str, runner: UnitRunner, run_units: RunUnits
 ) -> tuple[Callable[[Sequence[Work]], list[Done[SetFacts]]], Callable[[str], bool]]:
-    """A function that does work, or finds what it made before; and one that says whether work with a key was done before."""
+    """Gives two functions: one runs work unless the store has its result, the other says whether the store has a key's result."""
 
     def finish(work: Sequence[Work]) -> list[Done[SetFacts]]:
         by_name = {one.name: one for one in work}

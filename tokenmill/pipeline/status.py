@@ -1,4 +1,4 @@
-"""What a build would do now and why, found without running anything."""
+"""Finds what a build would do now and why, without running anything."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from tokenmill.versioning.dvc_files import Known
 
 @dataclass(frozen=True)
 class StageStatus:
-    """The status of one stage. `changes`: what has changed since it ran, in words. `after`: the earlier stages whose outputs
-    it reads and that would run."""
+    """The status of one stage. `changes`: texts of what changed since it ran. `after`: the earlier stages that would run and whose
+    outputs it reads."""
 
     stage: str
     state: dvc_stage.State
@@ -66,10 +66,10 @@ def status_of(root: Path, params: Params) -> list[StageStatus]:
 
 
 def _documents_in(root: Path, params: Params, stage: str, path: Path) -> str | None:
-    """How the documents in an input of a stage changed, in words; None if there are none in it."""
+    """Says how the documents below an input changed; None if it holds none or none changed."""
     try:
         shards = find_documents(root, params)
-    except CorpusError:  # such as for a folder that is empty now; the build tells it
+    except CorpusError:  # such as an empty folder, which the build reports
         return None
     if not any(isinstance(one.path, Path) and one.path.is_relative_to(path) for one in shards):
         return None

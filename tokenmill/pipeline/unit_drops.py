@@ -1,4 +1,4 @@
-"""Says which lines of source.drop concern each unit, so that a new line makes only the units anew that have its documents."""
+"""Finds the lines of source.drop that concern each unit, so that a new line redoes only the units with its documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ class DocumentFacts(msgspec.Struct, frozen=True):
     """How many documents a unit has."""
 
     n_documents: int
-    n_left_out: int = 0  # the stages that need the documents report what is bad
+    n_left_out: int = 0  # bad documents are reported by the stages that need them
 
     def __str__(self) -> str:
         return f"{self.n_documents:,} documents"
@@ -41,8 +41,8 @@ class DocumentFacts(msgspec.Struct, frozen=True):
 def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[str, DropList]:
     """The lines of source.drop that may match documents of each unit, by the unit's name.
 
-    The documents of units are read for the digests of their ids and texts, which the unit store keeps: only new and changed
-    units are read. Without source.drop nothing is read. Raises CorpusError and UnitsError.
+    The digests of ids and texts come from the unit store, so only new and changed units are read; without source.drop, none. Raises
+    CorpusError and UnitsError.
     """
     units, whole = runner.corpus.units, drop_list(runner.root, source.drop, runner.has_ids)
     if not whole.lines:
@@ -59,8 +59,8 @@ def unit_drops(source: Source, runner: UnitRunner, run_units: RunUnits) -> dict[
 def lines_without_documents(
     whole: DropList, drops: Mapping[str, DropList], dropped: Iterable[DroppedDocument]
 ) -> list[DropLine]:
-    """The lines of the list that name no document of any unit, in order. `dropped`: the documents that were left out. A line with
-    an id and a digest may name a document by each, and then names none."""
+    """The lines of the list that match no document, in order. `dropped`: the documents that were left out. A line with both an id
+    and a digest matches only a document that has both."""
     used = {line for some in drops.values() for line in some.lines}
     named = {(one.id, one.sha256) for one in dropped}
     return [
@@ -71,7 +71,7 @@ def lines_without_documents(
 
 
 def known_drops(root: Path, params: Params, units: Sequence[Unit], store: UnitStore) -> dict[str, DropList]:
-    """The same, as far as it is known without reading documents: every line for a unit whose documents were not read yet."""
+    """What `unit_drops` would give, without reading documents: a unit that was not read yet gets every line."""
     whole = drop_list(root, params.source.drop, params.has_ids)
     parts = DropParts(whole)
     keys = _keys(units) if whole.lines else {}

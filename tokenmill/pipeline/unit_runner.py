@@ -1,4 +1,4 @@
-"""Gets the units of a stage done: finished units come from the unit store, and the others are run."""
+"""Runs the units of a stage that the unit store does not have."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ from tokenmill.storage.unit_store import Done, UnitStore
 class UnitRunner:
     """The documents, unit store, stored digests and workers of one build, and their limits.
 
-    `recorded`: the files that a stage made when it ran last, by their names relative to `root`, with their present paths.
-    `cache_mb_max`: the size of an encoder's pre-token cache. `unit_timeout_s`: the time limit of one unit. `anew`: run finished
-    units again. `cause_of`: for the documents, a function that says why a stage makes a unit again; or None, where nobody asks.
+    `recorded`: gives the files that a stage's last run made, by name relative to `root`, with their present paths. `cache_mb_max`:
+    the limit of an encoder's pre-token cache. `unit_timeout_s`: the time limit of one unit. `anew`: whether to run finished units
+    again. `cause_of`: gives a function that says why a unit is made again, or None.
     """
 
     root: Path
@@ -40,10 +40,10 @@ class UnitRunner:
     anew: bool
     cause_of: Callable[[Corpus], Callable[[str, Unit], str] | None]
     done_bytes: Counter[str] = field(default_factory=Counter, init=False)
-    """The file bytes of the units that each stage did, and did not find finished."""
+    """The file bytes of the units that each stage ran."""
 
     def sources(self) -> dict[str | None, DocumentSource]:
-        """The sources of the documents by name; the one without a name has None."""
+        """The sources of the documents by name, None for the source without a name."""
         found = {one.source.name: one.source for one in self.shards if one.source is not None}
         return dict(sorted(found.items(), key=lambda one: one[0] or ""))
 
@@ -65,7 +65,7 @@ class UnitRunner:
 
     @cached_property
     def _cause(self) -> Callable[[str, Unit], str] | None:
-        """As `cause_of` gives it for this build's first stage: `encode` replaces the dataset that it compares with."""
+        """The result of `cause_of`, kept because `encode` replaces the dataset that it compares with."""
         return self.cause_of(self.corpus)
 
     def finish(
@@ -80,12 +80,11 @@ class UnitRunner:
         shown: Progress | None = None,
         fits: Callable[[F], bool] = lambda facts: True,
     ) -> list[Done[F]]:
-        """Each unit as it is in the unit store, with facts of type `kind`.
+        """Runs the missing units, and gives all units as the store has them, with facts of type `kind`.
 
-        `keys`: the key of each unit, by its name; units with equal keys are one. A finished unit is used if its facts satisfy
-        `fits`. `do` makes a unit's files, and returns its facts; `run_units` has it called for each unit (see UnitWork).
-        `own`: what `do` needs for each unit, by its name. `shown`: shows how much is done. Raises what `do` raises, after all
-        other units are done.
+        `keys`: each unit's key, by unit name; units with equal keys are run once. `fits`: says whether a stored unit's facts allow
+        using it. `do`: makes a unit's files and returns its facts; called by `run_units` (see UnitWork). `own`: what `do` needs for
+        each unit, by name. `shown`: the progress display. Raises what `do` raises, after all other units are done.
         """
         done: dict[str, Done[F]] = {}
         todo: dict[str, Unit] = {}
@@ -102,7 +101,7 @@ class UnitRunner:
             say(f"{stage}: {len(todo):,} of {len(units):,} units to do; the others are finished already")
         if self._cause is not None and not self.anew:
             for unit in todo.values():
-                if unit.pieces:  # a sum has none
+                if unit.pieces:  # sums have no pieces
                     say_more(f"{stage} {unit.name}: to do: {self._cause(stage, unit)}")
         work = UnitWork(
             stage,
@@ -127,7 +126,7 @@ class UnitRunner:
 
 
 def content(unit: Unit, with_rows: bool) -> list[Any]:
-    """The part of a unit's input that decides its bytes: digests, formats, ranges; `with_rows` adds its first row in each shard."""
+    """What decides a unit's bytes in its input: digests, formats, ranges; with `with_rows` also its first row in each shard."""
     return [_content(piece, with_rows) for piece in unit.pieces]
 
 
@@ -141,6 +140,6 @@ def _content(piece: Piece, with_rows: bool) -> list[Any]:
             0,
             *([] if shard.ids_from_name is None else [shard.ids_from_name]),
         ]
-    is_lines = shard.kind.is_cut_at_lines  # a part's digest covers its lines, wherever in the file they are
+    is_lines = shard.kind.is_cut_at_lines  # a part's digest covers its lines, not their position
     span = ["lines", part.first_line == 1] if is_lines else ["row groups", part.start, part.stop]
     return [shard.kind.suffix, piece.digest, span, part.first_row if with_rows else 0]

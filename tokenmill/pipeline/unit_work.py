@@ -1,4 +1,4 @@
-"""The work on the units of a stage, which may be done in any thread, process or machine that sees the project's folder."""
+"""Runs units of a stage in any thread, process or machine that sees the project's folder."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,19 +29,19 @@ class Facts(Protocol):
 
     @property
     def n_left_out(self) -> int:
-        """The number of documents and pieces in the quarantine."""
+        """The number of documents and pieces in the unit's quarantine."""
         ...
 
 
 F = TypeVar("F", bound=Facts)
 
 Outcome = Done[F] | TokenmillError
-"""A unit as it is in the unit store, or why it could not be done."""
+"""A finished unit in the store, or the error that stopped it."""
 
 
 class Job(NamedTuple):
-    """One unit to do. `own`: what else it needs, as the stage gave it. `folder`: empty, for its files. `advance`: takes the file
-    bytes and tokens that are done. `check_unchanged`: raises CorpusError if a shard is not as it was when the build began."""
+    """One unit to run. `own`: its further input from the stage. `folder`: an empty folder for its files. `advance`: reports
+    finished file bytes and tokens. `check_unchanged`: raises CorpusError if a shard changed since the build began."""
 
     unit: Unit
     own: Any
@@ -51,17 +51,18 @@ class Job(NamedTuple):
 
 
 Do = Callable[[Job], F]
-"""Makes the files of a unit, and returns its facts. For a cluster it has to be serializable: a function of a module, with values
-that are small or travel as their paths (as a Tokenizer does)."""
+"""Makes the files of a unit, and returns its facts. For a cluster it must be picklable: a module's function with arguments that are
+small or are pickled as paths (like a Tokenizer)."""
 
 
 class UnitWork(msgspec.Struct, Generic[F], frozen=True):
-    """What does the units of a stage. `keys` and `own`: of each unit, by its name. `seen`: the signature of each shard's file.
-    `kind`, `fits`: a unit that is in the store is not done again if its facts are of this kind and satisfy this.
+    """Runs units: looks each up in the store, computes missing ones, retries transient failures. Picklable. `keys`, `own`: each
+    unit's key and further input, by unit name. `seen`: the signatures of the shards' files when the build began. `kind`, `fits`:
+    the type of facts, and whether a stored unit's facts allow using it.
 
-    `code`: the digest of the code that started the build, if this is a copy for a worker of a cluster; None in the build's own
-    process. `threads`: the number of units that such a worker does at the same time. `sign`: a file that it has to see, which this
-    build alone has; None for workers on the same machine.
+    `code`: the digest of the build's code, in a copy for a cluster's worker; None in the build's own process. `threads`: how many
+    units such a worker runs at once. `sign`: a file that this build made, by which a worker checks that it sees the same folder;
+    None for workers on the same machine.
     """
 
     stage: str
@@ -81,7 +82,7 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
     sign: Path | None = None
 
     def for_worker(self, units: Sequence[Unit], threads: int, sign: Path | None = None) -> "UnitWork[F]":
-        """The same for these units alone, for another process. It shows no progress."""
+        """A copy that holds only these units, for another process. It shows no progress."""
         names = [unit.name for unit in units]
         paths = {piece.shard.path for unit in units for piece in unit.pieces}
         return msgspec.structs.replace(
@@ -96,11 +97,11 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
         )
 
     def __dask_tokenize__(self) -> str:
-        """A name that no other work has: Dask would read all keys to make one, which takes 1 ms a unit of the build's time."""
+        """A unique name. Dask would otherwise hash all keys, which takes the build 1 ms per unit."""
         return uuid4().hex
 
     def outcomes(self, units: Sequence[Unit]) -> list[Outcome[F]]:
-        """Does these units. One that fails does not stop the others. Raises ClusterError on a worker that cannot do any."""
+        """Runs the units; a failing unit does not stop the others. Raises ClusterError on a worker that cannot run any."""
         if self.code is None:
             return [self.outcome(unit) for unit in units]
         self._check_worker(self.code)
@@ -110,17 +111,17 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
         return done
 
     def outcome(self, unit: Unit) -> Outcome[F]:
-        """The unit as it is in the unit store, done now if it is not there; or why it could not be done."""
+        """Gives the unit from the store, running it first if it is missing; or the error that stopped it."""
         try:
             return self._done(unit)
         except TokenmillError as error:
             return error
 
     def _done(self, unit: Unit) -> Done[F]:
-        """If a piece turns out damaged, the unit is done again without that piece, and after a PassingError as it is (see
+        """Runs a unit. Repeats it without a piece that turns out damaged, and unchanged after a PassingError (see
         tokenmill.storage.retries)."""
         key, rest, n_tried, start_s = self.keys[unit.name], unit, 0, time.monotonic()
-        # A cluster gives the units of a worker that died to another one, finished or not.
+        # When a worker dies, a cluster reruns all its units elsewhere, even finished ones.
         found = None if self.anew else self.store.find(key, self.kind)
         kept = found if found and self.fits(found.facts) else None
         while kept is None:
@@ -132,7 +133,7 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
                     self._check_unchanged(unit)
                     kept = self.store.keep(key, partial, facts)
             except PieceDamagedError as error:
-                rest = error.rest  # starts over, because the files and sums contain part of the damaged piece
+                rest = error.rest  # starts over, because files and sums contain part of the damaged piece
             except PassingError as error:
                 wait_after(error, n_tried := n_tried + 1)
         say_more(f"{self.stage} {unit.name}: {kept.facts}, {time.monotonic() - start_s:.1f} s")
@@ -144,7 +145,7 @@ class UnitWork(msgspec.Struct, Generic[F], frozen=True):
 
     @contextmanager
     def _in_time(self, unit: Unit) -> Iterator[None]:
-        """Ends the core's calls in the block at the time limit; each batch of documents is a call. Raises UnitTimeoutError."""
+        """Stops the core's calls in the block at the time limit. Each batch of documents is one call. Raises UnitTimeoutError."""
         _core.deadline(self.unit_timeout_s if unit.pieces else None)  # a sum reads no documents, so it has no limit
         try:
             yield
