@@ -43,7 +43,7 @@ _ONE = Fraction(1)
 
 
 class CountFacts(msgspec.Struct, frozen=True):
-    """A unit's sums, the most by which the counts of each group may be too low, and what is in its quarantine."""
+    """The sums of a unit, the largest error of each group's counts (they may be too low), and its quarantine."""
 
     n_documents: int
     text_bytes: int
@@ -158,8 +158,8 @@ def count_keys(
     by_weight: Mapping[str, Mapping[Fraction, list[int]]],
     drops: Mapping[str, DropList],
 ) -> dict[str, str]:
-    """The key of each unit in the unit store, by the unit's name. `by_weight`: the groups of its pieces, and `drops`: what to
-    leave out, by that name."""
+    """Each unit's key in the unit store, by unit name. `by_weight`: the groups of each unit's pieces. `drops`: the documents that
+    each unit leaves out."""
     decides = {
         "code": code_digest("count"),
         "pattern": params.pattern,
@@ -186,8 +186,8 @@ def count_nothing(root: Path) -> StageSummary:
 
 
 def count_unit(job: Job, source: Source, params: Count, samples: Samples, memory: Memory, scratch: Path) -> CountFacts:
-    """Counts one unit into files in the job's folder, one per group of its pieces. What the unit needs beside is the groups, and
-    the documents to leave out."""
+    """Counts one unit into files in the job's folder, one per group of its pieces. `job.own`: the groups, and the documents to
+    leave out."""
     unit = job.unit
     own, drops = job.own
     error = params.approximate.error if params.approximate else None

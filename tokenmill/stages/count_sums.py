@@ -24,7 +24,7 @@ _SUMMED_AT_ONCE_MAX = 64
 
 
 class PartialCounts(NamedTuple):
-    """A file of counts: its key, path and weight, and the start of a key (`place`) by which it is grouped."""
+    """A file of counts. `place`: the key by whose first digits files are grouped."""
 
     key: str
     path: Path
@@ -33,7 +33,7 @@ class PartialCounts(NamedTuple):
 
 
 class SumFacts(msgspec.Struct, frozen=True):
-    """The facts about counts that were added up. `dropped`: what was left out of a partition, as count.count_min says."""
+    """Facts about a sum of counts. `dropped`: totals of the pre-tokens below count.count_min, which a partition leaves out."""
 
     n_parts: int
     dropped: Totals = Totals()
@@ -46,11 +46,11 @@ class SumFacts(msgspec.Struct, frozen=True):
 def sums_of(
     parts: Sequence[PartialCounts], partitions: int, runner: UnitRunner, run_units: RunUnits, scratch: Path
 ) -> Sequence[PartialCounts]:
-    """Files of counts with the same sum; if there were many, at most 16 for each weight, or 256 if partitions follow.
+    """Adds up many files of counts to at most 16 per weight, or 256 if partitions follow. Few files stay as they are.
 
     Files are added up in groups by the beginning of their keys, then those sums by one hex digit less, and so on. The unit store
-    keeps each sum. A changed file then costs a sum of two groups per level instead of reading all files again. Partitions take
-    over one level earlier, since 16 sums of nearly all pre-tokens would keep only 16 workers busy.
+    keeps each sum. A changed file then costs a sum of two groups per level instead of reading all files again. Partitions take over
+    one level earlier, since 16 sums of nearly all pre-tokens would keep only 16 workers busy.
     """
     n_digits = 0
     while len(parts) > _SUMMED_AT_ONCE_MAX * 16**n_digits:
@@ -98,11 +98,11 @@ def partition_sums(
     run_units: RunUnits,
     scratch: Path,
 ) -> tuple[list[Run], Totals]:
-    """The sum of all parts as `partitions` files that have no pre-token in common, with weights and `count_min` applied; and what
-    was dropped.
+    """Adds up all parts into `partitions` files without common pre-tokens, with weights and `count_min` applied; also gives the
+    totals of the dropped pre-tokens.
 
-    Each part is divided into that many files, and then the files of each partition are added up. The keys of both have the
-    number of partitions, so that files of another number are never taken for these.
+    Each part is divided into that many files, and then the files of each partition are added up. The keys of both contain the
+    number of partitions, so files of another division are never reused.
     """
     parts = sorted(parts)
     divided = {f"part {i}": part for i, part in enumerate(parts)}

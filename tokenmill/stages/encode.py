@@ -69,8 +69,8 @@ from tokenmill.summary import StageSummary
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _warming = Lock()
-_N_WARM = 1 << 16  # this many frequent pre-tokens make up nearly all of a text
-_WARM_BYTES_MIN = 1 << 24  # file bytes to encode; finding the frequent pre-tokens takes as long as encoding some 10 MB
+_N_WARM = 1 << 16  # this many frequent pre-tokens cover nearly all text
+_WARM_BYTES_MIN = 1 << 24  # of files to encode; warming takes as long as encoding some 10 MB
 
 
 def encode(
@@ -125,7 +125,7 @@ def encode(
 
 
 def _of_size(root: Path, size: int, cache_mb: int) -> Tokenizer:
-    """The tokenizer of that size of the training ladder. Raises ParamsError if there is none."""
+    """Loads the trained tokenizer of that vocabulary size. Raises ParamsError if there is none."""
     folder = root / TOKENIZER_DIRECTORY / str(size)
     if not folder.is_dir():
         raise no_such_size(size)
@@ -163,7 +163,8 @@ def _encode_units(
     runner: UnitRunner,
     run_units: RunUnits,
 ) -> list[Done[EncodeFacts]]:
-    """Each unit as it is in the unit store. `others`: encoders whose units are made in the same reading, where they are missing."""
+    """Encodes the missing units, and gives all units from the store. `others`: encoders whose missing units are made in the same
+    reading."""
     corpus = runner.corpus
     there = set() if runner.anew else runner.store.keys()
     n_bytes_todo = sum(unit.n_bytes for unit in corpus.units if encoder.keys[unit.name] not in there)
@@ -209,7 +210,7 @@ def _write_sizes(
     for left in folder.iterdir() if folder.is_dir() else ():
         if left.name not in map(str, encoders):
             remove_tree(left)
-    again = replace(runner, anew=False)  # what is to be made anew was made so, beside the first dataset
+    again = replace(runner, anew=False)  # the first dataset's pass already recomputed these units (--force)
     for size, encoder in encoders.items():
         below = folder / str(size)
         done = _encode_units(source, params, encoder, [], drops, again, run_units)
@@ -315,7 +316,7 @@ class _Output:
         return replace(batch, texts=found.texts), found.input_ids, found.loss_mask
 
     def finish(self, documents: Documents) -> None:
-        """Writes what is known at the end."""
+        """Writes the token counts, the quarantine and the dropped documents, which are complete after the last batch."""
         self._counts.write(self.folder / UNIT_COUNTS_FILE)
         write_left(documents.left, self.folder)
         write_unit_dropped(documents.dropped, self.folder)
@@ -333,9 +334,9 @@ def encode_unit(
     anew: bool,
 ) -> EncodeFacts:
     """Encodes one unit into a file in the job's folder, with its document index and token counts, by the first of `encoders`. The
-    units of the others go to the unit store, if they are not there. What the unit needs beside is the documents to leave out, and
-    the keys under the other encoders. `counts`: the file whose most frequent pre-tokens warm the caches; None: nothing does.
-    `group_column`: the column whose value decides a document's split. `stop_token`: encode.chat.stop_token; None without chat."""
+    others' missing units go to the unit store. `job.own`: the documents to leave out, and the unit's keys under the other encoders.
+    `counts`: the file whose most frequent pre-tokens warm the caches; None: no warming. `group_column`: the column whose value
+    decides a document's split. `stop_token`: encode.chat.stop_token; None without chat."""
     unit, (drops, other_keys) = job.unit, job.own
     if counts is not None:
         special: SpecialTokensInText = "allow" if unit.source.special_tokens_in_text == "allow" else "as_text"
@@ -374,7 +375,7 @@ def encode_unit(
         facts = []
         for output in outputs:
             if output.answers is not None and is_sure(stop_token, output.answers):
-                check_stopped(output.encoder.chat, stop_token, output.answers)  # now, and not after all units
+                check_stopped(output.encoder.chat, stop_token, output.answers)  # fails now, not after all units
             output.finish(documents)
             facts.append(
                 EncodeFacts(
@@ -396,7 +397,7 @@ def encode_unit(
 
 
 def framing_of(tokenizer: Tokenizer, params: Encode) -> tuple[int | None, int | None]:
-    """The ids of `encode.begin_of_document` and `encode.end_of_document`. Raises ParamsError if the tokenizer has not got them."""
+    """The ids of `encode.begin_of_document` and `encode.end_of_document`. Raises ParamsError if the tokenizer lacks one."""
     return (
         special_id(tokenizer, "begin_of_document", params.begin_of_document),
         special_id(tokenizer, "end_of_document", params.end_of_document),
@@ -411,7 +412,7 @@ def encode_keys(
     entry: ChatEntry | None,
     drops: Mapping[str, DropList],
 ) -> dict[str, str]:
-    """The key of each unit in the unit store, by the unit's name. `drops`: what to leave out, by that name."""
+    """Each unit's key in the unit store, by unit name. `drops`: the documents that each unit leaves out."""
     decides = {
         "code": code_digest("encode"),
         "tokenizer": tokenizer.digest,

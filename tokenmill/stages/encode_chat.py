@@ -24,10 +24,10 @@ _N_ANSWERS_SURE = 1000
 
 
 def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatEntry:
-    """The chat template with its variables, as the manifest states it. Variables are those of params.yaml and the names that the
-    tokenizer's config gives to its special tokens, like bos_token. Raises ParamsError if there is no such template.
+    """The manifest's entry of the chat template and its variables: those of params.yaml, and the special tokens that the
+    tokenizer's config names, like bos_token. Raises ParamsError if there is no such template.
 
-    `root`: the project's folder. `tokenizer`: that of the tokenizer; None: data/tokenizer."""
+    `root`: the project's folder. `tokenizer`: the tokenizer's folder; None: data/tokenizer."""
     directory = tokenizer or root / TOKENIZER_DIRECTORY
     names = special_names(directory)
     templates = templates_of(root, params.template, directory)
@@ -44,7 +44,7 @@ def chat_entry(root: Path, params: Chat, tokenizer: Path | None = None) -> ChatE
 
 
 def chat_encoder(tokenizer: Tokenizer, entry: ChatEntry) -> ChatEncoder:
-    """The encoder of conversations for a tokenizer. Raises ParamsError for a template by name that is for other tokenizers, and
+    """The encoder of conversations for a tokenizer. Raises ParamsError for a shipped template that is for other tokenizers, and
     TemplateError."""
     known = {one.text for one in tokenizer.added_tokens}
     lacking = [one for one in TURN_TOKENS.get(entry.template_name, ()) if one not in known]
@@ -73,14 +73,14 @@ def check_trained(entry: ChatEntry, n_tokens: int) -> None:
 
 
 def is_sure(asked: StopToken | None, answers: AnswerCounts) -> bool:
-    """Whether the answers of one unit are enough to say that the template writes no stop token, so that a build need not encode all
-    units to say it. With `next`, they never are: a file of conversations with one answer each may be among others."""
+    """Whether one unit has enough answers to prove that the template writes no stop token, so that the build fails early. Never
+    with `next`, since a file may hold only conversations with one answer each."""
     return asked == "trained" and answers.n_answers >= _N_ANSWERS_SURE
 
 
 def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: AnswerCounts) -> None:
-    """Raises CorpusError if answers are trained and no stop token is: none of them ends with a special token, although the template
-    writes some. `asked`: encode.chat.stop_token."""
+    """Raises CorpusError if no trained answer ends with a special token, although the template writes some. `asked`:
+    encode.chat.stop_token."""
     if chat is None or asked == "unchecked" or not chat.writes_special:
         return
     if not answers.n_answers or answers.n_without_stop < answers.n_answers:
@@ -103,7 +103,7 @@ def check_stopped(chat: ChatEncoder | None, asked: StopToken | None, answers: An
 
 
 def tell_of_answers(answers: AnswerCounts) -> None:
-    """Prints a warning for answers of which something is missing in the dataset."""
+    """Warns of trained answers without a stop token or without their reasoning."""
     if n := answers.n_without_stop:
         say(
             f"encode: WARNING: {n:,} of {answers.n_answers:,} trained answers do not end with a special token, so a model does not "

@@ -50,8 +50,8 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 class Encoder(NamedTuple):
-    """A tokenizer that documents are encoded with. `begin_id`, `end_id`: around each document. `keys`: of the units, by name.
-    `entry`, `chat`: of conversations, the template and what encodes with it."""
+    """A tokenizer and how it encodes. `begin_id`, `end_id`: the ids around each document, or None. `keys`: the units' keys, by unit
+    name. `entry`, `chat`: the chat template and its encoder; None for texts."""
 
     tokenizer: Tokenizer
     begin_id: int | None
@@ -79,7 +79,7 @@ def write_dataset(
     runner: UnitRunner,
     run_units: RunUnits,
 ) -> Manifest:
-    """Writes the dataset of these units with its file sets, its tables and its quarantine, and gives its manifest."""
+    """Writes the dataset of the encoded units, its file sets, tables and quarantine. Returns the manifest."""
     corpus, tokenizer, keys = runner.corpus, encoder.tokenizer, encoder.keys
     units = corpus.units
     entry = encoder.entry
@@ -184,7 +184,7 @@ def _refuse_epochs(epochs: Mapping[str, str], sources: Mapping[str | None, Docum
 
 
 def files_of(params: Encode, tokenizer: Tokenizer) -> Files:
-    """How the file sets are arranged. Raises ParamsError if the tokenizer has not got the token that fills sequences up."""
+    """The arrangement of the file sets. Raises ParamsError if the tokenizer lacks the padding token."""
     pad = None if params.pack is None else params.pack.pad
     return Files(
         file_bytes=params.file_bytes,
@@ -210,7 +210,7 @@ def _origin(pin: Pin) -> Origin:
 
 
 def _reading(sources: Mapping[str | None, DocumentSource]) -> Reading | None:
-    """The manifest's entry of the one source without a name; None where there are names."""
+    """The manifest's entry of the only source; None if sources have names."""
     one = sources.get(None)
     if one is None:
         return None
@@ -261,6 +261,6 @@ def _digest(source: Source, sources: Mapping[str | None, DocumentSource], params
 
 
 def _deciding(source: DocumentSource) -> dict[str, Any]:
-    """What of a named source decides bytes. Without the key `conversations` where documents are texts, as an earlier tokenmill."""
+    """The fields of a named source that decide bytes. For texts there is no key `conversations`, so earlier digests stay valid."""
     fields = asdict(source) | {"globs": None}
     return {key: value for key, value in fields.items() if key != "conversations" or value is not None}

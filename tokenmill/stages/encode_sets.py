@@ -23,7 +23,7 @@ from tokenmill.storage.atomic import flush, sha256_file, write_atomic
 from tokenmill.storage.links import link
 from tokenmill.storage.unit_store import Done
 
-_STEM = "items"  # of a part's files in the unit store
+_STEM = "items"  # the stem of a part's file names in the unit store
 
 
 class WrittenSets(NamedTuple):
@@ -46,7 +46,7 @@ def refuse_formats(formats: Sequence[FormatName], params: Encode, shape: Shape) 
 
 
 def _reasons(format: Format, params: Encode, shape: Shape) -> Iterator[str]:
-    """Why a format is refused. A reason that holds for several formats is the same text for each."""
+    """Yields why a format is refused. Formats with the same reason get the same text."""
     if reason := format.refusal(shape, params.file_bytes):
         yield reason
     pack = params.pack
@@ -88,8 +88,8 @@ def write_sets(
 ) -> WrittenSets:
     """Writes all file sets into `directory`, the dataset's temporary folder.
 
-    `names`: of their formats. `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. Work that is done
-    is kept in the unit store.
+    `names`: the formats. `documents`: the shape of documents. `tokens_digest`: see Manifest.tokens_digest. The unit store keeps the
+    results.
     """
     finish, is_done = finisher("encode", runner, run_units)
     formats = [SET_FORMATS[name] for name in names]
@@ -124,7 +124,7 @@ def write_blends(sets: Sequence[FileSet], directory: Path) -> list[TableFile]:
 
 
 def _words_of_mixture(mixture: Sequence[MixedSource]) -> str:
-    """What the first split, which is the mixed one, has of each source, for a person."""
+    """Says how many tokens of each source the first split has; only that split is mixed."""
     split = mixture[0].split
     words = [
         f"{one.n_tokens:,} tokens of {one.source} (epochs: {float(Fraction(one.epochs)):.4g})"

@@ -1,4 +1,4 @@
-"""A look at the first documents of some files, for what a build would otherwise find wrong in them after hours."""
+"""Checks the first documents of some files, so that a build need not fail on them after hours."""
 
 import time
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 _N_FILES_MIN, _N_FILES_MAX = 5, 100
 _SECONDS_MAX = 1.0
 _BATCH_BYTES = 1 << 16
-_N_BATCHES_MAX = 64  # of a file that begins with something bad: the rest of it may have more
+_N_BATCHES_MAX = 64  # reads up to this much of a file that begins with a bad document
 _N_ENCODED = 16
-_DOCUMENT_BYTES_MAX, _BLOCK_BYTES_MAX = 1 << 24, 1 << 26  # what is larger is left to the build
+_DOCUMENT_BYTES_MAX, _BLOCK_BYTES_MAX = 1 << 24, 1 << 26  # larger ones are left to the build
 
 
 class _Enough(Exception):
@@ -42,9 +42,9 @@ class _Enough(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What documents must have beside a text. `tokenizer`, `chat`: what will encode them; None where that is not known.
-    `group_column`, `language_column`: encode.split_group and validate.language_column. `drops`: the documents to leave out.
-    `limits`: what a worker of the build may hold."""
+    """What the documents are checked against. `tokenizer`, `chat`: the encoders; None if unknown yet. `group_column`,
+    `language_column`: encode.split_group and validate.language_column. `drops`: the documents to leave out. `limits`: the largest
+    document and block of a worker."""
 
     tokenizer: Tokenizer | None
     chat: ChatEncoder | None
@@ -56,9 +56,9 @@ class Wanted:
 
 @dataclass
 class FirstRows:
-    """What was seen in `n_files` files. `wrong`: what a build would not let pass. `left_out`: the first document of each file, or
-    the file, that it would leave out. `looked`: the files, each with the parameter that is to blame for what is wrong with its
-    documents; None where nothing is, and empty where no parameter is."""
+    """The findings in `n_files` files. `wrong`: the errors that a build would raise. `left_out`: the first document of each file,
+    or the file, that a build would leave out. `looked`: each file with the parameter to blame for its bad documents; None if none
+    is bad, "" if no parameter is to blame."""
 
     n_files: int = 0
     wrong: list[CorpusError | ParamsError] = field(default_factory=list)
@@ -67,7 +67,7 @@ class FirstRows:
 
 
 def first_rows(shards: Sequence[Shard], source: Source, wanted: Wanted) -> FirstRows:
-    """A look at the first documents of up to 100 files, spread over all. After a second it looks into no more than 5 files."""
+    """Checks the first documents of up to 100 evenly chosen files. Stops after a second, but not before 5 files."""
     wanted = replace(wanted, limits=_smaller(wanted.limits))
     seen, bad = FirstRows(), _Bad(source, wanted)
     checks = [_check_group, _check_chat, _check_rejected]
@@ -105,7 +105,7 @@ def first_rows(shards: Sequence[Shard], source: Source, wanted: Wanted) -> First
 
 
 def _smaller(limits: Limits) -> Limits:
-    """The limits, which are not above what one look may cost."""
+    """The limits, lowered to what a quick look may cost."""
     return Limits(
         min(limits.document_bytes_max or _DOCUMENT_BYTES_MAX, _DOCUMENT_BYTES_MAX),
         min(limits.block_bytes_max or _BLOCK_BYTES_MAX, _BLOCK_BYTES_MAX),
@@ -113,23 +113,23 @@ def _smaller(limits: Limits) -> Limits:
 
 
 class _Bad:
-    """The bad documents and files among those that are read. `left_out`: the first of each file that `source` lets pass."""
+    """Collects bad documents and files while reading. `left_out`: the first of each file that `source` lets pass."""
 
     def __init__(self, source: Source, wanted: Wanted) -> None:
         self._source, self._wanted = source, wanted
         self._n, self._is_all = 0, True
-        self.setting: str | None = None  # of the file that was read last, see FirstRows.looked
-        self._n_here = 0  # in the file that is being read, also of those that may be left out
+        self.setting: str | None = None  # for the last file, see FirstRows.looked
+        self._n_here = 0  # bad ones in the present file, also those that may be left out
         self._shown: dict[str, list[Bad]] = {}
-        self._alone: CorpusError | None = None  # as it is when it is the only one
+        self._alone: CorpusError | None = None  # the error to raise if there is only one
         self.left_out: list[Bad] = []
 
     def error(self) -> CorpusError | None:
-        """One error for all of them."""
+        """One error for all bad documents; None if there is none."""
         return self._alone if self._n < 2 else BadInputError(self._n, self._shown, self._is_all)
 
     def first_batch(self, shard: Shard) -> Batch | None:
-        """The first good documents of a file that are not to be left out; None without one."""
+        """The first batch of good documents of a file, without dropped ones; None if there is none."""
         drops, limits = self._wanted.drops, self._wanted.limits
         drop = partial(_drop, shard.name, drops) if drops.lines else None
         n_before, n_read, self._n_here, self.setting = self._n, 0, 0, None
@@ -150,7 +150,7 @@ class _Bad:
         except _Enough:
             self._is_all = False
         except PassingError:
-            return None  # the build tries again
+            return None  # the build retries
         except ColumnError as error:
             self._add(shard, Bad(error.words, setting=error.setting), error)
         except CorpusError as error:
@@ -230,7 +230,7 @@ def _check_rejected(shard: Shard, batch: Batch, wanted: Wanted) -> None:
 
 
 def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
-    """Why the first documents of a file have no value in a column; None if one has."""
+    """Says why the first documents of a file have no value in a column; None if one has a value or reading fails."""
     source, reasons = shard.source, [f"{shard.name}: no document has a value there"]
     assert source is not None
 
@@ -264,5 +264,5 @@ def _why_not_there(shard: Shard, column: str, limits: Limits) -> str | None:
     except ColumnError as error:
         return error.words
     except CorpusError:
-        return None  # it cannot be told
+        return None  # unknown
     return reasons[-1]

@@ -1,4 +1,4 @@
-"""What params.yaml, the names of files, their first rows and an imported tokenizer show to be wrong before any stage runs."""
+"""Finds mistakes before any stage runs: in params.yaml, file names, first rows and an imported tokenizer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -47,14 +47,14 @@ from tokenmill.versioning.import_tokenizer import look_at
 
 
 class Mistakes(NamedTuple):
-    """`wrong`: what a build refuses, in order. `seen`: the first rows; None if there are no documents yet."""
+    """The mistakes of a project. `wrong`: the errors, in order. `seen`: the first rows; None if there are no documents yet."""
 
     wrong: list[TokenmillError]
     seen: FirstRows | None
 
 
 def refuse_mistakes(build: Build) -> None:
-    """Raises what `refuse` raises, in the first seconds of a build that has something to do. A build is looked at once."""
+    """Raises the mistakes of a build once, in the first seconds of a build that has something to do; see `refuse`."""
     if "mistakes" not in build.checked:
         build.checked.add("mistakes")
         shards = _there(lambda: build.shards)
@@ -62,12 +62,12 @@ def refuse_mistakes(build: Build) -> None:
 
 
 def refuse_mistakes_of(root: Path, params: Params) -> None:
-    """Raises what `refuse` raises, for a project that is not being built."""
+    """Raises the mistakes of a project that is not being built; see `refuse`."""
     refuse(find_mistakes(root, params, _there(partial(find_documents, root, params))).wrong)
 
 
 def _there(find: Callable[[], list[Shard]]) -> list[Shard] | None:
-    """The shards; None where there are no documents: a step may make them later, and train-vocab needs none."""
+    """The shards; None without documents, because a step may make them later and train-vocab needs none."""
     try:
         return find()
     except CorpusError as error:
@@ -77,7 +77,7 @@ def _there(find: Callable[[], list[Shard]]) -> list[Shard] | None:
 
 
 def refuse(wrong: Sequence[TokenmillError]) -> None:
-    """Raises the error, or one with a line for each if there are several."""
+    """Raises the error, or one error with a line for each if there are several. Does nothing without errors."""
     if len(wrong) == 1:
         raise wrong[0]
     if wrong:
@@ -85,10 +85,10 @@ def refuse(wrong: Sequence[TokenmillError]) -> None:
 
 
 def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, asks_dvc: bool = True) -> Mistakes:
-    """The mistakes of the project at `root`. About a second goes into the first rows of files.
+    """Finds the mistakes of the project at `root`. Reading first rows takes about a second.
 
-    `shards`: of its documents; None if they are not there yet. `asks_dvc`: whether dvc.yaml is looked at, too. DVC then reads all
-    documents that it has not seen yet, which a build does anyway."""
+    `shards`: the documents' shards; None if there are none yet. `asks_dvc`: whether to check dvc.yaml too, for which DVC hashes all
+    new documents, as a build does anyway."""
     wrong: list[TokenmillError] = []
     noted = partial(_noted, wrong)
     count, encode, source = params.count, params.encode, params.source
@@ -96,7 +96,7 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, as
         with noted():
             weights_of(root, count.weights, [])
     with noted():
-        made = root / TOKENIZER_DIRECTORY  # the build makes it
+        made = root / TOKENIZER_DIRECTORY  # the build creates it
         others = [one for one in params.validate_.references if not (root / one).is_relative_to(made)]
         load_references(others, root)
     with noted():
@@ -138,7 +138,7 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, as
 
 
 def _limits(root: Path, params: Params) -> Limits:
-    """What a worker may hold. Raises ParamsError, as the start of a build does, if that would be too little."""
+    """The largest document and block of a worker. Raises ParamsError if memory is too small for a build."""
     try:
         return divide(params.run, reads_objects(params)).limits
     except ParamsError as error:
@@ -156,8 +156,8 @@ def _noted(wrong: list[TokenmillError]) -> Iterator[None]:
 
 
 def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
-    """The tokenizer that is to be learned, as it is without merges: it has the special tokens. Its files are put into `directory`.
-    Raises what training raises for its parameters."""
+    """The tokenizer to be learned, with its special tokens but without merges, saved in `directory`. Raises the errors of
+    training's parameters."""
     asked, sizes = params.train_vocab, [params.train_vocab.vocab_size, *params.train_vocab.vocab_sizes]
     goal = Goal(asked.pair_count_min, asked.token_bytes_max, asked.score, asked.pad_vocab_to)
     counts = SCHEMA.empty_table()
@@ -178,8 +178,8 @@ def _unlearned(root: Path, params: Params, directory: Path) -> Tokenizer:
 
 
 def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
-    """Raises ParamsError for special tokens that the tokenizer lacks, for formats that cannot hold what is asked for, and for
-    vocabulary sizes that there are not."""
+    """Raises ParamsError for special tokens that the tokenizer lacks, formats that cannot hold the items, and vocabulary sizes that
+    are not trained."""
     encode, asked = params.encode, params.train_vocab
     begin_id, end_id = framing_of(tokenizer, encode)
     files = files_of(encode, tokenizer)
@@ -192,7 +192,7 @@ def _check_encode(params: Params, tokenizer: Tokenizer) -> None:
 
 
 def _as_learned(shape: Shape, asked: TrainVocab) -> Shape:
-    """The shape with the ids of a tokenizer that gets the size that is asked for."""
+    """The shape with the id type and largest id of a tokenizer of the requested size."""
     id_max = ceil(asked.vocab_size / asked.pad_vocab_to) * asked.pad_vocab_to - 1
     return replace(shape, ids=id_type(id_max), id_max=id_max)
 
@@ -211,7 +211,7 @@ def _refuse_equal_files(params: Params) -> None:
 
 
 def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
-    """Raises ParamsError for a gate on a source that there is not."""
+    """Raises ParamsError for a gate on an unknown source."""
     names = {source_name(shard) or ROOT_SOURCE for shard in shards}
     for gate in gates:
         measure = parse_gate(gate).measure
@@ -225,7 +225,7 @@ def _check_gates(gates: Sequence[str], shards: Sequence[Shard]) -> None:
 
 
 def _check_dvc(root: Path, params: Params, shards: Sequence[Shard]) -> None:
-    """Raises ParamsError for what dvc.yaml lacks, so that DVC would not see or keep something."""
+    """Raises ParamsError if dvc.yaml lacks an entry without which DVC would not see or keep something."""
     known: Known = {}
     for name in STAGES:
         with dvc_stage.opened(root, name, known) as stage:

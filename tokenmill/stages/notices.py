@@ -1,4 +1,4 @@
-"""What people are told of refreshes: of each failure once, of drift, and that a failure is over."""
+"""Notifies people of refreshes: once of each failure, of drift, and of the end of a failure."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from tokenmill.storage.atomic import write_atomic
 
 @dataclass(frozen=True)
 class Notice:
-    """One message. `kind`: "well" is a refresh that ended without failure or drift."""
+    """A message to people. `kind`: "well" if the refresh ended without failure or drift."""
 
     kind: Literal["failure", "drift", "well"]
     subject: str
@@ -21,7 +21,7 @@ class Notice:
 
     @classmethod
     def of_failure(cls, root: Path, error: BaseException, how: str = "failed", reason: str | None = None) -> Self:
-        """The notice of a refresh that ended with `error`. `reason`: words that say more than the error."""
+        """The notice of a refresh that ended with `error`. `reason`: replaces the error's text."""
         words = of_the_machine(error) if isinstance(error, OSError) else str(error) or type(error).__name__
         return cls("failure", f"tokenmill refresh {how}", f"{_place(root)}: error[{code_of(error)}]: {reason or words}")
 
@@ -34,7 +34,7 @@ class Notice:
 
 
 def is_news(root: Path, notice: Notice) -> bool:
-    """Whether people are to be told: they were told something else last, and a refresh that went well ends a failure."""
+    """Whether to send the notice: the last one was different, and "well" is news only after a failure."""
     last = _last(root)
     if notice.kind == "well" and (last is None or last.kind != "failure"):
         (root / NOTIFIED_FILE).unlink(missing_ok=True)
@@ -43,7 +43,7 @@ def is_news(root: Path, notice: Notice) -> bool:
 
 
 def keep(root: Path, notice: Notice) -> None:
-    """Records that people were told."""
+    """Records the notice as sent."""
     with write_atomic(root / NOTIFIED_FILE) as path:
         path.write_text(json.dumps(asdict(notice), indent=1) + "\n", encoding="utf-8")
 

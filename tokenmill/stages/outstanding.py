@@ -1,4 +1,4 @@
-"""What a build would still have to do, and why."""
+"""Finds what a build would still have to do, and why."""
 
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,16 @@ from tokenmill.storage.urls import StoredObject
 from tokenmill.tokenizer.tokenizer import Tokenizer
 from tokenmill.versioning import dvc_stage
 
-_HASHED_BYTES_MAX = 256_000_000  # of files without a known digest: such as a file that was new when it was built
+_HASHED_BYTES_MAX = (
+    256_000_000  # of files without a stored digest, such as files that were written just before the last build
+)
 
 
 @dataclass(frozen=True)
 class Outstanding:
-    """The stages in order, and what is finished of the dataset. `tokenizer`: the one there is, if the build would encode with
-    it or with one learned by the same parameters; None if there is none that says how long the dataset will be. `read`: what is
-    known of the files that are to be encoded, because they were read before."""
+    """The stages in order, and what is finished of the dataset. `tokenizer`: the present one, if it predicts the dataset's length:
+    the build encodes with it or with one learned by the same parameters; else None. `read`: totals of the files to encode that an
+    earlier build read."""
 
     shards: list[Shard]
     stages: dict[str, StageWork]
@@ -59,8 +61,8 @@ class Outstanding:
 
 
 def outstanding(root: Path, params: Params) -> Outstanding:
-    """What a build of the project at `root` would do. Files whose length and times are unchanged count as unchanged. Of the others,
-    the smallest are hashed, and what is too much to hash counts as to be done. Raises CorpusError, ParamsError, VersionsError."""
+    """What a build of the project at `root` would do. Files with unchanged length and times count as unchanged. Of the others, the
+    smallest are hashed, up to 256 MB; the rest count as changed. Raises CorpusError, ParamsError, VersionsError."""
     source = params.source
     shards = find_documents(root, params)
     corpus = cut(
@@ -75,7 +77,7 @@ def outstanding(root: Path, params: Params) -> Outstanding:
     stages = {name: StageWork(name, bool(why), as_words(why)) for name, why in reasons.items()}
     store = UnitStore(root)
     counted: dict[str, CountFacts] = {}
-    if params.tokenizer is None:  # else nothing is counted
+    if params.tokenizer is None:  # otherwise count has no units
         counted = _counted(root, params, corpus, store)
         stages["count"] = _with_units(stages["count"], corpus, set(counted))
     tokenizer = _tokenizer(root, reasons["train-vocab"])
@@ -94,14 +96,15 @@ def outstanding(root: Path, params: Params) -> Outstanding:
 
 
 def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus) -> dict[str, list[Cause]]:
-    """Why each stage of dvc.yaml would run; empty if it would not. Raises the error of a build for what DVC would not see."""
+    """The causes for which each stage of dvc.yaml would run; empty if it would not. Raises what a build raises for inputs that DVC
+    would not see."""
     found: dict[str, list[Cause]] = {}
     paths = [(root / OBJECTS_FILE if isinstance(one.path, StoredObject) else one.path).absolute() for one in shards]
     of_code = code_changes(root)
     before_each = stages_of(root)
     for name in STAGES:
         if name not in before_each:
-            with dvc_stage.opened(root, name, {}):  # which raises the error of a build
+            with dvc_stage.opened(root, name, {}):  # raises the error of a build
                 pass
     for name, before in before_each.items():
         reads = name in DOCUMENT_STAGES
@@ -121,7 +124,7 @@ def _reasons(root: Path, params: Params, shards: Sequence[Shard], corpus: Corpus
 
 
 def _with_units(work: StageWork, corpus: Corpus, finished: set[str]) -> StageWork:
-    """The work with its units. `finished`: the names of units that need no work."""
+    """The stage's work with its numbers of units and bytes. `finished`: the names of units that need no work."""
     todo = [unit for unit in corpus.units if unit.name not in finished] if work.would_run else []
     by_shard: Tally[Shard] = Tally()
     for unit in todo:
@@ -135,8 +138,8 @@ def _is_read(unit: Unit) -> bool:
 
 
 def keys_of_counts(root: Path, params: Params) -> set[str]:
-    """The keys under which the unit store has the counts of the present files. Files that are not known are read. Raises
-    CorpusError and ParamsError."""
+    """The unit store's keys of the counts of the present files. Reads files without a stored digest. Raises CorpusError and
+    ParamsError."""
     if params.tokenizer is not None:
         return set()
     source, threads = params.source, n_workers(params.run.workers)
@@ -145,7 +148,7 @@ def keys_of_counts(root: Path, params: Params) -> set[str]:
 
 
 def _counted(root: Path, params: Params, corpus: Corpus, store: UnitStore) -> dict[str, CountFacts]:
-    """The facts of the units that are counted already, by their names."""
+    """The facts of the counted units, by unit name."""
     found = {name: store.find(key, CountFacts) for name, key in _count_keys(root, params, corpus, store).items()}
     return {name: one.facts for name, one in found.items() if one is not None}
 
@@ -166,8 +169,8 @@ def _read(
     counted: Mapping[str, CountFacts],
     reasons: Sequence[Cause],
 ) -> dict[Shard, Read]:
-    """What is known of the files of the units that are to be encoded, from the facts of `counted` ones and from the dataset.
-    Nothing of conversations: their text follows from the template."""
+    """Totals of the files to encode, from the facts of `counted` units and from the dataset. Empty for conversations, whose text
+    depends on the template."""
     if params.encode.chat is not None or not reasons:
         return {}
     before = {} if any(one.decides_documents for one in reasons) else _units_of_the_dataset(root, corpus)
@@ -186,7 +189,7 @@ def _read(
 
 
 def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[tuple[tuple[str, int], ...], tuple[int, int]]:
-    """The documents and bytes of text of each unit of data/tokens whose files are unchanged, by its pieces."""
+    """The number of documents and the text bytes of each unit of data/tokens with unchanged files, by its pieces."""
     try:
         manifest = read_manifest(root / TOKENS_DIRECTORY)
     except (TokenmillError, OSError):
@@ -201,8 +204,7 @@ def _units_of_the_dataset(root: Path, corpus: Corpus) -> dict[tuple[tuple[str, i
 
 
 def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:
-    """The tokenizer in data/tokenizer, unless it is to be learned or taken anew for another reason than new counts or another
-    chat template."""
+    """The tokenizer in data/tokenizer; None if it will be replaced for another reason than new counts or another chat template."""
     if any(why.kind not in ("follows", "counts") and not why.key.startswith("encode.chat") for why in reasons):
         return None
     try:
@@ -214,7 +216,7 @@ def _tokenizer(root: Path, reasons: Sequence[Cause]) -> Tokenizer | None:
 def _encoded(
     root: Path, params: Params, corpus: Corpus, store: UnitStore, tokenizer: Tokenizer
 ) -> tuple[dict[str, str], Finished]:
-    """The keys of the units that are encoded already, by their names, and their sums."""
+    """The keys of the encoded units, by unit name, and the sums over these units."""
     units = [unit for unit in corpus.units if _is_read(unit)]
     drops = known_drops(root, params, units, store)
     entry = None if params.encode.chat is None else chat_entry(root, params.encode.chat)

@@ -1,4 +1,4 @@
-"""Plans a build: what it would do and why, what it would cost, and whether the machine has that."""
+"""Plans a build: what it would do and why, what it would cost, and whether the machine is large enough."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ _CGROUP_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 @dataclass(frozen=True)
 class Plan:
-    """`refused`: why the build should not begin; empty if it may. `sampled_bytes`: of text, that were encoded for the estimate."""
+    """The plan of a build. `refused`: texts, why it should not begin. `sampled_bytes`: text bytes encoded for the estimate."""
 
     seed: int
     stages: list[StageWork]
@@ -83,10 +83,10 @@ class Plan:
 def make_plan(
     root: Path, params: Params, seed: int, read_bytes: int = READ_BYTES, work_bytes: int = WORK_BYTES
 ) -> Plan:
-    """The plan of a build of the project at `root`. `seed`: which documents are looked at. Nothing in data/ is touched.
+    """Plans a build of the project at `root` without touching data/. `seed`: decides the sample of documents.
 
-    `read_bytes`, `work_bytes`: see tokenmill.pipeline.sampling. Raises CorpusError, ParamsError, VersionsError, and what the
-    build itself would raise for the documents of the sample.
+    `read_bytes`, `work_bytes`: see tokenmill.pipeline.sampling. Raises CorpusError, ParamsError, VersionsError, and what the build
+    itself would raise for the documents of the sample.
     """
     memory = divide(params.run, reads_objects(params))
     try:
@@ -149,13 +149,13 @@ def make_plan(
 
 
 def _to_read(work: Outstanding) -> Mapping[Shard, int]:
-    """The file bytes of each shard that the first of these stages with anything to do would read."""
+    """The file bytes to read of each shard, from the first of encode, count and validate that has work."""
     return next((work.stages[name].todo for name in ("encode", "count", "validate") if work.stages[name].todo), {})
 
 
 @contextmanager
 def _scratch(root: Path) -> Iterator[Path]:
-    """A folder for what the sample needs, elsewhere if this user may only read the project."""
+    """Yields a temporary folder, outside the project if this user may not write there."""
     if may_write(root / SCRATCH_DIRECTORY):
         with scratch_directory(root / SCRATCH_DIRECTORY, "plan-") as scratch:
             yield scratch
@@ -165,7 +165,7 @@ def _scratch(root: Path) -> Iterator[Path]:
 
 
 def _tokenizer(root: Path, params: Params, work: Outstanding, scratch: Path) -> Tokenizer | None:
-    """The tokenizer to encode the sample with; None if it has to be learned."""
+    """The tokenizer that encodes the sample; None if it has to be learned."""
     if work.tokenizer is not None:
         return work.tokenizer
     if params.tokenizer is not None:
@@ -176,7 +176,7 @@ def _tokenizer(root: Path, params: Params, work: Outstanding, scratch: Path) -> 
 
 
 def _chat_of(root: Path, params: Params, scratch: Path) -> Callable[[Tokenizer], ChatEncoder] | None:
-    """What gives the encoder of conversations for the tokenizer that the sample is encoded with; None for texts."""
+    """A function that makes the conversation encoder for a tokenizer; None for texts."""
     chat = params.encode.chat
     if chat is None:
         return None
@@ -197,7 +197,7 @@ def _known(root: Path, work: Outstanding, copies: int) -> Known:
 
 
 def _built(root: Path) -> dict[str | None, int]:
-    """The tokens of each named source of the dataset that there is, or of its one source; none without a dataset."""
+    """The tokens of each named source in the present dataset, or of its only source under None; empty without a dataset."""
     try:
         manifest = read_manifest(root / TOKENS_DIRECTORY)
     except ValidationError:
@@ -206,7 +206,7 @@ def _built(root: Path) -> dict[str | None, int]:
 
 
 def _distinct(path: Path) -> Distinct | None:
-    """The distinct pre-tokens in the counts that there are; None without counts."""
+    """The distinct pre-tokens in the present counts; None without counts."""
     try:
         with open_parquet(path) as file:
             metadata = file.metadata
@@ -217,7 +217,7 @@ def _distinct(path: Path) -> Distinct | None:
 
 
 def machine_bytes() -> int:
-    """The memory that this process may have: of the machine, or of its container if that has less."""
+    """The memory limit of this process in bytes: the machine's memory, or the container's limit if lower."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in _CGROUP_MEMORY:
         with suppress(OSError, ValueError):
@@ -228,8 +228,8 @@ def machine_bytes() -> int:
 def _disks(
     root: Path, spill_directory: str | None, cache: Path, ranges: Mapping[str, Range], spilled: float, buckets: float
 ) -> list[Disk]:
-    """What the build needs at most on each of the disks that it writes to. `spilled`, `buckets`: bytes that are there while it
-    runs, in run.spill_directory, and of what is being shuffled, which the unit store holds."""
+    """The most bytes that the build needs on each disk that it writes to. `spilled`, `buckets`: temporary bytes in
+    run.spill_directory, and of shuffle buckets in the unit store."""
     copies = ranges["dvc_cache_bytes"].high
     needs = [
         ("the project's disk", root, ranges["disk_bytes"].high - copies + buckets),

@@ -58,7 +58,7 @@ class Refreshed:
 
 
 def skipped(holder: str) -> dict[str, Any]:
-    """The result, as values of JSON, of a refresh that did nothing because another build runs. `holder`: that build."""
+    """The result, as values of JSON, of a refresh that was skipped because another build runs. `holder`: that build."""
     return {"did": f"skipped: {holder}", "stages": [], "drift": None, "past": [], "published": None}
 
 
@@ -151,8 +151,7 @@ def _changed(repo: Any, stage: Any) -> bool:
 
 
 def train_candidate(build: Build) -> list[str]:
-    """Trains a candidate tokenizer on all documents with the parameters of params.yaml. Gives its comparison with the one in
-    use as lines."""
+    """Trains a candidate tokenizer on all documents as params.yaml says. Returns lines that compare it with the one in use."""
     params, root = build.params, build.root
     known, (begin, end) = params.train_vocab.special_tokens, params.encode.framing
     with scratch_directory(root / SCRATCH_DIRECTORY, "refresh-") as scratch:

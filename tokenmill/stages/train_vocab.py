@@ -56,11 +56,11 @@ def train_vocab(
     """Learns the vocabulary from the files of `count` in the directory `counted`, and writes the directory `output`, with golden
     vectors and a model card.
 
-    The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was
-    built. `framing`: the special tokens that begin and end a document, which tokenizer_config.json names. `chat`: the chat template
-    to write beside it. `store`: has what was learned from the same counts before; None: it is learned anew. A corpus too small
-    for the requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises CountsError,
-    ParamsError, TokenizerError, CorpusError.
+    The card is part of the stage's output, not added by publishing, so a published version is exactly the directory that was built.
+    `framing`: the special tokens that begin and end a document, which tokenizer_config.json names. `chat`: the chat template to
+    write beside it. `store`: may hold a vocabulary learned from the same counts; None: always learn. A corpus too small for the
+    requested size gives a smaller vocabulary, and a printed line says how many tokens it has. Raises CountsError, ParamsError,
+    TokenizerError, CorpusError.
     """
     start_s = time.monotonic()
     base = base_of(root, params, pattern) if params.extend else None
@@ -154,7 +154,7 @@ def import_tokenizer(root: Path, asked: TokenizerSource, chat: Chat | None = Non
 
 
 class _Figures(msgspec.Struct, frozen=True):
-    """The figures of a training that is in the unit store; its tokenizers are files beside them."""
+    """The results of a training in the unit store, which also holds its tokenizers as files."""
 
     n_merges: int
     last_count: int | None
@@ -178,7 +178,8 @@ def _keep(store: UnitStore, key: str, learned: Learned) -> None:
 
 
 def base_of(root: Path, params: TrainVocab, pattern: str | None) -> Tokenizer:
-    """The tokenizer to extend. Checks that it is the pinned one, gives its golden vectors, and fits the other parameters."""
+    """Loads the tokenizer to extend. Raises ParamsError unless it is the pinned one and fits the other parameters. Checks its
+    golden vectors."""
     assert params.extend
     base = Tokenizer.load(root / params.extend.path)
     if base.digest != params.extend.digest:
@@ -236,8 +237,8 @@ def _changes(
     extended: Extend,
     memory: Memory,
 ) -> dict[str, Any]:
-    """What an extension changes: the number of added tokens, and of documents of the old text that get different ids. Those
-    documents are read in the same way as the counted ones."""
+    """The report's entry of an extension: the number of added tokens, and of old documents that get different ids. Old documents
+    are read like the counted ones."""
     n_documents = n_changed = 0
     named = provenance.sources_of_shards()
     asked = "train_vocab.extend.old_glob"

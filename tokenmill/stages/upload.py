@@ -10,8 +10,8 @@ from tokenmill.versioning.upload import upload as upload_files
 
 
 def upload(root: Path, place: str) -> Uploaded:
-    """Checks the build as `publish` does, and uploads its dataset to `place`. After an interruption at any moment, a second call
-    goes on. Raises BusyError, VersionsError, TokenizerError, ValidationError, StorageError, PassingError."""
+    """Checks the build as `publish` does, and uploads its dataset to `place`. After an interruption, a second call continues.
+    Raises BusyError, VersionsError, TokenizerError, ValidationError, StorageError, PassingError."""
     with alone(root, wait=False):
         check_build(root, may_change=UPLOADS_FILE)
         return upload_files(root, place)

@@ -64,11 +64,11 @@ _MANIFEST = f"{TOKENS_DIRECTORY}/{MANIFEST_FILE}"
 def validate(source: Source, params: Validate, runner: UnitRunner, run_units: RunUnits) -> StageSummary:
     """Checks data/tokens against its manifest, the tokenizer and the documents, and writes the report in data/report.
 
-    For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there
-    and nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other
-    engines give. The tables are made anew from all this, and must be equal; so the documents that source.drop names are in no
-    file. A file that passed with the same documents and tokenizer is not checked again. report.json is deleted when validation
-    starts. Raises ValidationError, also for a gate that does not hold, CorpusError, UnitsError.
+    For every document: it is in its place, its ids are in range and decode to its bytes, and the tokens around it are there and
+    nowhere else. For every file: the digests and sums match the manifest, and a sample of documents has the ids that other engines
+    give. The tables are derived again and must be equal, so no file holds a document that source.drop names. A file that passed
+    with the same documents and tokenizer is not checked again. report.json is deleted when validation starts. Raises
+    ValidationError, also for a gate that does not hold, CorpusError, UnitsError.
     """
     start_s = time.monotonic()
     (runner.root / REPORT_FILE).unlink(missing_ok=True)  # so that a failed check never leaves an old "all good"
@@ -173,9 +173,8 @@ def validate_unit(
     group_column: str | None,
     limits: Limits,
 ) -> FileFacts:
-    """Checks the file of one unit, and gives its sums; its part of the tables goes to the job's folder. What the unit needs beside
-    is its entry in the manifest, the documents to leave out, and whether the text of special tokens became ids, by which `judges`
-    are."""
+    """Checks the file of one unit, and gives its sums; its part of the tables goes to the job's folder. `job.own`: its entry in the
+    manifest, the documents to leave out, and whether texts of special tokens became ids, which selects one of `judges`."""
     unit, (entry, drops, allows) = job.unit, job.own
     documents = documents_of(unit, entry, source, limits, job.advance, drops.find)
     draw = random.Random(f"{_SEED} {unit.output}")
