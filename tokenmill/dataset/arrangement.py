@@ -1,7 +1,7 @@
-"""Arranges the documents of a dataset into file sets: gives the items of each file in order, however they are packed and shuffled.
+"""Arranges the documents of a dataset into file sets: gives the items of each file in order, packed and shuffled as asked.
 
-What takes long (packing, and putting items into buckets) is given away as pieces of work with keys, so that a build keeps their
-results in the unit store, and a check in a temporary folder.
+Slow steps (packing, and putting items into buckets) are pieces of work with keys. A build keeps their results in the unit store, a
+check in a temporary folder.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,14 +37,14 @@ from tokenmill.storage.unit_store import unit_key
 _SEGMENTS_FILE = "segments.arrow"
 _BUCKETS_FILE = "buckets.arrow"
 
-_OF_NANOGPT = {"": "train", "validation": "val"}  # the names of files that it reads, by split
+_OF_NANOGPT = {"": "train", "validation": "val"}  # the file names that nanoGPT reads, by split
 
 Items = Callable[[], Iterator[pa.RecordBatch]]
 
 
 class SetFacts(msgspec.Struct, frozen=True):
-    """What a piece of work made: documents or sequences, and their tokens. `packed`: the numbers of a packing. `of_sources`: the
-    tokens in its sequences by source."""
+    """The numbers of items (documents or sequences) and tokens that a piece of work wrote. `packed`: the numbers of a Packing, by
+    field. `of_sources`: the tokens in the sequences, by source."""
 
     n_items: int
     n_tokens: int = 0
@@ -53,7 +53,7 @@ class SetFacts(msgspec.Struct, frozen=True):
 
     @property
     def n_left_out(self) -> int:
-        """Nothing goes to the quarantine here."""
+        """Always 0: file sets have no quarantine."""
         return 0
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class SetFacts(msgspec.Struct, frozen=True):
 
 
 class Work(NamedTuple):
-    """A piece of work: `do` makes its files in a folder. `key`: the digest of everything that decides their bytes."""
+    """A piece of work. `do`: makes its files in a folder. `key`: the digest of everything that decides their bytes."""
 
     name: str
     key: str
@@ -69,25 +69,26 @@ class Work(NamedTuple):
 
 
 class Made(Protocol):
-    """Work that is done."""
+    """The result of a piece of work."""
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """The folder of its files."""
         ...
 
     @property
     def facts(self) -> SetFacts:
-        """What it made."""
+        """The numbers of what it wrote."""
         ...
 
 
 Finish = Callable[[Sequence[Work]], Sequence[Made]]
-"""Does pieces of work, or finds what they made before, and gives what each made."""
+"""Runs pieces of work, or finds their earlier results. Returns the result of each."""
 
 
 class ArrangedFile(NamedTuple):
-    """A part of a set that is written as one file or a few: its items in order, and the key of what decides them."""
+    """A part of a set, written as one or a few files. `items`: gives its items in order. `key`: the digest of everything that
+    decides them."""
 
     name: str
     key: str
@@ -95,8 +96,8 @@ class ArrangedFile(NamedTuple):
 
 
 class ArrangedSet(NamedTuple):
-    """The files of one format for one split, source and epoch. `before`: work that has to be done (by Arrangement.prepare) before
-    the items of any of its files can be read."""
+    """The files of one format for one split, source and epoch. `before`: work that Arrangement.prepare must run before any items
+    can be read."""
 
     format: Format
     split: str | None
@@ -107,13 +108,13 @@ class ArrangedSet(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Its folder in the dataset's."""
+        """Its folder, relative to the dataset's folder."""
         epoch = None if self.epoch is None else f"epoch-{self.epoch}"
         below = [] if self.format.one_file else [self.split, self.source, epoch]
         return "/".join([self.format.name, *(one for one in below if one is not None)])
 
     def stem(self, i: int) -> str:
-        """The name of the file with the number `i`, without its suffix."""
+        """The name of file number `i`, without suffix."""
         return one_file_stem(self.split, self.source, self.epoch) if self.format.one_file else f"part-{i:05}"
 
 
@@ -124,8 +125,8 @@ def one_file_stem(split: str | None, source: str | None, epoch: int | None) -> s
 
 
 class _Arranged(NamedTuple):
-    """A part of a set with its key, and how its documents are packed, if they are: the segments' file, the number of sequences, and
-    the tokens in them by source."""
+    """A part of a set. `packing`: the file of its segments; None without packing. `n_items`: the number of its documents or
+    sequences. `of_sources`: the tokens in its sequences, by source."""
 
     part: Part
     key: str
@@ -140,8 +141,8 @@ class _Arranged(NamedTuple):
 class Arrangement:
     """The file sets of one dataset.
 
-    `formats`: of the sets. `documents`: the shape of documents. `finish`: does the work that is needed first. `decides`: what else
-    decides the bytes, for the keys.
+    `formats`: those of the sets. `documents`: the shape of documents. `finish`: runs the work that comes first. `decides`: further
+    values that decide the bytes, for the keys.
     """
 
     def __init__(
@@ -168,12 +169,12 @@ class Arrangement:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What its pieces of work need in another process, which gives no work away itself."""
+        """The state that its pieces of work need in another process. `finish` stays behind."""
         return {**self.__dict__, "_finish": None}
 
     def sets(self, units: Sequence[EncodedUnit], tokens_digest: str) -> list[ArrangedSet]:
-        """All sets. `tokens_digest`: see Manifest.tokens_digest. Fills `packed`, the numbers of the packing by split,
-        and `mixture`."""
+        """All sets. Also fills `packed`, the packing's numbers by split, and `mixture`. `tokens_digest`: see
+        Manifest.tokens_digest."""
         files = self._files
         planned = plan_sets(units, files, self._id_bytes, self._threads)
         arranged = self._packed_parts(planned)
@@ -181,7 +182,7 @@ class Arrangement:
             entry if files.pack is None else entry.model_copy(update={"n_tokens": _in_sequences(parts, entry.source)})
             for one, parts in zip(planned, arranged, strict=True)
             for entry in one.mixture
-            if not one.epoch  # it is the same in each
+            if not one.epoch  # equal in each epoch
         ]
         has_index = files.pack is not None and files.pack.output == "index"
         sets = []
@@ -201,8 +202,8 @@ class Arrangement:
         return sets
 
     def prepare(self, sets: Sequence[ArrangedSet]) -> list[str]:
-        """Does the work that these sets need before their items can be read. Gives the keys of its results, which nobody needs
-        after that."""
+        """Runs the work that these sets need before their items can be read. Returns the keys of the results, to delete them once
+        the sets are written."""
         work = {one.key: one for some in sets for one in some.before}  # formats with equal files share it
         for key, done in zip(work, self._finish(list(work.values())), strict=True):
             self._buckets[key] = done.folder / _BUCKETS_FILE
@@ -257,7 +258,7 @@ class Arrangement:
         return unit_key(stage="part", units=content, choice=part.choice.as_key(part.units), **self._decides)
 
     def _in_order(self, format: Format, one: PlannedSet, parts: Sequence[_Arranged]) -> Iterator[ArrangedFile]:
-        """The files of a set in the order of the dataset: one for each part, or one for all."""
+        """The files of an unshuffled set: one for each part, or one for all."""
         numbered = list(enumerate(parts))
         for i, group in enumerate([numbered] if format.one_file and parts else [[part] for part in numbered]):
             number = i if _is_index(format) else None
@@ -319,12 +320,12 @@ class Arrangement:
 
 
 def _is_index(format: Format) -> bool:
-    """By its name, since a format that another process sent is a copy."""
+    """Whether it is the index. Compares names, because a format from another process is a copy."""
     return format.name == INDEX_FORMAT.name
 
 
 def _places(one: _Arranged) -> list[Starts]:
-    """Where the documents of a part are: they can move while their tokens stay."""
+    """The shards and first rows of a part's units, which can change while the tokens stay the same."""
     return [unit.pieces for unit in one.part.units]
 
 
@@ -337,7 +338,7 @@ def _folder(one: PlannedSet) -> str:
 
 
 def n_tokens_of(items: pa.RecordBatch) -> int:
-    """The number of tokens of documents or sequences, or of what an index names."""
+    """The number of tokens in a batch of documents or sequences, or in the segments that an index lists."""
     names = items.schema.names
     lengths = pc.list_value_length(items["input_ids"]) if "input_ids" in names else items["n_tokens"].flatten()
     return int(pc.sum(lengths).as_py() or 0)

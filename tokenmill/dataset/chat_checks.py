@@ -25,8 +25,8 @@ def check_mask(span: Span) -> None:
 
 
 def check_conversations(span: Span, chat: ChatEncoder) -> Span:
-    """Checks each row against its conversation, which is encoded again: ids, mask and digest. What comes back has for documents the
-    texts that the template made of them, and knows their answers. Raises ValidationError with the first wrong row."""
+    """Encodes each conversation again and compares ids, mask and digest. Returns the span with the rendered texts and the counts of
+    answers. Raises ValidationError with the first wrong row."""
     messages, tokens = span.documents.messages, span.tokens
     if messages is None:
         raise ValidationError(
@@ -53,7 +53,7 @@ def check_conversations(span: Span, chat: ChatEncoder) -> Span:
 
 
 def _as_in(tokens: pa.RecordBatch, lists: pa.LargeListArray, name: str) -> pa.ListArray | None:
-    """The lists in the type of a column; None if they do not fit it."""
+    """Casts the lists to the type of a column; None if a value does not fit."""
     try:
         return lists.cast(tokens.schema.field(name).type)
     except pa.ArrowInvalid:

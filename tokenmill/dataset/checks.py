@@ -26,11 +26,11 @@ _COMPARED_BYTES_MAX = 1 << 20  # tokenizers needs 200 bytes of memory and more p
 
 @dataclass(frozen=True)
 class Judge:
-    """What the rows are checked against.
+    """The tokenizer and the rules that rows are checked against.
 
     `begin_id`, `end_id`: the ids that must begin and end every document. `special_in_text`: ids of special tokens may also occur
-    inside documents. `has_source`: the documents come from the input files, not from the tokens. `engines`: other engines of
-    the same tokenizer, by name, with each of which a sample of documents is compared. `chat`: encodes conversations; None: the
+    inside documents. `has_source`: the documents come from the input files, not from the tokens. `engines`: other engines of the
+    same tokenizer, by name, with each of which a sample of documents is compared. `chat`: encodes conversations; None: the
     documents are texts, or there are no messages to encode. `rejects_special`: no document has the text of a special token.
     """
 
@@ -50,7 +50,7 @@ class Judge:
 
     @property
     def special(self) -> SpecialTokensInText:
-        """How the dataset's texts were encoded."""
+        """Whether texts of special tokens became ids when the dataset was encoded."""
         return "allow" if self.special_in_text else "as_text"
 
     @property
@@ -60,7 +60,7 @@ class Judge:
 
 
 class Found(NamedTuple):
-    """What rows have: how often each id occurs, by id, and the answers of conversations that were encoded again."""
+    """What was counted in rows: how often each id occurs, by id, and the answers of conversations that were encoded again."""
 
     counts: IdCounts
     answers: AnswerCounts | None
@@ -169,8 +169,8 @@ def _check_decoded(span: Span, judge: Judge) -> None:
 
 
 def _check_decoded_chat(span: Span, judge: Judge) -> None:
-    """Checks that the ids of conversations decode to their texts, for a tokenizer that changes text. A text that it may change is
-    left out: it is changed piece by piece between special tokens, and its ids were compared."""
+    """Checks that the ids of conversations decode to their texts, for a tokenizer that changes text. Skips texts that it may
+    change, because it changes each piece between special tokens; their ids were compared."""
     tokenizer, input_ids, texts = judge.tokenizer, span.tokens["input_ids"], span.documents.texts
     if tokenizer.model is None or tokenizer.decodes_to(input_ids, texts):
         return

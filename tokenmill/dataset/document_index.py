@@ -43,15 +43,14 @@ _GROUP = pa.field("group", pa.uint64(), nullable=False)
 def index_schema(
     has_names: bool, has_group: bool = False, has_split: bool = False, has_mask: bool = False
 ) -> pa.Schema:
-    """The columns of documents.parquet, a row for each document in the order of the dataset.
+    """The columns of documents.parquet, which has a row for each document in the order of the dataset.
 
-    `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the
-    position in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole
-    dataset, from 0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8; of a
-    conversation, `n_bytes` is of the text that the template made of it, and `sha256` of its messages. Only of conversations:
-    `n_trained`, the tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and
-    `n_messages`.
-    `group`: only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
+    `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the position
+    in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole dataset, from
+    0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8; of a conversation,
+    `n_bytes` is of the text that the template made of it, and `sha256` of its messages. Only of conversations: `n_trained`, the
+    tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and `n_messages`. `group`:
+    only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
     """
     return pa.schema(
         [
@@ -104,7 +103,7 @@ def unit_index(
 
 
 class _Conversation(msgspec.Struct):
-    """The canonical JSON of a conversation, as far as it is looked at here."""
+    """The field of a conversation's canonical JSON that is read here."""
 
     messages: list[msgspec.Raw]
 
@@ -113,7 +112,7 @@ _CONVERSATION = msgspec.json.Decoder(_Conversation)
 
 
 def _of_conversations(batch: Batch, rows: pa.RecordBatch) -> list[pa.Array]:
-    """The columns that the index has for conversations alone."""
+    """The columns that the index has only for conversations."""
     n_messages = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     if batch.messages is not None:
         found = [len(_CONVERSATION.decode(one).messages) for one in batch.messages.to_pylist()]
@@ -122,7 +121,7 @@ def _of_conversations(batch: Batch, rows: pa.RecordBatch) -> list[pa.Array]:
 
 
 def trained(loss_mask: pa.ListArray) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """For each list of a mask, how many tokens are to be learned, and the position behind the last of them, 0 without one.
+    """For each list of a mask, the number of trained tokens, and the position after the last of them (0 without one).
 
     >>> [one.to_pylist() for one in trained(pa.array([[0, 1, 0, 1, 0], [], [0]], pa.list_(pa.int8())))]
     [[2, 0, 0], [4, 0, 0]]
@@ -136,7 +135,7 @@ def trained(loss_mask: pa.ListArray) -> tuple[pa.Int64Array, pa.Int64Array]:
 
 
 def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The document index of a unit, or those of these columns that it has."""
+    """Reads the document index of a unit. `columns` that it lacks are left out."""
     with naming(path), pa.memory_map(str(path)) as file:
         names = pa.ipc.open_stream(file).schema.names
         file.seek(0)
@@ -145,7 +144,7 @@ def read_unit_index(path: Path, columns: Sequence[str] | None = None) -> pa.Tabl
 
 
 def split_keys(index: pa.RecordBatch | pa.Table) -> npt.NDArray[np.uint64]:
-    """The hashes that decide the splits of documents: of their groups where the index has these, else of their texts."""
+    """The hashes that decide the splits of documents: the groups' if the index has them, else the texts'."""
     if "group" in index.schema.names:
         found: npt.NDArray[np.uint64] = index["group"].to_numpy()
         return found
@@ -196,7 +195,8 @@ def write_index(
 def _in_dataset(
     batch: pa.RecordBatch, pieces: Starts, file: str, first_token: int, splits: Mapping[str, float], shape: pa.Schema
 ) -> pa.Table:
-    """The rows of a unit's index as rows of the dataset's, whose first token is at `first_token`."""
+    """Turns the rows of a unit's index into rows of the dataset's index. `first_token`: the unit's first position in the
+    dataset."""
     ends = pc.add(pc.cumulative_sum(batch["n_tokens"]), first_token)
     columns = {
         "id": batch["id"],
@@ -217,7 +217,7 @@ def places_of(piece: pa.Array, row: pa.Array, pieces: Starts) -> dict[str, pa.Ar
 
 
 def unit_of_index(rows: pa.Table, path: Path, pieces: Starts) -> None:
-    """Writes the index of a unit again from its rows in the dataset's index. `pieces`: the shard and first row of each of its
+    """Restores the index of a unit from its rows in the dataset's index. `pieces`: the shard and first row of each of its
     pieces."""
     names = rows.schema.names
     more = [*_OF_CONVERSATIONS * ("n_trained" in names), *[_GROUP] * ("group" in names)]

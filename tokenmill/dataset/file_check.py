@@ -1,4 +1,4 @@
-"""Checks one file of a token dataset against its documents, and derives its part of the tables anew."""
+"""Checks one file of a token dataset against its documents, and derives its part of the tables again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +33,8 @@ _END = 2**31 - 1
 
 
 class FileFacts(msgspec.Struct, frozen=True):
-    """The sums of a correct file. `n_sampled`: the number of documents compared with other engines. `n_trained`: of conversations,
-    the tokens that are to be learned; `answers`: their answers, if they were encoded again."""
+    """The sums of a correct file. `n_sampled`: documents compared with other engines. `n_trained`: trained tokens; None for texts.
+    `answers`: counts of answers; None unless conversations were encoded again."""
 
     n_documents: int
     n_tokens: int
@@ -64,13 +64,13 @@ def check_file(
     folder: Path,
     groups: Groups | None,
 ) -> FileFacts:
-    """Checks a file of the dataset, and gives its sums. Its document index, token counts and dropped
-    documents, made anew, go to `folder`.
+    """Checks a file of the dataset, and gives its sums. Derives its document index, token counts and dropped documents again, and
+    writes them to `folder`.
 
-    `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only
-    what the tokens say can be checked: the digests of conversations are then those in the file, and the index says 0 for the
-    number of their messages. `groups`: of the documents, for their index. Raises ValidationError for the first
-    thing that is wrong, and CorpusError.
+    `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only what
+    the tokens say can be checked: the digests of conversations are then those in the file, and the index says 0 for the number of
+    their messages. `groups`: of the documents, for their index. Raises ValidationError for the first thing that is wrong, and
+    CorpusError.
     """
     has_names, has_mask = _check_schema(entry, tokens, judge)
     pairs = iter(documents) if documents is not None else _decoded(entry, tokens, judge)
@@ -153,8 +153,8 @@ def documents_of(
 
 
 def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool, bool]:
-    """Whether documents have names, and whether they are conversations. Raises ValidationError if the file has other columns than a
-    dataset's, or wider ids, or not the ones that its entry says, or more rows or ids than that."""
+    """Returns whether documents have names, and whether they are conversations. Raises ValidationError if the columns, the width of
+    ids, or the numbers of rows or ids are not those of the file's entry."""
     try:
         with parquet_file(tokens) as file:
             found = file.schema_arrow
@@ -175,7 +175,8 @@ def _check_schema(entry: OutputShard, tokens: Path, judge: Judge) -> tuple[bool,
 
 
 def _decoded(entry: OutputShard, tokens: Path, judge: Judge) -> Iterator[tuple[int, Batch]]:
-    """The documents as their tokens say, each batch with the index of its piece. Texts are empty if tokens do not tell them."""
+    """Rebuilds the documents from their tokens, each batch with the index of its piece. Texts are empty if the tokens do not decode
+    to them."""
     ends: list[int] = []
     for rows in entry.rows:
         ends.append((ends[-1] if ends else 0) + rows.n_documents)

@@ -21,9 +21,8 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class PlannedSet:
-    """The items of one split in one order, for every format. `source`: of one source alone. `epoch`: None if there is only one.
-    `parts`: consecutive units, pass by pass where documents occur more than once. `mixture`: what they have of each named
-    source."""
+    """The items of one split in one order, for every format. `source`: the only source; None: all. `epoch`: None if there is only
+    one. `parts`: consecutive units, pass by pass if documents occur more than once. `mixture`: the totals of each named source."""
 
     split: str | None
     source: str | None
@@ -38,17 +37,17 @@ class PlannedSet:
         return "/".join(one for one in (self.split, self.source, epoch) if one)
 
     def order(self, n_items: int, seed: int, tokens_digest: str) -> Order:
-        """The order of its items in a shuffled set. `tokens_digest`: see Manifest.tokens_digest."""
+        """The shuffled order of its items. `tokens_digest`: see Manifest.tokens_digest."""
         return Order(n_items, order_key(tokens_digest, seed, self.epoch or 0, self.split or ""))
 
 
 def plan_sets(units: Sequence[EncodedUnit], files: Files, id_bytes: int, threads: int) -> list[PlannedSet]:
     """The sets of a dataset, split by split and epoch by epoch; if nothing is shuffled, each named source has sets of its own.
-    `id_bytes`: of one id in the files.
+    `id_bytes`: the size of an id in the files.
 
-    A part has units with up to `files.file_bytes` of ids. Its ends depend on the names of the units near them alone, so that most
-    parts stay the same when units come or go. In the first split, a named source has the passes of `files.epochs`: the parts of
-    each whole pass are equal.
+    A part has units with up to `files.file_bytes` of ids. Its ends depend only on the names of nearby units, so most parts stay the
+    same when units come or go. In the first split, a named source has the passes of `files.epochs`: the parts of each whole pass
+    are equal.
     """
     epochs = {name: Fraction(text) for name, text in files.epochs.items()}
     n_epochs = files.shuffle.epochs if files.shuffle else 1
@@ -87,11 +86,10 @@ def shape_of(files: Files, documents: Shape) -> Shape:
 def _passes(
     units: Sequence[EncodedUnit], every: Choice, names: Sequence[str], file_bytes: int, id_bytes: int, pool: Executor
 ) -> tuple[list[Part], list[MixedSource]]:
-    """The parts of all passes over these units, and what they have of the named sources `names`. `every`: the choice of the first
-    pass."""
+    """The parts of all passes over these units, and the totals of each source in `names`. `every`: the choice of the first pass."""
     n_documents, n_tokens = Counter[str](), Counter[str]()
     parts: list[Part] = []
-    whole: dict[str, tuple[int, int]] = {}  # the sums of units in a whole pass, which are the same in each
+    whole: dict[str, tuple[int, int]] = {}  # the sums of units in a whole pass, equal in each
     for number in range(max((ceil(one) for one in every.epochs.values()), default=1)):
         choice = replace(every, number=number)
         some = [unit for unit in units if every.epochs_of(unit) > number]
@@ -117,7 +115,7 @@ def _passes(
 
 
 def _sums(choice: Choice, unit: EncodedUnit) -> tuple[int, int]:
-    """The numbers of chosen documents of a unit, and of their tokens."""
+    """The number of chosen documents of a unit, and the number of their tokens."""
     index = read_unit_index(unit.index, ["n_tokens", "sha256", "group"])
     is_chosen = choice.of(unit, index)
     return int(is_chosen.sum()), int(index["n_tokens"].to_numpy()[is_chosen].sum())

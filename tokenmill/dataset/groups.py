@@ -16,7 +16,7 @@ _ADVICE = "Set encode.split_group to a column that every document has, or to nul
 
 
 class KnownGroups:
-    """Groups that are known already. `keys`: those of the documents, in order."""
+    """Groups that were read before. `keys`: the documents' group keys, in order."""
 
     def __init__(self, keys: pa.UInt64Array) -> None:
         self._keys, self._at = keys, 0
@@ -39,7 +39,8 @@ class GroupKeys:
         self._wanted = np.empty(0, np.int64)
 
     def of(self, piece: int, batch: Batch) -> pa.UInt64Array:
-        """As KnownGroups.of. Raises CorpusError for a document without a group, and for a column that is missing."""
+        """The group keys as KnownGroups.of gives them, read from the shard. Raises CorpusError for a document without a group, and
+        for a missing column."""
         if piece != self._piece:
             self._piece, self._found = piece, self._read(piece)
             self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.uint64)
@@ -66,13 +67,13 @@ class GroupKeys:
         if not one.shard.kind.has_columns:
             raise CorpusError(f"{one.shard.name}: a file of plain text has no column {self._column!r}. {_ADVICE}")
         columns = (source.text_column, self._column, source.text_separator, source.conversations)
-        try:  # a document without a group is found when it is asked for; other bad ones are left out anyway
+        try:  # a missing group is reported when it is needed; other bad documents are left out anyway
             yield from read_batches(one.shard, *columns, part=one.part, on_bad=self._found_bad, limits=self._limits)
         except ColumnError as error:
             raise CorpusError(f"{error.words} {_ADVICE}") from None
 
     def _found_bad(self, bad: BadDocument) -> None:
-        """Leaves a bad document out, unless its group is asked for: the rest of the file need not be read then."""
+        """Raises CorpusError at once for a bad document whose group is needed; leaves other bad ones out."""
         at = int(np.searchsorted(self._wanted, bad.row or 0))
         if at < len(self._wanted) and self._wanted[at] == bad.row:
             raise self._missing(int(self._wanted[at]))
@@ -85,4 +86,4 @@ class GroupKeys:
 
 
 Groups = KnownGroups | GroupKeys
-"""The groups of documents."""
+"""Either source of the documents' group keys."""

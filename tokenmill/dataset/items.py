@@ -32,7 +32,7 @@ from tokenmill.dataset.splits import repeats, split_of
 from tokenmill.storage.atomic import naming
 
 _INDEX_ROWS = 1 << 16
-_SEQUENCE_TOKENS = 1 << 22  # of the sequences that are made at once
+_SEQUENCE_TOKENS = 1 << 22  # sequences are made in groups of about this many tokens
 
 Longs = npt.NDArray[np.int64]
 
@@ -40,8 +40,8 @@ Longs = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class EncodedUnit:
     """The tokens of one unit. `file`: the name of its file below the folder of documents. `tokens`, `index`: its Parquet file and
-    its document index. `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty where
-    nobody asks for keys. `source`: the name of its source; "" without named sources."""
+    its document index. `pieces`: the shard and first row of each of its pieces. `content`: digests of both files; empty if no keys
+    are needed. `source`: the name of its source; "" without named sources."""
 
     file: str
     tokens: Path
@@ -53,10 +53,10 @@ class EncodedUnit:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which documents a part of a file set has: those of the split `split`, given the `shares` of all splits; all of them for None.
+    """Says which documents a part of a file set has: those of `split` under the `shares` of all splits; all if it is None.
 
-    `epochs`: how many passes over each named source a mixture wants; 1 for those without an entry. The documents are those of the
-    pass `number`, from 0: all of them in whole passes, and a share in the last."""
+    `epochs`: the passes over each named source in a mixture; 1 without an entry. `number`: the pass, from 0. Whole passes have all
+    documents, the last one may have a share."""
 
     split: str | None
     shares: Mapping[str, float]
@@ -74,18 +74,18 @@ class Choice:
         return chosen
 
     def epochs_of(self, unit: EncodedUnit) -> Fraction:
-        """How many passes over the source of a unit the mixture wants."""
+        """The number of passes over the unit's source in the mixture."""
         return self.epochs.get(unit.source, Fraction(1))
 
     def as_key(self, units: Sequence[EncodedUnit]) -> list[Any]:
-        """What decides which documents of these units are chosen. It is the same for all whole passes."""
+        """The values that decide the choice among these units, for keys. All whole passes have the same."""
         epochs = {unit.source: self.epochs_of(unit) for unit in units}
         shares = [(source, str(one - self.number)) for source, one in epochs.items() if one < self.number + 1]
         return [self.split, list(self.shares.items()), shares]
 
 
 class Part(NamedTuple):
-    """Consecutive units whose chosen documents make one part of a file set, with the numbers of those and of their tokens."""
+    """Consecutive units whose chosen documents make one part of a file set. `n_documents`, `n_tokens`: of the chosen documents."""
 
     units: Sequence[EncodedUnit]
     choice: Choice
@@ -107,7 +107,7 @@ def items_of_part(
 ) -> Iterator[pa.RecordBatch]:
     """The items of a part in the order of the dataset: its documents, or its sequences if `segments` says what makes them.
 
-    `shape`, `documents`: of the items and of documents. `pad_id`: fills sequences up to their length.
+    `shape`, `documents`: the shapes of the items and of documents. `pad_id`: fills sequences up to their length; None: no padding.
     """
     if segments is None:
         return _documents_of_part(part, documents)
@@ -140,7 +140,7 @@ def _sequences_of_part(
     their last: at most those of a window of the packing."""
     assert shape.length is not None
     held = _Held(_documents_of_part(part, documents), ["input_ids", *["loss_mask"] * shape.has_mask])
-    needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document of any segment from here on
+    needed = np.minimum.accumulate(segments.document[::-1])[::-1]  # the first document that is still needed
     first = at = 0
     for stop in _stops(segments, shape.length if pad_id is not None else 0):
         used, some = sequences_between(segments, first, stop)
@@ -155,7 +155,7 @@ def _sequences_of_part(
 def _columns(
     lists: Sequence[pa.ListArray], begin: pa.ListArray, shape: Shape, pad_id: int | None
 ) -> dict[str, pa.ListArray]:
-    """The columns of sequences with these ids and, if the shape has one, this mask. `begin`: their starts."""
+    """The columns of sequences: ids, and what the shape asks for. `begin`: the starts of their segments."""
     assert shape.length is not None
     ids, mask = lists[0], unlearned_starts(lists[1], begin) if shape.has_mask else None
     columns = {"input_ids": ids, "starts": begin}
@@ -186,12 +186,12 @@ def _stops(segments: Segments, length_min: int) -> Iterator[int]:
 
 
 def pack_part(part: Part, length: int, mode: Mode, long: Long) -> Packing:
-    """Which segments of which chosen documents make each sequence of a part."""
+    """Packs the chosen documents of a part into sequences."""
     return pack(chosen_lengths(part.units, part.choice), length, mode, long)
 
 
 def answers_of_part(part: Part, segments: Segments) -> dict[str, int]:
-    """Of the conversations of a part that is packed so: `n_trained`, the tokens that are to be learned, and `n_cut_answers` (see
+    """Numbers of a packed part of conversations: `n_trained`, its trained tokens, and `n_cut_answers` (see
     `packing.n_cut_answers`)."""
     n_trained, ends = 0, [np.empty(0, np.int64)]
     for unit in part.units:
@@ -203,7 +203,7 @@ def answers_of_part(part: Part, segments: Segments) -> dict[str, int]:
 
 
 def tokens_of_sources(part: Part, segments: Segments) -> dict[str, int]:
-    """The tokens of each source in the sequences of a part that is packed so."""
+    """The number of tokens of each source in the sequences of a packed part."""
     sources = {unit.source for unit in part.units}
     if len(sources) == 1:
         return {sources.pop(): int(segments.n_tokens.sum())}
@@ -217,7 +217,7 @@ def tokens_of_sources(part: Part, segments: Segments) -> dict[str, int]:
 
 
 def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:
-    """What makes each sequence of a part, as rows of the index of sequences. `number`: of the part."""
+    """The segments of each sequence of a part, as rows of the index of sequences. `number`: the part's number."""
     n_sequences = int(segments.sequence[-1]) + 1 if len(segments.sequence) else 0
     bounds = np.searchsorted(segments.sequence, np.arange(n_sequences + 1))
     values = (np.full(len(segments.document), number), segments.document, segments.start, segments.n_tokens)
@@ -232,40 +232,40 @@ def index_of_part(number: int, segments: Segments) -> Iterator[pa.RecordBatch]:
 
 
 def write_segments(segments: Segments, path: Path) -> None:
-    """Writes which segments make the sequences of a part."""
+    """Writes the segments of a part's sequences."""
     table = pa.table([pa.array(one) for one in segments], names=list(Segments._fields))
     with naming(path), pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 
 def read_segments(path: Path) -> Segments:
-    """The segments in such a file."""
+    """Reads a file of `write_segments`."""
     with pa.memory_map(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
     return Segments(*(table[name].to_numpy() for name in Segments._fields))
 
 
 class _Held:
-    """The tokens of a part's chosen documents, and further lists beside them, read as far as they are needed and held until they
-    are forgotten. `names`: of these columns."""
+    """A sliding window over list columns of a part's chosen documents: `between` reads ahead as needed, `forget` frees the
+    beginning. `names`: the columns."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> None:
         self._batches = batches
         self._lists: dict[str, list[pa.Array]] = {name: [] for name in names}
-        self._first = self._stop = 0  # the documents that are held
+        self._first = self._stop = 0  # the documents in the window
 
     def between(self, low: int, high: int) -> list[pa.LargeListArray]:
-        """The columns of the documents from `low` up to but without `high`."""
+        """The columns of documents `low` to `high` - 1."""
         while self._stop < high:
             batch = next(self._batches)
             for name, held in self._lists.items():
-                wide = pa.large_list(batch[name].type.value_field)  # more values than 31 bits count, maybe
+                wide = pa.large_list(batch[name].type.value_field)  # may have 2^31 values or more
                 held.append(batch[name].cast(wide))
             self._stop += batch.num_rows
         return [self._whole(name).slice(low - self._first, high - low) for name in self._lists]
 
     def forget(self, low: int) -> None:
-        """Lets go of the documents before `low`."""
+        """Frees the documents before `low`."""
         for name in self._lists:
             self._lists[name] = [self._whole(name).slice(low - self._first)]
         self._first = low
@@ -277,7 +277,7 @@ class _Held:
 
 
 def _padded(lists: pa.ListArray, value: int, length: int) -> pa.ListArray:
-    """Lists of `length` values each: the same with `value` at their ends."""
+    """Pads each list to `length` values with `value`."""
     lengths = pc.list_value_length(lists).to_numpy()
     kind = lists.type.value_type
     out = np.full((len(lists), length), value, kind.to_pandas_dtype())

@@ -40,18 +40,18 @@ Answers = Annotated[
 
 
 class _Form(BaseModel):
-    """The one field that a manifest of every format version has."""
+    """The only field that manifests of all format versions have."""
 
     format_version: int
 
 
 _Count = Annotated[int, Field(le=2**40)]
-"""A number of one file. What draws from all documents, or adds the numbers up, has no overflow with a larger one to care for."""
+"""A number within one file, limited so that sums and draws over all files cannot overflow."""
 
 
 class InputShard(Record):
-    """An input file as it was when it was encoded. `name` is relative to the project's folder. `source`: the name of its source;
-    the key is there in a dataset of named sources alone."""
+    """An input file as it was encoded. `name`: relative to the project's folder. `source`: the name of its source; the key exists
+    only with named sources."""
 
     name: str
     n_bytes: int
@@ -73,7 +73,7 @@ class InputRows(Record):
 
     @property
     def next_row(self) -> int | None:
-        """The row behind these documents in the input file; None if the file is damaged."""
+        """The row after these documents in the input file; None if the file is damaged."""
         return None if self.n_bad is None else self.first_row + self.n_documents + self.n_bad + self.n_dropped
 
 
@@ -130,7 +130,7 @@ class Reading(Record):
     format: DocumentFormat | None = None
 
     def not_written(self) -> set[str]:
-        """The keys that manifest.json does not have of it."""
+        """The fields that manifest.json leaves out."""
         return {name for name in ("conversations", "format") if getattr(self, name) is None}
 
 
@@ -179,7 +179,7 @@ class ChatEntry(Record):
         }
 
     def not_written(self) -> set[str]:
-        """The keys that manifest.json does not have of it."""
+        """The fields that manifest.json leaves out."""
         return {name for name in ("tool_use_template", "train_key", "train_next", "answers") if not getattr(self, name)}
 
 
@@ -238,27 +238,27 @@ class FileSet(Record):
 
     @property
     def files(self) -> list[TableFile]:
-        """All its files."""
+        """All files of the set."""
         return [file for part in self.parts for file in part.files] + self.shared
 
 
 class _Layout(NamedTuple):
-    """How JSON is laid out: with sorted keys on one line, or with a line for each value."""
+    """A JSON layout: sorted keys on one line, or one value per line."""
 
     encoder: json.JSONEncoder
     is_sorted: bool
     colon: str
 
     def line(self, depth: int) -> str:
-        """What is before a value at this depth."""
+        """The line break and indentation before a value at this depth; empty on one line."""
         return "" if self.is_sorted else "\n" + " " * depth
 
     def key(self, name: str) -> str:
-        """The beginning of a field."""
+        """The name of a field and its colon."""
         return f'"{name}"{self.colon}'
 
     def value(self, value: object, depth: int) -> str:
-        """A value at this depth. A line feed is never inside a string of JSON."""
+        """The JSON of a value, indented for this depth. JSON strings contain no line feeds, so replacing them is safe."""
         return self.encoder.encode(value).replace("\n", self.line(depth))
 
 
@@ -337,12 +337,12 @@ class Manifest(Record):
         return "".join(self.pieces_of_json())
 
     def pieces_of_json(self) -> Iterator[str]:
-        """The text of manifest.json in pieces, since a tree of the whole takes several kB a unit."""
+        """The text of manifest.json in pieces, because a dump of the whole takes several kB of memory per unit."""
         yield from self._pieces(_INDENTED)
         yield "\n"
 
     def _pieces(self, layout: "_Layout", without: Sequence[str] = ()) -> Iterator[str]:
-        """The JSON of all fields but those of `without`, in pieces: each input and shard is one, and each other field."""
+        """The JSON of all fields but `without`, in pieces: one for each input, shard and other field."""
         left_out = self._not_written() | dict.fromkeys(without, True)
         lists: dict[str, Sequence[Record]] = {"inputs": self.inputs, "shards": self.shards}
         fields = self.model_dump(mode="json", exclude=left_out | dict.fromkeys(lists, True))
@@ -360,7 +360,7 @@ class Manifest(Record):
         yield f"{layout.line(0)}}}"
 
     def _not_written(self) -> dict[str, Any]:
-        """The fields that manifest.json does not have, as pydantic's `exclude` takes them."""
+        """The fields that manifest.json leaves out, in the form of pydantic's `exclude`."""
         left_out: dict[str, Any] = {} if self.sources else {"inputs": {"__all__": {"source"}}}
         if not self.mixture:
             left_out["mixture"] = True
@@ -383,12 +383,12 @@ class Manifest(Record):
 
     @property
     def has_ids(self) -> bool:
-        """Whether documents have ids of their own; else their ids are rows."""
+        """Whether documents have ids of their own; otherwise their ids are rows."""
         readings = [*self.sources, *([] if self.source is None else [self.source])]
         return any(one.id_column is not None for one in readings)
 
     def document_sources(self) -> dict[str, DocumentSource]:
-        """The source of each input file whose source is known, by the file's name: all, but for format 3."""
+        """The source of each input file, by the file's name; empty for format 3, which does not record it."""
         if self.sources:
             named = {
                 one.name: DocumentSource(
@@ -419,12 +419,12 @@ class Manifest(Record):
         return {one.name: source for one in self.inputs}
 
     def policies(self) -> dict[str, SpecialTokensInText]:
-        """What became of the texts of special tokens in each input file, by its name."""
+        """How texts of special tokens were treated in each input file, by its name."""
         named = {one.name: one.special_tokens_in_text for one in self.sources}
         return {one.name: named.get(one.source or "", self.special_tokens_in_text) for one in self.inputs}
 
     def source_names(self) -> dict[str, str]:
-        """The source of each input file, by which it is counted apart: its name, or else its folder in data/raw."""
+        """The name under which each input file is counted: its source's, or else its folder in data/raw."""
         return {one.name: one.source or source_folder(one.name) for one in self.inputs}
 
 
@@ -441,7 +441,7 @@ def entry_of(conversations: Conversations | None) -> ConversationsEntry | None:
 
 
 def conversations_of(entry: ConversationsEntry | None) -> Conversations | None:
-    """What `entry_of` made the entry of."""
+    """The inverse of `entry_of`."""
     if entry is None:
         return None
     parts = entry.template

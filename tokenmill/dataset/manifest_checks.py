@@ -1,4 +1,4 @@
-"""Checks that a manifest agrees with itself, with its tokenizer, and with the files that are there."""
+"""Checks that a manifest agrees with itself, with its tokenizer, and with the existing files."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _FORCE = "Run `tokenmill build --force`."
 
 
 def wrong_with_tokenizer(manifest: Manifest, tokenizer: Tokenizer) -> Iterator[str]:
-    """What of the manifest is not of this tokenizer."""
+    """Says which fields of the manifest do not match this tokenizer."""
     if manifest.tokenizer_digest != tokenizer.digest:
         yield (
             f"the dataset was made with the tokenizer {manifest.tokenizer_digest[:16]}…; the tokenizer here is "
@@ -44,7 +44,7 @@ def wrong_digest(manifest: Manifest, content: bytes) -> Iterator[str]:
 
 
 def wrong_names(manifest: Manifest) -> Iterator[str]:
-    """The names of files that lead out of the dataset's folder, or are there twice."""
+    """The file names that lead out of the dataset's folder or occur twice."""
     for names in (manifest.names(), [table.name for table in manifest.tables]):
         seen: set[str] = set()
         for name in names:
@@ -62,7 +62,7 @@ def misplaced(manifest: Manifest) -> Iterator[str]:
 
 
 def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
-    """What of the manifest contradicts the rest of it: sums, and the rows of the shards, which must follow each other."""
+    """Says where the manifest contradicts itself: sums, and the rows of shards, which must be consecutive."""
     for key in ("n_documents", "n_tokens", "text_bytes"):
         total, parts = getattr(manifest, key), sum(getattr(shard, key) for shard in manifest.shards)
         if total != parts:
@@ -90,8 +90,7 @@ def wrong_in_itself(manifest: Manifest) -> Iterator[str]:
 
 
 def _wrong_chat(manifest: Manifest) -> Iterator[str]:
-    """What of a dataset of conversations contradicts the rest: each of its files has a number of trained tokens, and their sum is
-    known; a dataset of texts has none."""
+    """Says where trained tokens are contradictory: files of conversations have numbers of them and a known sum; texts have none."""
     for shard in manifest.shards:
         if (shard.n_trained is None) != (manifest.chat is None):
             says = "there are no conversations" if manifest.chat is None else "its documents are conversations"
@@ -109,8 +108,8 @@ def _wrong_chat(manifest: Manifest) -> Iterator[str]:
 
 
 def _wrong_sources(manifest: Manifest) -> Iterator[str]:
-    """What of the named sources contradicts the rest: every file, of documents or of the dataset, is of one of them, and their sums
-    are those of their files."""
+    """Says where named sources are contradictory: each input and output file belongs to one, and a source's sums are those of its
+    files."""
     names = [one.name for one in manifest.sources]
     if len(set(names)) < len(names):
         yield f"sources: {names}: a name is there twice. {_FORCE}"
@@ -143,7 +142,7 @@ def _wrong_sources(manifest: Manifest) -> Iterator[str]:
 
 
 def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
-    """What differs between the named sources of the manifest and those that params.yaml says now, by the shards that both name."""
+    """Says how the manifest's named sources differ from those of params.yaml, for the shards that both have."""
     said, known = {one.name: one.source for one in manifest.inputs}, manifest.document_sources()
     differ: dict[str, str] = {}
     for shard in shards:
@@ -169,7 +168,7 @@ def wrong_sources(manifest: Manifest, shards: Iterable[Shard]) -> Iterator[str]:
 
 
 def _not_in_a_row(name: str, some: list[InputRows]) -> Iterator[str]:
-    """What is missing or twice between the parts of a shard; after a damaged part, the next row is unknown."""
+    """Says which rows are missing or repeated between the parts of a shard; after a damaged part, the next row is unknown."""
     next_row: int | None = 0
     if some[0].first_line != 1:
         yield f"{name}: first_line of its first rows is {some[0].first_line}, expected 1. {_FORCE}"
@@ -190,7 +189,7 @@ def files_below(directory: Path) -> list[str]:
 
 
 def wrong_files(named: Iterable[str], found: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The files that the manifest names and that are not there, and those that it does not name; each with what is wrong."""
+    """The missing files of the manifest, and the files that it does not name, each with what is wrong."""
     named, found = set(named), set(found)
     for name in sorted(named - found):
         yield name, "missing; the manifest names it. Copy the dataset again, or run `tokenmill build --force`."
@@ -199,7 +198,7 @@ def wrong_files(named: Iterable[str], found: Iterable[str]) -> Iterator[tuple[st
 
 
 def wrong_file(path: Path, n_bytes: int, sha256: str) -> list[str]:
-    """What says that a file, if it is there, is not the one that the manifest names."""
+    """Says how an existing file differs from the one that the manifest names; empty if it does not, or is missing."""
     if not path.exists():
         return []
     if (found := path.stat().st_size) != n_bytes:
@@ -210,8 +209,7 @@ def wrong_file(path: Path, n_bytes: int, sha256: str) -> list[str]:
 
 
 def wrong_table_files(manifest: Manifest, directory: Path) -> Iterator[tuple[str, str]]:
-    """The tables in a folder that are missing, too many, or other files than those that the manifest names; each with what is
-    wrong."""
+    """The tables in a folder that are missing, unexpected, or differ from the manifest, each with what is wrong."""
     yield from wrong_files((table.name for table in manifest.tables), files_below(directory))
     for table in manifest.tables:
         path = directory / table.name
@@ -226,7 +224,7 @@ def unnamed_tables(manifest: Manifest, made: Iterable[str]) -> Iterator[str]:
 
 
 def wrong_quarantine(manifest: Manifest, path: Path) -> Iterator[str]:
-    """What of the quarantine file is not as the manifest says: its digest, and its number of documents."""
+    """Says how the digest and number of documents of the quarantine file differ from the manifest."""
     try:
         rows = read_table(path, columns=["row"], partitioning=None)["row"]
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
@@ -239,7 +237,7 @@ def wrong_quarantine(manifest: Manifest, path: Path) -> Iterator[str]:
 
 
 def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]:
-    """What differs between the inputs that the manifest names and the shards that there are, by their digests."""
+    """Says how the inputs of the manifest differ from the present shards, by digest."""
     listed = {shard.name for shard in manifest.inputs}
     for odd in sorted(listed ^ sha256.keys()):
         known = (
@@ -252,6 +250,6 @@ def wrong_inputs(manifest: Manifest, sha256: Mapping[str, str]) -> Iterator[str]
 
 
 def raise_first(findings: Iterable[str], place: str) -> None:
-    """Raises ValidationError with the first of these, if there is one. `place`: the manifest's path, for the message."""
+    """Raises ValidationError with the first text, if there is one. `place`: the manifest's path, for the message."""
     for finding in findings:
         raise ValidationError(f"{place}: {finding}")

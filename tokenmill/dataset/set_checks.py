@@ -25,7 +25,7 @@ _FORCE = "Run `tokenmill build --force`."
 
 
 class Wrong(NamedTuple):
-    """A finding: the file of the dataset, relative to its folder, and what is wrong with it."""
+    """A file of the dataset, relative to its folder, and what is wrong with it."""
 
     file: str
     what: str
@@ -42,12 +42,11 @@ def wrong_sets(
     threads: int,
     code: str,
 ) -> Iterator[Wrong]:
-    """What is wrong in the file sets of a dataset whose documents are proven.
+    """Yields what is wrong in the file sets of a dataset whose documents were checked before.
 
-    `units`: the documents' files, with document indexes that were made anew from them. `documents`: their shape. `finish`,
-    `threads`: as for Arrangement. `is_done`: whether work with such a key need not be done again. `remove`: forgets what work
-    with these keys made. `code`: the digest of this code, for the keys. The files' digests are checked elsewhere: what they hold is
-    read and compared here.
+    `units`: the documents' files, with document indexes derived again from them. `documents`: their shape. `finish`, `threads`: see
+    Arrangement. `is_done`: whether the result of work with this key is kept. `remove`: deletes the results of these keys. `code`:
+    the digest of this code, for the keys. This compares content; digests of files are checked elsewhere.
     """
     files = manifest.files
     if files is None:
@@ -83,7 +82,7 @@ def wrong_sets(
             digests = [some.sha256 for some in part.files]
             key = unit_key(stage="check", items=file.key, files=digests, numbers=numbers)
             do = partial(_check, one.format, dataset / one.folder, one.stem(i), arrangement.shape, file.items, part)
-            if all((dataset / some.name).exists() for some in part.files):  # what is missing is told elsewhere
+            if all((dataset / some.name).exists() for some in part.files):  # missing files are reported elsewhere
                 found.append((Work(f"check {file.name}", key, do), part))
         if one.before and not all(is_done(some.key) for some, _ in found):
             lacking.append(one)
@@ -110,7 +109,7 @@ def _wrong_blends(manifest: Manifest, dataset: Path) -> Iterator[Wrong]:
 
 
 def _differ(one: ArrangedSet | None, entry: FileSet | None, shape: Shape) -> str | None:
-    """How the manifest's entry of a set differs from the set that must be there."""
+    """Says how the manifest's entry of a set differs from the expected set."""
     if one is None or entry is None:
         return f"it has {'more' if one is None else 'fewer'} file sets than its parameters give."
     expected = (one.format.name, one.split, one.source, one.epoch)
@@ -133,7 +132,7 @@ def _some(names: Sequence[Sequence[str]]) -> str:
 
 
 def _check(format: Format, folder: Path, stem: str, shape: Shape, items: Items, part: SetPart, made: Path) -> SetFacts:
-    """Compares the items of one part with what they must be. What is wrong goes to a file, which is empty if nothing is."""
+    """Compares the items of one part with the expected ones, and writes what is wrong to a file; an empty file if nothing is."""
     n_items = n_tokens = 0
     reason = ""
     try:
@@ -147,7 +146,7 @@ def _check(format: Format, folder: Path, stem: str, shape: Shape, items: Items, 
         reason = str(error)
     except (pa.ArrowException, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the machine fails, which says nothing of the file
+            raise  # a fault of the machine, not of the file
         reason = f"cannot be read: {error}"
     (made / _REASON_FILE).write_text(reason, encoding="utf-8")
     return SetFacts(n_items, n_tokens)
@@ -194,7 +193,7 @@ def _compare(name: str, at: int, expected: pa.RecordBatch, found: pa.RecordBatch
 
 
 def _wrong_shared(one: ArrangedSet, entry: FileSet, dataset: Path, shape: Shape) -> Iterator[Wrong]:
-    """Whether the files that all parts of a set share are what their format writes for these parts."""
+    """Yields the shared files of a set that differ from what their format writes for these parts."""
     if one.format.finish is None or not one.files or not all((dataset / file.name).exists() for file in entry.files):
         return
     with tempfile.TemporaryDirectory(prefix="tokenmill-sets-") as scratch:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from tokenmill.dataset.order import Order
 from tokenmill.storage.atomic import naming
 
-BUCKET_BYTES = 32 << 20  # of ids in one bucket, about; some times as much memory is needed to sort it
-_HELD_BYTES = 32 << 20  # of items that the first pass holds; each bucket gets a batch of them
+BUCKET_BYTES = 32 << 20  # of ids in one bucket, about; sorting it takes several times as much memory
+_HELD_BYTES = 32 << 20  # of items that the first pass collects before it writes a batch to each bucket
 _GIVEN_BYTES = 4 << 20
 
 
@@ -90,7 +90,7 @@ def _write(
 
 
 def gather(paths: Sequence[Path], file: int, buckets: Buckets) -> Iterator[pa.RecordBatch]:
-    """The items of one file of the set, in order, from the files of all parts that `scatter` wrote."""
+    """Reads the items of one file of the set, in order, from the files that `scatter` wrote for all parts."""
     sources = [_open(path) for path in paths if path.stat().st_size]
     first = file * buckets.per_file // buckets.per_bucket
     for bucket in range(first, first + buckets.per_file // buckets.per_bucket):

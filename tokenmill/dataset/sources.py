@@ -1,4 +1,4 @@
-"""The documents of a dataset's files, found in the input files again from what the manifest says."""
+"""Finds the documents of a dataset's files in the input files again, by the manifest."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ _LINE_FEED = 10
 
 
 def inputs_of(manifest: Manifest, root: Path) -> tuple[list[Shard], list[str]]:
-    """The input files of a dataset below the folder `root` or in object storage, and the names of those that are not there. Raises
-    StorageError and PassingError."""
+    """The input files of a dataset below `root` or in object storage, and the names of missing ones. Raises StorageError and
+    PassingError."""
     shards, missing = [], []
     sources = manifest.document_sources()
     stored = stored_objects([one.name for one in manifest.inputs if is_url(one.name)])
@@ -101,8 +101,8 @@ def _row_groups(shard: Shard, rows: Sequence[InputRows]) -> list[ShardRange]:
 def units_of(
     manifest: Manifest, shards: Mapping[str, Shard], parts: Mapping[str, Mapping[tuple[int, int], ShardRange | None]]
 ) -> dict[str, Unit]:
-    """The documents of each file of the dataset whose shards are all there, by the file's name. `parts`: the range of a shard
-    that begins at a row and a line."""
+    """The unit of each file of the dataset whose shards all exist, by the file's name. `parts`: gives the range of a shard that
+    begins at a row and a line."""
     units = {}
     for entry in manifest.shards:
         if all(rows.name in parts for rows in entry.rows):

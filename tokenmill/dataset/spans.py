@@ -13,8 +13,8 @@ from tokenmill.errors import ValidationError
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a dataset file, from row `at` on, and the documents of a shard that they must match. `answers`: those of its
-    conversations, once they have been checked."""
+    """Rows of a dataset file from row `at` on, and the documents of a shard that they must match. `answers`: counts of answers;
+    None before conversations are checked."""
 
     shard: str
     at: int
@@ -61,7 +61,7 @@ def aligned(
 
 
 def same_ids(span: Span, i: int, found: list[int], expected: list[int], of: str) -> None:
-    """Raises ValidationError if the ids of the i-th row differ. `of`: what the expected ids are."""
+    """Raises ValidationError if the ids of the i-th row differ. `of`: names the expected ids in the message."""
     if found != expected:
         pairs = enumerate(zip(found, expected, strict=False))
         at = next((k for k, (a, b) in pairs if a != b), min(len(found), len(expected)))

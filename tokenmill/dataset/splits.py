@@ -1,7 +1,7 @@
-"""What a keyed hash of a document decides: which split it is in, and how often a mixture repeats it.
+"""Decides by a keyed hash which split a document is in, and how often a mixture repeats it.
 
-A document's key is the first 8 bytes, little-endian, of the sha256 of its text, or of its group's value where the documents of
-a group are to stay together. Nothing else is asked: not its file, its row, or what other documents there are.
+A document's key is the first 8 bytes, little-endian, of the sha256 of its text, or of its group's value where the documents of a
+group are to stay together. Nothing else matters: not its file, its row, or the other documents.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ Counts = npt.NDArray[np.int64]
 
 _SPLIT = "tokenmill split 1"  # what is hashed with the keys; another text would move documents between splits
 _REPEAT = "tokenmill repeat 1"
-_HASH_BITS = 40  # so that a float holds a fraction of an epoch beside 8,191 whole ones
+_HASH_BITS = 40  # so a float can hold 8,191 epochs and a fraction of one
 
 
 def group_key(value: str) -> int:
@@ -64,9 +64,8 @@ def split_of(keys: Keys, shares: Mapping[str, float]) -> npt.NDArray[np.uint8]:
 def repeats(keys: Keys, epochs: Fraction | float, name: str) -> Counts:
     """How often each document occurs in a mixture that wants `epochs` passes over a source: int64.
 
-    Whole passes take every document once each. The rest, between 0 and 1, takes one more of the documents whose hash is below
-    it, so the documents of a smaller number are among those of a larger one. `name`: of the source in the mixture; under another
-    name the rest takes other documents.
+    Each whole pass takes every document once. The rest, between 0 and 1, repeats the documents whose hash is below it, so a larger
+    `epochs` keeps all documents of a smaller one. `name`: the source's name in the mixture, on which the choice depends.
 
     >>> repeats(np.arange(6, dtype=np.uint64), 2.5, "web").tolist()
     [2, 2, 3, 3, 2, 3]
@@ -80,9 +79,9 @@ def epochs_of_budget(lengths: Counts, keys: Keys, tokens: int, name: str) -> Fra
     """The largest number of passes over a source whose documents, by `repeats`, have at most `tokens` tokens.
 
     `lengths`: the tokens of each document. Whole passes are exact. In the rest the sum stays below the budget by less than the
-    tokens of the next document in the order of the hashes; documents with the same key come together, and so do those whose
-    hashes have the same 40 bits, one in a million of a million documents. `float()` of what comes back is exact below 8,192.
-    Raises ValueError if there are no tokens to repeat.
+    tokens of the next document in the order of the hashes; documents with the same key come together, and so do those whose hashes
+    have the same 40 bits, one in a million of a million documents. `float()` of the result is exact below 8,192. Raises ValueError
+    if there are no tokens to repeat.
 
     >>> epochs_of_budget(np.array([10, 10, 10]), np.arange(3, dtype=np.uint64), 60, "web")
     Fraction(2, 1)
@@ -104,7 +103,7 @@ def _repeat(name: str) -> str:
 
 
 def _hashes(keys: Keys, salt: str) -> Keys:
-    """A number of 40 bits for each key, another with another salt: the top of splitmix64's mix of (key ^ the salt's group_key)."""
+    """A 40-bit hash of each key and the salt: the top bits of splitmix64's mix of (key ^ the salt's group_key)."""
     hashes = keys ^ np.uint64(group_key(salt))
     mix(hashes, np.empty_like(hashes))
     return hashes >> np.uint64(64 - _HASH_BITS)

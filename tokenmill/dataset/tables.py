@@ -1,4 +1,4 @@
-"""The tables beside a token dataset, in data/tables: the document index, and what occurs how often."""
+"""The tables of a token dataset in data/tables: the document index, and the counts of tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -27,8 +27,8 @@ UNIT_COUNTS_FILE = "token_counts.parquet"
 
 
 class Part(NamedTuple):
-    """What the tables are made from for one file of the dataset: its name, the shard and first row of each of its pieces, the
-    folder with its document index and token counts, and its source (see tokenmill.corpus.units.source_name)."""
+    """The input of the tables for one file of the dataset: its name, the shard and first row of each piece, the folder with its
+    document index and token counts, and its source (see tokenmill.corpus.units.source_name)."""
 
     file: str
     pieces: Starts
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 def write_tables(
     parts: Sequence[Part], has_names: bool, tokenizer: Tokenizer, directory: Path, splits: Mapping[str, float]
 ) -> list[TableFile]:
-    """Writes the tables of the dataset of these files, and gives the manifest's entries for them. `splits`: the shares of splits.
+    """Writes the tables of a dataset, and gives their entries for the manifest. `splits`: the share of each split.
 
     With the engine tokenizers there is no token_bytes.npy: if a tokenizer is not byte-level, its tokens have no bytes of their own.
     """
@@ -73,9 +73,9 @@ def _write(table: pa.Table, path: Path) -> None:
 
 
 def wrong_tables(made: Path, found: Path, left_out: Set[str] = frozenset()) -> Iterator[tuple[str, str]]:
-    """What differs between tables that were made anew from the tokens and those that were found, by the name of the file.
+    """Says how the tables found differ from those derived from the tokens, by file name.
 
-    `left_out`: columns that are not compared. Files that are not among those made are not looked at.
+    `left_out`: columns that are not compared. Files that were not derived are ignored.
     """
     for path in sorted(made.iterdir()):
         other = found / path.name

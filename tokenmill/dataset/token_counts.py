@@ -1,4 +1,4 @@
-"""How often each token occurs in a token dataset: counted for each unit, and summed into the tables of a dataset."""
+"""Counts how often each token occurs in each unit, and sums the counts for the tables of a dataset."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ class TokenCounts:
         self.counts: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.zeros(id_max + 1, np.uint64)
 
     def add(self, ids: pa.Array) -> None:
-        """Counts some ids; uint16 or uint32, without nulls. Raises ValueError for one above `id_max`."""
+        """Counts ids of uint16 or uint32 without nulls. Raises ValueError for an id above `id_max`."""
         found = _core.count_ids(ids, len(self.counts) - 1)
         if found is None:
             raise ValueError(f"an id is larger than {len(self.counts) - 1}")
@@ -45,9 +45,9 @@ class TokenCounts:
 
 
 def sum_counts(units: Iterable[tuple[str, Path]], id_max: int) -> tuple["TokenCounts", dict[str, pa.Table]]:
-    """The counts of all units, and those of each source: a table of id and count, without zeros.
+    """Sums the counts over all units, and over each source, as tables of id and count without zeros.
 
-    `units`: the source of each, and its file of counts.
+    `units`: the source and the counts file of each unit.
     """
     total = TokenCounts(id_max)
     by_source: dict[str, TokenCounts] = {}

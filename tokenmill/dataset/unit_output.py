@@ -1,4 +1,4 @@
-"""An encoded unit: its facts in the unit store, its entry in the manifest, and how the store gets it back from a dataset."""
+"""An encoded unit: its facts in the unit store, its entry in the manifest, and its recovery from a dataset."""
 
 from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -37,9 +37,9 @@ TOKENS_FILE = "tokens.parquet"  # in a unit's folder
 
 
 class EncodeFacts(msgspec.Struct, frozen=True):
-    """What the file of a unit holds, and what was left out of it. `piece_documents`, `piece_bad`, `piece_dropped`: the numbers per
-    piece. `reasons`: the number of dropped documents by reason. `n_trained`: of conversations, the tokens that are to be
-    learned, and `answers`, the numbers of answers."""
+    """The facts of a unit's file. `piece_documents`, `piece_bad`, `piece_dropped`: numbers of documents per piece. `reasons`: the
+    number of dropped documents by reason. `left`: its quarantine. `n_trained`, `answers`: trained tokens and counts of answers;
+    None for texts."""
 
     piece_documents: list[int]
     piece_bad: list[int | None]
@@ -62,7 +62,7 @@ class EncodeFacts(msgspec.Struct, frozen=True):
 
 
 def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
-    """The manifest's entry for a unit that is in the unit store under `key`."""
+    """The manifest's entry of a finished unit. `key`: its key in the unit store."""
     facts, file = done.facts, done.files[TOKENS_FILE]
     return OutputShard(
         name=f"{DOCUMENTS_FOLDER}/{unit.output}",
@@ -91,7 +91,7 @@ def output_shard(unit: Unit, key: str, done: Done[EncodeFacts]) -> OutputShard:
 
 
 def take_over(store: UnitStore, keys: Set[str], files: Mapping[str, Path], workers: int) -> int:
-    """Adds to the unit store the units of `keys` that an earlier dataset has, and gives their number.
+    """Copies units from an earlier dataset into the unit store. `keys`: the units to look for. Returns how many were copied.
 
     `files`: the paths in DVC's cache of the files of the dataset, its tables and its quarantine, by their names relative to the
     project's folder. Each file is checked against the manifest. A file that does not match its own name in DVC's cache either is
@@ -155,7 +155,7 @@ def _is_whole(path: Path, sha256: str) -> bool:
 
 
 def _index_of(manifest: Manifest, path: Path | None, files: Set[str]) -> dict[str, pa.Table] | None:
-    """The rows of each of these files of the dataset in its document index; None if that is not there or not whole."""
+    """The rows of each file in the dataset's document index; None if the index is missing or incomplete."""
     if not files or path is None or not _is_whole_table(manifest, DOCUMENTS_FILE, path):
         return None
     index, at, found = read_index(path, [("file", "in", files)]), 0, {}

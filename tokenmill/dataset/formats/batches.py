@@ -1,4 +1,4 @@
-"""Batches with borders that depend on the items alone, so that the same items in other batches give the same files."""
+"""Cuts items into batches at borders that depend only on the items, so equal items give equal files, however they arrive."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenmill.dataset.formats.interface import Flat, Shape
 from tokenmill.dataset.formats.items import check_ids
 
-READ_ROWS_MAX = 1 << 14  # of a batch that a reader gives
+READ_ROWS_MAX = 1 << 14  # rows of a batch that a reader yields
 READ_VALUES_MAX = 1 << 20  # token ids of such a batch, unless a single item has more
 
 
@@ -56,7 +56,8 @@ def even_batches(
 
 
 def cut(offsets: npt.NDArray[np.int64], at: int, n_rows_max: int, n_values_max: int, may_be_none: bool = False) -> int:
-    """The end of the rows from `at` that fit the limits: at least one, unless there may be none. `offsets`: where each begins."""
+    """The end of the rows from `at` that fit the limits: at least one row, unless there may be none. `offsets`: where each row
+    begins."""
     fitting = int(np.searchsorted(offsets, offsets[at] + n_values_max, side="right")) - 1
     end = min(fitting, at + n_rows_max, len(offsets) - 1)
     return max(end, at if may_be_none else at + 1)
@@ -69,8 +70,8 @@ def batches_of(
     more: Mapping[str, pa.Array] = MappingProxyType({}),
     n_before: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The items of a part in bounded batches, whose ids are where they were mapped. `more`: further columns of those
-    items. `n_before`: the number of the first one. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
+    """The items of a part in bounded batches that share the mapped memory. `more`: further columns. `n_before`: the number of the
+    first item. Raises ValidationError, with `place`, for an id over the tokenizer's largest."""
     list_type = shape.schema.field("input_ids").type
     at, n_items = 0, len(flat.offsets) - 1
     while at < n_items:

@@ -1,4 +1,4 @@
-"""The bytes of a part's files: written one after another, and mapped into memory with distrust."""
+"""Writes the bytes of a part's files in order, and maps files into memory after checking them."""
 
 import os
 import tempfile
@@ -27,13 +27,14 @@ def new_file(path: Path) -> Iterator[Put]:
 
 @contextmanager
 def spool(folder: Path) -> Iterator[tuple[Put, IO[bytes]]]:
-    """Yields a function that adds bytes to a file without a name, and that file: for what must stand behind what is known last."""
+    """Yields a function that adds bytes to an anonymous temporary file, and that file. It holds data that belongs after a header,
+    until the header is known."""
     with naming(folder), tempfile.TemporaryFile(dir=folder) as file:
         yield lambda data: _put(folder, file, data), file
 
 
 def put_spooled(put: Put, file: IO[bytes]) -> None:
-    """Adds all that a spool holds."""
+    """Copies all bytes of a spool."""
     file.flush()
     file.seek(0)
     while block := file.read(_COPIED_BYTES):
@@ -41,7 +42,7 @@ def put_spooled(put: Put, file: IO[bytes]) -> None:
 
 
 def arrays(file: IO[bytes], type: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
-    """The values in a spool, in bounded arrays."""
+    """Yields the values of a spool in bounded arrays."""
     file.flush()
     file.seek(0)
     while block := file.read(_COPIED_BYTES):

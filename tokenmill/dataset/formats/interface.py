@@ -1,4 +1,4 @@
-"""What a file format of a token dataset is: how items become files, and how they come back."""
+"""The interface of a file format of a token dataset: how items are written and read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,18 +14,18 @@ from tokenmill.dataset.tokens import list_of
 
 Ids = npt.NDArray[np.uint16] | npt.NDArray[np.int32] | npt.NDArray[np.uint32]
 STARTS_SUFFIX = ".starts.arrow"
-"""Of the file beside a part that holds what its format has no place for: an Arrow IPC file with a row for each item and the
-column `starts`, of sequences; and `n_tokens`, where the format does not say where an item ends."""
+"""Suffix of the file beside a part for what its format cannot hold: an Arrow IPC file with a row for each item. Columns: `starts`
+for sequences, and `n_tokens` if the format does not say where an item ends."""
 
 
 @dataclass(frozen=True)
 class Shape:
     """What the items of a file set look like: documents, or sequences that were packed from documents.
 
-    `ids`: the type of the token ids, uint16 or uint32. `id_max`: the tokenizer's largest id. `tokenizer_digest`: of the tokenizer.
-    `begin_id`, `end_id`: the ids that begin and end every document. `has_names`: documents have string ids; otherwise a
-    document's id is its row. `length`: the largest number of tokens of a sequence; None: the items are documents.
-    `has_labels`: sequences have labels. `has_mask`: the documents are conversations, whose tokens have a loss mask.
+    `ids`: the type of the token ids, uint16 or uint32. `id_max`: the tokenizer's largest id. `begin_id`, `end_id`: the ids that
+    begin and end every document, or None. `has_names`: documents have string ids; otherwise a document's id is its row. `length`:
+    the largest number of tokens of a sequence; None: the items are documents. `has_labels`: sequences have labels. `has_mask`: the
+    documents are conversations, whose tokens have a loss mask.
     """
 
     ids: pa.DataType
@@ -69,9 +69,9 @@ class Shape:
 class Flat(NamedTuple):
     """Items whose ids lie one after another in a memory-mapped array: all items of a part, or a record batch of them.
 
-    `offsets`: where each item begins in `ids`, int64, with the end of the last one at the end, so one more than there are items.
-    `starts`: of sequences, a ListArray of int32 with a list for each item, as in the schema; None for documents. `labels` int32,
-    `loss_mask` int8: in the places of the ids; None where the items have none.
+    `offsets`: int64, where each item begins in `ids`, then the end of the last one. `starts`: a ListArray of int32 with a list for
+    each sequence, as in the schema; None for documents. `labels` int32, `loss_mask` int8: a value for each id; None if the items
+    have none.
     """
 
     ids: Ids
@@ -89,18 +89,17 @@ Read = Callable[[Path, str, Shape], Iterator[pa.RecordBatch]]
 class Format:
     """A file format.
 
-    `suffixes`: of the files that one part is made of; their names are a stem with one of these. `packed_suffixes`: of the further
-    files of a part of packed sequences. `write(folder, stem, shape)` opens the files of a new part; what the block gets adds a
-    batch of items. The same items in other batches give the same bytes. Raises ValidationError for an item that the format
-    cannot hold. `read(folder, stem, shape)` gives the items again, with those columns of the shape that the format holds
-    (`input_ids` always, `starts` where items are sequences). Raises ValidationError if the files are not such files or do not
-    fit together. `flat(folder, stem, shape)`: the ids of the items in their order without a copy, in one array or in several;
-    None where the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape, file_bytes)`: why the
-    format cannot hold such items in files of that many bytes, or None. `finish(folder, stems, shape)`: writes the files that
-    all parts of a set share, `shared` by name; None where there are none. `one_file`: a set is one part, which is not in a
-    folder of its own but named after its split. `has_places`: its files name the shard and row of each document. `keeps_ends`:
-    the reader that the format is made for gives each packed sequence as it was written; else it takes windows of one length over
-    all ids of a file, wherever sequences end. `needs_end`: that reader finds documents by the id that ends them.
+    `suffixes`: those of a part's files, which share a stem. `packed_suffixes`: those of the further files of a part of packed
+    sequences. `write(folder, stem, shape)` opens the files of a new part, and yields a function that adds a batch of items. Equal
+    items give equal bytes in any batches. Raises ValidationError for an item that the format cannot hold. `read(folder, stem,
+    shape)` gives the items, with those columns of the shape that the format holds (always `input_ids`, and `starts` of sequences).
+    Raises ValidationError for malformed or inconsistent files. `flat(folder, stem, shape)` gives the ids in order without a copy,
+    in one or more arrays; None if the format has no such arrays. Raises ValidationError as `read` does. `refusal(shape,
+    file_bytes)` says why the format cannot hold such items in files of that many bytes, or gives None. `finish(folder, stems,
+    shape)` writes the files `shared` by all parts of a set; None if there are none. `one_file`: a set is one part, named after its
+    split, without a folder of its own. `has_places`: its files name the shard and row of each document. `keeps_ends`: trainers read
+    each packed sequence as it was written; otherwise they read windows of one length, wherever sequences end. `needs_end`: trainers
+    find documents by the id that ends them.
     """
 
     name: str

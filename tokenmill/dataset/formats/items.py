@@ -1,4 +1,4 @@
-"""The items of a batch as flat arrays, checked before they are written and after they are read."""
+"""Checks items before they are written and after they are read, and gives their ids as flat arrays."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +18,14 @@ _BESIDE_IDS = ("loss_mask", "labels", "position_ids")  # lists with a value for 
 
 
 def columns(shape: Shape) -> pa.Schema:
-    """The columns of a format that has columns: of documents all but where they are from, of sequences all."""
+    """The columns that a table format holds: those of the shape, without the documents' `shard` and `row`."""
     if shape.length is not None:
         return shape.schema
     return pa.schema([field for field in shape.schema if field.name not in ("shard", "row")])
 
 
 def named(columns: pa.Schema) -> str:
-    """Columns with their types, for a message."""
+    """Lists columns with their types, for a message."""
     return ", ".join(f"{field.name} ({field.type})" for field in columns)
 
 
@@ -35,7 +35,7 @@ def numpy_type(shape: Shape) -> "np.dtype[Any]":
 
 
 def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> pa.RecordBatch:
-    """The batch with exactly the shape's schema. `n_before`: the number of items written before it.
+    """Casts the batch to exactly the shape's schema. `n_before`: the number of items written before it.
 
     Raises ValidationError if a value does not fit its column (nothing wraps) or is null, and where the other checks do."""
     try:
@@ -53,7 +53,7 @@ def checked(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int) -> 
 
 
 def checking(add: Callable[[pa.RecordBatch], None], shape: Shape, place: Path) -> Callable[[pa.RecordBatch], None]:
-    """A function that gives `add` its batches of items once they are checked, one after another. Raises as `checked` does."""
+    """A function that checks a batch of items and passes it to `add`. Raises as `checked` does."""
     n_items = 0
 
     def add_checked(batch: pa.RecordBatch) -> None:
@@ -73,7 +73,7 @@ def check_items(batch: pa.RecordBatch, shape: Shape, place: Path, n_before: int 
 
 
 def flat_of(batch: pa.RecordBatch) -> Flat:
-    """The ids of a batch as one array that shares the batch's memory, with starts, labels and mask where it has them."""
+    """The ids of a batch as one array that shares its memory, with starts, labels and mask if it has them."""
     ids, offsets = list_values(batch.column("input_ids"))
     names = batch.schema.names
     labels, mask = (list_values(batch.column(name))[0] if name in names else None for name in ("labels", "loss_mask"))
@@ -83,7 +83,7 @@ def flat_of(batch: pa.RecordBatch) -> Flat:
 def check_beside(
     batch: pa.RecordBatch, offsets: npt.NDArray[np.int64], place: Path, n_before: int = 0, fix: str = REBUILD
 ) -> None:
-    """Raises ValidationError for a list that has not a value for each id of its item, and for a mask with other values than 0
+    """Raises ValidationError for labels or a mask of another length than their item's ids, and for a mask with other values than 0
     and 1. `offsets`: where the ids of each item begin, with the end of the last."""
     for name in _BESIDE_IDS:
         if name not in batch.schema.names:
@@ -106,7 +106,7 @@ def check_beside(
 
 def check_ids(flat: Flat, shape: Shape, place: Path, n_before: int = 0, fix: str = REBUILD) -> None:
     """Raises ValidationError for an id over the tokenizer's largest. `n_before`: the number of the first item."""
-    ids = flat.ids.view(np.uint32) if flat.ids.dtype == np.int32 else flat.ids  # a negative id is then a large one
+    ids = flat.ids.view(np.uint32) if flat.ids.dtype == np.int32 else flat.ids  # as unsigned, a negative id is large
     if int(ids.max(initial=0)) <= shape.id_max:
         return
     at = int(np.argmax(ids > shape.id_max))
@@ -157,14 +157,14 @@ def first_wrong_starts(starts: pa.ListArray, lengths: npt.NDArray[np.int64]) -> 
     full = ~wrong
     wrong[full] |= values[first[full]] != 0
     wrong[full] |= values[end[full] - 1] >= lengths[full]
-    falls = np.flatnonzero(np.diff(values) <= 0) + 1  # may be where a list begins, which falls to 0
+    falls = np.flatnonzero(np.diff(values) <= 0) + 1  # a decrease is fine where a new list begins
     falls = falls[~np.isin(falls, first[full])]
     wrong[np.searchsorted(offsets, falls, side="right") - 1] = True
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
 def segment_ends(flat: Flat) -> npt.NDArray[np.int64]:
-    """Where documents end, or the segments of sequences: a segment ends where the next one of its sequence starts, or with it."""
+    """Where documents, or the segments of sequences, end among the ids."""
     if flat.starts is None:
         return flat.offsets[1:]
     places = segment_places(flat)
@@ -179,12 +179,12 @@ def segment_places(flat: Flat) -> npt.NDArray[np.int64]:
 
 
 def may_be_empty(shape: Shape) -> bool:
-    """Whether an item can have no tokens: a document without text that no id begins or ends. Templates begin and end messages."""
+    """Whether an item can have no tokens: an empty document without begin and end ids. Conversations always have tokens."""
     return shape.length is None and shape.begin_id is None and shape.end_id is None and not shape.has_mask
 
 
 def refuse_lists(shape: Shape, name: str) -> str | None:
-    """Why a format without a place for further lists cannot hold the loss mask or the labels, or None."""
+    """Says why a format that holds only ids cannot hold the loss mask or the labels, or None."""
     if shape.has_mask:
         packed = "" if shape.length is None else ", megatron_sft or megatron_sft_parquet"
         return (
@@ -195,7 +195,7 @@ def refuse_lists(shape: Shape, name: str) -> str | None:
 
 
 def refuse_over_int32(shape: Shape, name: str) -> str | None:
-    """Why a format of int32 ids cannot hold ids over its range, or None."""
+    """Says why a format of int32 ids cannot hold larger ids, or None."""
     if shape.id_max <= INT32_MAX:
         return None
     return f"{name} holds ids up to {INT32_MAX:,}; the tokenizer's largest is {shape.id_max:,}; choose parquet or arrow"

@@ -84,8 +84,8 @@ def _samples(batch: pa.RecordBatch, shape: Shape) -> tuple[memoryview, Positions
 
 
 def _array_parts(lists: pa.ListArray) -> list[pa.LargeBinaryArray]:
-    """What stands for the arrays: a byte with the number of dimensions and the code of the type of the length; the length in that
-    type; and the values."""
+    """The encoded arrays: a byte with the number of dimensions and the type code of the length, then the length in that type, then
+    the values."""
     numbers, offsets = list_values(lists)
     lengths = np.diff(offsets)
     codes = np.searchsorted((1 << 8, 1 << 16), lengths, side="right")
@@ -179,7 +179,7 @@ def _gathered(found: Bytes, at: Positions, n_bytes: int) -> Bytes:
 
 
 def _taken(found: Bytes, begins: Positions, ends: Positions) -> pa.LargeBinaryArray:
-    """The bytes between the places, one after another: the even ones of the spans that the places divide the file into."""
+    """The bytes from each begin to its end, a value for each."""
     places = np.stack([begins, ends], axis=1).ravel()
     return _binary(found, places).take(pa.array(np.arange(0, len(places), 2)))
 

@@ -57,8 +57,8 @@ def _put_places(put: Put, lengths: Iterator[npt.NDArray[np.int32]], id_bytes: in
 
 
 def read_offsets(path: Path, type: Type, data: Path, n_values: int) -> npt.NDArray[np.int64]:
-    """Where each sequence begins, in values, with the end of the last. `data`: the file that it is the index of; it has `n_values`.
-    Raises ValidationError if anything in the index does not fit."""
+    """Where each sequence begins, in values, with the end of the last. `data`: the indexed file of `n_values` values. Raises
+    ValidationError if anything in the index does not fit."""
     lengths = _lengths(path, type)
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -75,7 +75,7 @@ def _lengths(path: Path, type: Type) -> npt.NDArray[np.int32]:
     if found.size < _HEADER.itemsize:
         raise ValidationError(f"{path}: expected a header of {_HEADER.itemsize} bytes; found {found.size:,}. {REBUILD}")
     header = found[: _HEADER.itemsize].view(_HEADER)[0]
-    n = min(int(header["n_sequences"]), found.size)  # a false number is then told by the header that it makes
+    n = min(int(header["n_sequences"]), found.size)  # a wrong number gives another header, which is compared
     if header.tobytes() != (expected := _header(type, n)).tobytes():
         wrong = next(name for name in _HEADER.names or () if header[name] != expected[name])
         raise ValidationError(f"{path}: {wrong}: expected {expected[wrong]}; found {header[wrong]}. {REBUILD}")

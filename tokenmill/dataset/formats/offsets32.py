@@ -1,6 +1,6 @@
-"""Files that begin with the number of their items and where each begins, in 32 bits: the chunks of litdata and mds.
+"""Files that begin with the number of items and their 32-bit offsets: the chunks of litdata and mds.
 
-Those numbers are known last and stand first, so the items go to a file without a name until all are there.
+This header is known last, so the items are collected in an anonymous temporary file first.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,9 +50,9 @@ def new_chunk(path: Path, config: bytes) -> Iterator[Callable[[Any, npt.NDArray[
 
 
 def map_chunk(path: Path, config: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes of a file, mapped into memory, and where in it each item begins, with the end of the last.
+    """The bytes of a file, mapped into memory, and the offset of each item with the end of the last one.
 
-    Raises ValidationError if the file does not begin so, its offsets fall, or it does not end with the last item.
+    Raises ValidationError if the header is malformed, offsets decrease, or the file does not end with the last item.
     """
     found = map_file(path)
     n_items = int(values(found, "<u4", 0, 1)[0]) if found.size >= 8 else 0
@@ -78,7 +78,7 @@ def map_chunk(path: Path, config: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDA
 
 
 def refuse_large_files(file_bytes: int, name: str) -> str | None:
-    """Why files of that many bytes cannot have such offsets, or None."""
+    """Says why files of that many bytes cannot have 32-bit offsets, or None."""
     if file_bytes <= FILE_BYTES_MAX:
         return None
     return f"files of {name} must be under 4 GiB, as their offsets have 32 bits; {file_bytes:,} bytes are asked for"

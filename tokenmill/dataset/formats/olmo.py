@@ -216,7 +216,7 @@ def _documents(
                 f"to {ends[row]:,}. {REBUILD}"
             )
         if ends[-1] > n_ids:
-            break  # before a document is read that is not there
+            break  # before a missing document is read
         yield found, offsets
         end, n_lines = int(ends[-1]), n_lines + found.num_rows
     else:

@@ -1,4 +1,4 @@
-"""What both formats of packed conversations have in common: which items they hold, and where their loss mask stands.
+"""What both formats of packed conversations share: the items they hold, and the position of their loss mask.
 
 Megatron-Bridge makes inputs and labels of a segment by leaving out its last and its first token, and takes the mask at the places
 of the inputs (fill_packing_strategy in src/megatron/bridge/data/packing/algorithms.py). So its mask stands one token before ours.
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.int8]
 
 
 def columns(shape: Shape) -> pa.Schema:
-    """The columns that come back: all others follow from these."""
+    """The columns that a reader gives; the others follow from these."""
     fields = [list_of("input_ids", shape.ids), list_of("starts", pa.int32()), list_of("loss_mask", pa.int8())]
     return pa.schema(fields)
 
@@ -44,7 +44,7 @@ def at_labels(mask: Mask) -> Mask:
 
 
 def check_ends(mask: Mask, offsets: npt.NDArray[np.int64], place: Path, n_before: int) -> None:
-    """Raises ValidationError if a mask as it is stored is not 0 at the end of an item, behind which nothing is to be learned."""
+    """Raises ValidationError if a stored mask is not 0 at the end of an item, after which there is nothing to learn."""
     wrong = mask[offsets[1:] - 1] != 0
     if wrong.any():
         row = n_before + int(np.argmax(wrong))
@@ -52,7 +52,7 @@ def check_ends(mask: Mask, offsets: npt.NDArray[np.int64], place: Path, n_before
 
 
 def refusal(shape: Shape, name: str) -> str | None:
-    """Why a format of packed conversations cannot hold other items, or None."""
+    """Says why a format of packed conversations cannot hold these items, or None."""
     if not shape.has_mask:
         return (
             f"{name} holds conversations with a loss mask; these documents have none. Set encode.chat, or choose another format, "

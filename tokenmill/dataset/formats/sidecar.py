@@ -1,4 +1,4 @@
-"""The file beside a part for what its format has no place for: where the segments of sequences start, and where items end."""
+"""The file beside a part for what its format cannot hold: where segments of sequences start, and where items end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _VALUES_MAX = 1 << 20
 def new_sidecar(
     folder: Path, stem: str, shape: Shape, with_lengths: bool = False
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Yields a function that adds a batch of items to the file beside a new part; if nothing is to be kept there, to none.
+    """Yields a function that adds a batch of items to the file beside a new part. Makes no file if there is nothing to keep.
 
     `with_lengths`: keep the number of tokens of each item."""
     columns = _columns(shape, with_lengths)
@@ -46,7 +46,8 @@ def new_sidecar(
 def read_sidecar(
     folder: Path, stem: str, shape: Shape, with_lengths: bool = False
 ) -> tuple[npt.NDArray[np.int64], pa.ListArray | None]:
-    """The number of tokens of each item (none without `with_lengths`), and of sequences the starts. Raises ValidationError."""
+    """The number of tokens of each item (empty without `with_lengths`), and the starts of sequences (None for documents). Raises
+    ValidationError."""
     columns = _columns(shape, with_lengths)
     if not columns.names:
         return np.empty(0, np.int64), None
