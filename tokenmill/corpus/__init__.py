@@ -1,1 +1,1 @@
-"""Files of documents to batches of documents."""
+"""Reads files of documents in batches."""

@@ -29,7 +29,7 @@ def checked_batches(
     names: Sequence[str],
     limits: Limits,
 ) -> Iterator[pa.RecordBatch]:
-    """The record batches that pyarrow reads of a file, each checked before it is decoded.
+    """The record batches of a file as pyarrow reads them, each checked before it is decoded.
 
     `is_file`: whether the file has a footer. `names`: the columns that are read. Raises CorpusError if a record batch, or all
     dictionaries together, decode to more than a block, and pa.ArrowInvalid for damage.
@@ -52,13 +52,14 @@ def checked_batches(
                 limits.check_block(n_bytes, f"{file.shard_name}: record batch {n_batches}, decoded,", SMALLER_BATCHES)
                 n_batches += 1
                 yield from islice(batches, 1)
-        yield from batches  # none, or the error of a file that is cut off
+        yield from batches  # none is left, or raises the error of a truncated file
     except (struct.error, ValueError, IndexError) as error:
         raise pa.ArrowInvalid(f"the metadata of record batch {n_batches} cannot be read: {error}") from None
 
 
 class _Message(NamedTuple):
-    """`data`: its metadata, with the table `header` of this `kind`. `body`: where its buffers begin in the file."""
+    """A message of Arrow IPC. `data`: its metadata. `header`: where the table of this `kind` is in them. `body`: where the buffers
+    begin in the file."""
 
     data: bytes
     version: int
@@ -68,7 +69,7 @@ class _Message(NamedTuple):
 
 
 def _messages(file: BoundedFile, is_file: bool) -> Iterator[_Message]:
-    """The messages in the order in which pyarrow reads them. Those of a stream are as far as the file's own position."""
+    """The messages in the order in which pyarrow reads them. For a stream, read no further than pyarrow."""
     if is_file:
         footer_end = file.n_bytes - 10
         n_footer = struct.unpack("<i", file.peek_at(footer_end, 4))[0]
@@ -99,15 +100,15 @@ def _message(file: BoundedFile, start: int, body: int) -> _Message:
 
 
 def _decoded_bytes(file: BoundedFile, batch: _Message, fields: Sequence[tuple[pa.DataType, bool]] | None) -> int:
-    """The bytes of the buffers once they are decompressed, or of the values inside others if these are more. `fields`: the type of
-    each column and whether it is read; None: all is read."""
+    """The larger of two sizes in bytes: of the decompressed buffers, and of nested values. `fields`: each column's type and whether
+    it is read; None: all is read."""
     nodes = np.maximum(_structs(batch.data, batch.header, 1, 2)[:, 0], 0).astype(float)
     buffers = _structs(batch.data, batch.header, 2, 2)
     if fields is not None and batch.version >= _V5:
         n_more = iter(_structs(batch.data, batch.header, 4, 1)[:, 0].tolist())
         n_nodes, n_buffers = np.array([(0, 0), *(_extent(kind, n_more) for kind, _ in fields)])[1:].T
         is_read = np.array([one for _, one in fields], bool)
-        nodes[np.cumsum(n_nodes) - n_nodes] = 0  # of the columns themselves, whose values are taken few at a time
+        nodes[np.cumsum(n_nodes) - n_nodes] = 0  # top-level values are taken few at a time
         nodes, buffers = (
             nodes[np.flatnonzero(is_read.repeat(n_nodes))],
             buffers[np.flatnonzero(is_read.repeat(n_buffers))],
@@ -121,8 +122,8 @@ def _decoded_bytes(file: BoundedFile, batch: _Message, fields: Sequence[tuple[pa
 
 
 def _extent(kind: pa.DataType, n_more: Iterator[int]) -> tuple[int, int]:
-    """How many nodes and buffers a column of this type has in a message. `n_more`: of the columns of views, in order, the buffers
-    beyond the usual ones."""
+    """The number of nodes and of buffers that a column of this type has in a message. `n_more`: the extra buffers of each column of
+    views, in order."""
     kind = getattr(kind, "storage_type", kind)
     types = pa.types
     n_without = kind.num_buffers if types.is_null(kind) else int(types.is_union(kind) or types.is_run_end_encoded(kind))
@@ -132,7 +133,7 @@ def _extent(kind: pa.DataType, n_more: Iterator[int]) -> tuple[int, int]:
 
 
 def _place(data: bytes, table: int, number: int) -> int | None:
-    """Where a field of a table is; None: it is not there."""
+    """The position of a table's field; None if it is absent."""
     fields = table - struct.unpack_from("<i", data, table)[0]
     n_bytes = struct.unpack_from("<H", data, fields)[0]
     start = struct.unpack_from("<H", data, fields + 4 + 2 * number)[0] if 4 + 2 * number < n_bytes else 0

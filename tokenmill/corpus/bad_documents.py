@@ -11,8 +11,8 @@ from tokenmill.errors import CorpusError, DamagedError
 
 T = TypeVar("T")
 
-N_LISTED_MAX = 20  # bad documents and files that an error names
-N_FOUND_MAX = 1000  # in one file, which is read no further then
+N_LISTED_MAX = 20  # an error names at most this many bad documents and files
+N_FOUND_MAX = 1000  # reading stops after this many in one file
 
 
 class BadDocument(msgspec.Struct, frozen=True):
@@ -62,8 +62,8 @@ class ColumnError(CorpusError):
 
 
 class Bad(NamedTuple):
-    """A line of an error: what is wrong in `n` documents of a file, or with the file. `setting`: as of a BadDocument; such
-    documents of a file share one line."""
+    """A line of an error: what is wrong with a file, or with `n` of its documents. `setting`: see BadDocument; documents with the
+    same one share a line."""
 
     words: str
     n: int = 1
@@ -96,8 +96,8 @@ class BadInputError(CorpusError):
 
 
 def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[list[str], str]:
-    """The lines of an error that name the first bad documents and files, the number of the others, and how to mend settings
-    that are to blame; and these settings."""
+    """The lines of an error: the first bad documents and files, the number of the others, and how to correct the settings to blame.
+    Also gives these settings."""
     named = [one for some in listed(first).values() for one in some]
     lines = [f"  {one}" for one in named]
     if n_more := n - sum(one.n for one in named):
@@ -116,17 +116,17 @@ def lines_of(first: Mapping[str, Sequence[Bad]], n: int, is_all: bool) -> tuple[
 
 
 def whom(settings: str) -> str:
-    """For which files settings, `source.KEY` or `sources.NAME.KEY`, hold."""
+    """Says to which files `source.KEY` or `sources.NAME.KEY` applies."""
     return f"which holds for all files{' of the source' if settings.startswith('sources.') else ''}"
 
 
 def remedy_of(lines: Sequence[str]) -> str:
-    """The advice among the lines of an error: the lines that name no document or file."""
+    """The advice in an error: its lines that name no document or file."""
     return "\n".join(line for line in lines if not line.startswith(" "))
 
 
 def joined(some: Sequence[Bad], one: Bad) -> list[Bad]:
-    """The lines of a file with one more."""
+    """Adds a line to those of a file, or counts it in one with the same setting."""
     for i, other in enumerate(some):
         if one.setting and one.setting == other.setting:
             return [*some[:i], other._replace(n=other.n + one.n), *some[i + 1 :]]

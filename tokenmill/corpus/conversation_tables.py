@@ -1,4 +1,4 @@
-"""Makes conversations of the rows of tables."""
+"""Converts rows of tables into conversations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ class Made(NamedTuple):
 
 
 def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
-    """The conversations of some rows, in their order, all at once. `columns`: those that the maker takes, of types that
-    `check_columns` lets pass and with values that `check_values` lets pass."""
+    """Converts all rows of these columns in order. `columns`: those that the maker takes, of types and values that pass
+    `check_columns` and `check_values`."""
     texts: list[str | None] = []
     messages: list[bytes | None] = []
     bad: list[BadDocument] = []
@@ -42,12 +42,12 @@ def conversations_of(columns: Sequence[pa.Array], maker: Maker) -> Made:
         else:
             texts.append(found.text)
             messages.append(found.json)
-    json = pa.array(messages, pa.large_binary()).view(pa.large_string())  # of msgspec, which is UTF-8
+    json = pa.array(messages, pa.large_binary()).view(pa.large_string())  # msgspec writes UTF-8
     return Made(pa.array(texts, pa.large_string()), json, bad)
 
 
 def _rows(columns: Sequence[pa.Array], names: Sequence[str]) -> Sequence[Any]:
-    """The values of each row, in the order of the columns; for a row that has none, the error in their place."""
+    """The values of each row, in the order of the columns; an error in place of a row that cannot be read."""
     try:
         return list(zip(*map(_values, columns), strict=True))
     except (UnicodeDecodeError, KeyError):
@@ -77,8 +77,8 @@ def _cleaned(value: Any, cleaner: _Cleaner | None) -> Any:
 
 
 def _cleaner(kind: pa.DataType) -> _Cleaner | None:
-    """What removes from a value of this type the keys that its row lacks; None if no value can have such keys. A struct has null
-    for a key that a row lacks. A map has only the keys of its row, so a null there is a value."""
+    """A function that removes the keys that a row lacks from a value of this type; None if there is nothing to remove. A struct has
+    null for such a key. A map has only the row's keys, so a null there is a value."""
     if pa.types.is_dictionary(kind):
         return _cleaner(kind.value_type)
     if pa.types.is_struct(kind):

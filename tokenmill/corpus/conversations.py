@@ -1,4 +1,4 @@
-"""Makes a conversation of the values of a row: messages of either shape, or a template over several columns.
+"""Makes a conversation from a row: from messages of either shape, or by a template over several columns.
 
 The shapes are that of OpenAI (role, content) and that of ShareGPT (from, value).
 """
@@ -23,10 +23,10 @@ _ROLE_OF_SHAREGPT = {
     "tool": "tool",
 }
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-"""The keys under which datasets have what an assistant thinks. Canonical JSON has the first one."""
+"""The keys for an assistant's reasoning in datasets. Canonical JSON uses the first one."""
 _LEVELS_MAX = 100
-"""How deep lists and objects of a message or tool may be nested, itself counted. It is fixed, since what Python can read depends on
-the calls that lead there; templates and encoders read the same levels again."""
+"""The allowed depth of nested lists and objects in a message or tool, including itself. It is fixed because Python's own limit
+depends on the depth of the call stack."""
 _KINDS = {str: "a text", bool: "a bool", int: "an int", float: "a float", list: "a list", dict: "an object"}
 
 _encode = msgspec.json.Encoder().encode  # not ASCII-escaped, without white space, keys in their order
@@ -41,7 +41,7 @@ class Conversation(NamedTuple):
 
 
 class ConversationError(ValueError):
-    """The values of a row make no conversation. The message says why, and which message is to blame."""
+    """Raised if a row makes no conversation. The text says why, and names the message to blame."""
 
 
 class Maker(NamedTuple):
@@ -54,9 +54,9 @@ class Maker(NamedTuple):
 
 
 def maker_of(conversations: Conversations) -> Maker:
-    """What makes the conversations of a source.
+    """The maker of a source's conversations.
 
-    The values are those of JSON. With a template each is a text or None.
+    Its values are JSON values; with a template, each is a text or None.
     """
     if conversations.template is not None:
         columns, make = _by_template(conversations.template)
@@ -72,8 +72,8 @@ def maker_of(conversations: Conversations) -> Maker:
 
 
 def of_messages(messages: Any, tools: Any) -> Conversation:
-    """The conversation of some messages and tools, each a list or the JSON text of a list; None: no tools. A message loses the keys
-    whose value is null. Inside the values, and in tools, null is a value like any other.
+    """Makes a conversation from messages and tools, each a list or the JSON text of a list; None: no tools. Keys of a message with
+    the value null are removed; nested nulls, and nulls in tools, stay.
 
     Raises ConversationError.
 
@@ -147,7 +147,7 @@ def _message(i: int, found: Any, texts: list[str]) -> dict[str, Any]:
 
 
 def _with_one_reasoning(i: int, message: dict[str, Any]) -> dict[str, Any]:
-    """The message with its reasoning under the first of the keys for it, at the place of the one that it has."""
+    """Renames the message's key of reasoning to the first of _REASONING, in its place."""
     keys = [key for key in message if key in _REASONING]
     for key in keys:
         if not isinstance(message[key], str):
@@ -210,7 +210,7 @@ def _too_deep(where: str) -> ConversationError:
 def _by_template(
     template: Sequence[tuple[str, Sequence[str]]],
 ) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], Conversation]]:
-    """The columns of a template, and what makes a conversation of their values."""
+    """The columns of a template, and a function that makes a conversation from their values."""
     parsed = [(role, [parse_part(part) for part in parts]) for role, parts in template]
     columns = tuple(dict.fromkeys(name for _, parts in parsed for part in parts for name in part.columns))
     forms = [(role, [_form(part, columns) for part in parts]) for role, parts in parsed]
@@ -235,7 +235,7 @@ def _by_template(
 
 
 def _form(part: Part, columns: Sequence[str]) -> tuple[str, list[int]]:
-    """A part as a form for the operator %, and which of the columns' values it takes."""
+    """A part as a format string for the operator %, and the indexes of the columns that fill it."""
     form = "%s".join(text.replace("%", "%%") for text in part.texts)
     return form, [columns.index(name) for name in part.columns]
 

@@ -1,4 +1,4 @@
-"""Reads compressed files of documents as the bytes that they hold."""
+"""Decompresses files of documents."""
 
 import bz2
 import lzma
@@ -16,12 +16,11 @@ _READ_BYTES = 1 << 16
 
 
 def decompressed(file: pa.NativeFile, compression: str, memory_bytes_max: int | None, name: str) -> Any:
-    """What `file` holds, with a method `read`. `compression`: the suffix that says how; "": it is the file itself.
-    `memory_bytes_max`: the most that a window of zstd or a dictionary of xz may take; None: no limit. `name`: that of the file, for
-    error messages.
+    """A reader of the decompressed bytes. `compression`: the suffix that names it; "": gives the file itself. `memory_bytes_max`:
+    the limit of a zstd window or xz dictionary; None: no limit. `name`: the file's, for error messages.
 
-    Raises CorpusError for a window that is too large. Reading raises OSError without a number for what is damaged, and CorpusError
-    for a dictionary that is too large.
+    Raises CorpusError for a window that is too large. Reading raises OSError without errno for damaged data, and CorpusError for a
+    dictionary that is too large.
     """
     match compression:
         case "":
@@ -43,7 +42,7 @@ def _large_window(file: pa.NativeFile, memory_bytes_max: int | None, name: str) 
 
 
 class _Zstd:
-    """The zstd frames of a file, one behind the other, as one. No window has more than 2 ** `window_log_max` bytes."""
+    """Reads the concatenated zstd frames of a file. No window may exceed 2 ** `window_log_max` bytes."""
 
     def __init__(self, file: pa.NativeFile, window_log_max: int) -> None:
         self._file = file
@@ -69,18 +68,18 @@ class _Zstd:
 
 
 class _Streams:
-    """The compressed streams of a file, one behind the other, as one."""
+    """Reads the concatenated compressed streams of a file."""
 
     def __init__(self, file: pa.NativeFile, new: Callable[[], Any], name: str) -> None:
         self._file, self._new, self._name = file, new, name
         self._decoder: Any = None
-        self._left = b""  # compressed bytes behind the end of a stream
+        self._left = b""  # compressed bytes after the end of a stream
 
     def read(self, n_bytes: int) -> bytes:
         """The next bytes, up to `n_bytes`; none at the end."""
         while True:
             if self._decoder is None or self._decoder.eof:
-                self._left = (self._left or self._file.read(_READ_BYTES)).lstrip(b"\0")  # xz may fill up with zeros
+                self._left = (self._left or self._file.read(_READ_BYTES)).lstrip(b"\0")  # xz allows padding with zeros
                 if not self._left:
                     if self._file.tell() == self._file.size():
                         return b""
@@ -102,7 +101,7 @@ class _Streams:
                         code="TM206",
                     ) from None
                 raise OSError(str(error)) from None
-            except ValueError as error:  # of bz2, for what ends where it should not
+            except ValueError as error:  # of bz2, for truncated data
                 raise OSError(str(error)) from None
             if self._decoder.eof:
                 self._left = self._decoder.unused_data

@@ -33,15 +33,15 @@ class DropLine(NamedTuple):
 
     @property
     def by(self) -> str:
-        """What the line names its documents by: "id", "digest", or "id and digest"."""
+        """How the line identifies documents: "id", "digest", or "id and digest"."""
         return " and ".join(name for name, value in (("id", self.id), ("digest", self.sha256)) if value is not None)
 
 
 class DroppedDocument(msgspec.Struct, frozen=True):
-    """A document that was left out. `id`: as text, None where documents have none. `sha256`: of its text, or of a conversation's
-    canonical JSON. `reason`: that of the first line that names it; `by`: what this line names it by.
+    """A document that was left out. `id`: as text; None if documents have none. `sha256`: that of its text, or of a conversation's
+    canonical JSON. `reason`, `by`: those of the first line that matches it.
 
-    `row` counts from the start of the shard, in the record of a unit from the start of the piece with the index `piece`.
+    `row` counts from the start of the shard; in a unit's record, from the start of the piece with the index `piece`.
     """
 
     row: int
@@ -72,8 +72,8 @@ class DropList:
         self._digests = pa.array(list(self._by_sha256), pa.binary(32))
 
     def find(self, shard: str, row: int, texts: Any, ids: Any) -> list[DroppedDocument]:
-        """The documents to leave out among these, the first of which is this row of the shard, in order. `texts`: large_string, or
-        the canonical JSON of conversations; a null is no document. `ids`: large_string, or None."""
+        """The documents to leave out among these, in order. `row`: the first document's row in the shard. `texts`: large_string, or
+        the canonical JSON of conversations; nulls are skipped. `ids`: large_string, or None."""
         if not self.lines:
             return []
         digests = text_digests(texts) if self._by_sha256 else None
@@ -96,7 +96,7 @@ class DropList:
                 yield i, line
 
     def _candidates(self, ids: Any, digests: Any) -> Iterator[tuple[int, list[int]]]:
-        """The index of each document with an id or a digest of the list, and the numbers of the lines that have it."""
+        """Yields the index of each document whose id or digest is in the list, with the numbers of those lines."""
         numbers: dict[int, list[int]] = {}
         if ids is not None and self._by_id:
             for i in pc.indices_nonzero(pc.is_in(ids, value_set=self._ids)).to_pylist():
@@ -111,13 +111,13 @@ class DropList:
         return next((line for line in lines if line.sha256 in (None, sha256)), None)
 
     def as_key(self) -> list[tuple[str | None, str | None, str]]:
-        """The part of a unit's key that says what is left out of it."""
+        """The lines as plain values, for the key of a unit."""
         return [(line.id, None if line.sha256 is None else line.sha256.hex(), line.reason) for line in self.lines]
 
 
 class DropParts:
-    """Finds the lines of a list that may match documents of a unit, from the keys of the unit's ids and texts. A shared key alone
-    gives a line too many, never one too few."""
+    """Finds the lines of a list that may match documents of a unit, from the keys of the unit's ids and texts. Colliding keys can
+    only give a line too many."""
 
     def __init__(self, whole: DropList) -> None:
         self._whole = whole

@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: of the text, or
-of a conversation's canonical JSON, in UTF-8. `by`: what the first line that matches names it by."""
+of a conversation's canonical JSON, in UTF-8. `by`: how the first matching line identifies it."""
 
 _UNIT_FILE = "dropped.msgpack"
 

@@ -1,4 +1,4 @@
-"""What to say of a glob that matches no file, and of files whose kind is not known."""
+"""Messages about globs that match no file, and about files of unknown kind."""
 
 import glob as globbing
 import os
@@ -12,8 +12,8 @@ _N_KINDS_SHOWN = 8
 
 
 def strange_files(files: Sequence[tuple[str, str]]) -> str:
-    """What to say of files of unknown kind: how many have each suffix, and one of them. `files`: the name of each, with the
-    parameter whose glob matches it."""
+    """The message about files of unknown kind: how many have each suffix, with one example. `files`: each name with the parameter
+    whose glob matches it."""
     by_suffix: dict[str, list[str]] = {}
     for name, _ in files:
         last = PurePath(name)
@@ -43,7 +43,7 @@ def strange_files(files: Sequence[tuple[str, str]]) -> str:
 
 
 def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | None) -> str:
-    """What to say of a glob that matches no file. `matched_folder`: a folder that it matches."""
+    """The message about a glob that matches no file. `matched_folder`: a folder that it matches, if any."""
     parts = Path(glob).parts
     n_plain = next((i for i, part in enumerate(parts) if globbing.has_magic(part)), max(len(parts) - 1, 0))
     folder = Path(os.path.abspath(root.joinpath(*parts[:n_plain])))  # noqa: PTH100 — as in _name
@@ -65,7 +65,7 @@ def nothing_matches(root: Path, glob: str, asked: str, matched_folder: str | Non
 
 
 def _holds_any(folder: Path) -> bool:
-    """Whether there is a folder with a file that is not hidden in it."""
+    """Whether the folder exists and holds a file that is not hidden."""
     return folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir())
 
 

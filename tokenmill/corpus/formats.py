@@ -31,9 +31,9 @@ from tokenmill.corpus.table_columns import check_columns
 from tokenmill.corpus.value_sizes import check_values, is_shared, runs_within
 
 _BLOCK_BYTES = 1 << 19  # of decompressed text; jsonl.zst is read at 560 MB/s, with 128 kB at 540 and with 1 MB at 530
-_TABLE_BYTES = 4 << 20  # the text that one read of a Parquet file should give
+_TABLE_BYTES = 4 << 20  # aim for the text of one read of a Parquet file
 _TABLE_ROWS_MAX = 1024  # because Parquet's sizes can mislead: a dictionary makes a column of long texts look small
-_BYTES_IN_PYTHON = 16  # for a byte in Arrow, at most, to see quickly whether values are few
+_BYTES_IN_PYTHON = 16  # upper bound of Arrow bytes per byte, for a quick check
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -89,7 +89,7 @@ def read_columns(
 
 
 class _Wanted(NamedTuple):
-    """What is read of a table. `maker`: makes conversations of its rows; None: documents are the texts of `text_column`."""
+    """The columns to read of a table. `maker`: makes conversations from rows; None: documents are the texts of `text_column`."""
 
     text_column: str
     id_column: str | None
@@ -161,8 +161,8 @@ def _read_json(
     part: ShardRange | None,
     limits: Limits,
 ) -> Iterator[Columns]:
-    """`new_reader`: makes a reader of lines from what is called with each bad one. Where the values of a .json file are not one a
-    line, bad ones are told by their rows, and never raised here."""
+    """Reads documents from JSON. `new_reader`: makes a reader of lines, given a function to call with bad ones. If a .json file
+    does not have one value per line, bad ones have only rows, and raise no error here."""
     start, first_line = (part.start, part.first_line) if part else (0, 1)
     with open_arrow(shard, part.stop if part else None) as file:
         file.seek(start)
@@ -184,7 +184,7 @@ def _read_json(
 
 
 def _form(blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """How the values of a .json file stand in it, by its first line; and the same blocks from the beginning."""
+    """The layout of a .json file ("array", "objects" or "lines"), and its blocks from the beginning."""
     beginning = b""
     for block in blocks:
         beginning = (beginning + block).removeprefix(_BOM)
@@ -209,7 +209,7 @@ def _read_txt(shard: Shard, has_ids: bool, separator: str | None, limits: Limits
 
 
 def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[list[bytes]]:
-    """All of the file as one document; none for a file of no bytes."""
+    """The whole file as one document; none if it is empty."""
     parts: list[bytes] = []
     n_held = 0
     for block in blocks:
@@ -221,17 +221,15 @@ def _whole(blocks: Iterator[bytes], limits: Limits, shard: Shard) -> Iterator[li
 
 
 def _blocks(file: Any, n_bytes: int | None = None) -> Iterator[bytes]:
-    """The next `n_bytes` of an open file, or all of the rest for None, in blocks."""
+    """The next `n_bytes` of an open file in blocks; None: to its end."""
     while block := file.read(_BLOCK_BYTES if n_bytes is None else min(_BLOCK_BYTES, n_bytes)):
         n_bytes = None if n_bytes is None else n_bytes - len(block)
         yield block
 
 
 def _whole_lines(blocks: Iterator[bytes], limits: Limits, where: Callable[[], str]) -> Iterator[bytes]:
-    """The same bytes in blocks of whole lines. `where` names the next line in an error message."""
-    parts: list[
-        bytes | memoryview
-    ] = []  # the line that has not ended yet; joining its parts once keeps a long line linear in time
+    """Regroups the bytes into blocks of whole lines. `where`: names the next line in an error message."""
+    parts: list[bytes | memoryview] = []  # of the unfinished line; joined once, so that a long line takes linear time
     n_held = 0
 
     def check(n_more: int) -> None:
@@ -263,7 +261,7 @@ def _split(blocks: Iterator[bytes], separator: bytes, limits: Limits, shard: Sha
     """The documents between the separators, in order. A separator at the end of the file starts no document."""
     row = 0
     n_tail = len(separator) - 1  # bytes at a block's end that may begin a separator
-    parts: list[bytes] = []  # the document that has not ended yet; joined once, as in _whole_lines
+    parts: list[bytes] = []  # of the unfinished document; joined once, as in _whole_lines
     n_held = 0
     tail = b""
     for block in blocks:
@@ -297,8 +295,8 @@ def _names(shard: Shard, schema: pa.Schema, wanted: _Wanted) -> list[str]:
 def _columns(
     shard: Shard, batch: pa.RecordBatch, wanted: _Wanted, position: int, first_row: int, limits: Limits
 ) -> Iterator[Columns]:
-    """The documents of a record batch whose first row is `first_row`, few at a time where a dictionary or a view makes them larger
-    than the batch, and where they become conversations, since values in Python are larger than in Arrow."""
+    """The documents of a record batch. `first_row`: its first row. Yields few at a time if a dictionary or view makes them larger
+    than the batch, or if they become conversations, which are larger in Python than in Arrow."""
     names = [wanted.text_column] if wanted.maker is None else wanted.maker.columns
     columns = [batch.column(name) for name in dict.fromkeys([*names, *[wanted.id_column] * bool(wanted.id_column)])]
     runs: Iterable[tuple[int, int, int]] = [(0, len(batch), 0)]

@@ -10,12 +10,12 @@ from tokenmill.errors import DamagedError
 _BLANK = b" \t\r\n"
 _PLAIN = re.compile(rb'[^"\[\]{},]*+')
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_NOTHING = b","  # stands for an element that is missing between two commas: it is no JSON, so it becomes a bad document
+_NOTHING = b","  # in place of a missing element between two commas; it is no JSON, so it becomes a bad document
 
 
 def form_of(beginning: bytes) -> str | None:
-    """What a .json file that begins with these bytes holds: an "array", "objects" that take several lines, or "lines"; None where
-    they do not tell it yet. Objects take several lines if the first line is an opening brace."""
+    """The layout of a .json file that begins with these bytes: an "array", "objects" of several lines, or "lines"; None if more
+    bytes are needed. A first line with only an opening brace means objects of several lines."""
     first, end, _ = beginning.lstrip(_BLANK).partition(b"\n")
     if not first or (first == b"{" and not end):
         return None
@@ -25,12 +25,11 @@ def form_of(beginning: bytes) -> str | None:
 
 
 def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str) -> Iterator[bytes]:
-    """The values in blocks of whole lines, a value a line. `is_array`: they are the elements of one array; else they follow one
-    another. `name`: of the file, for error messages.
+    """Rewrites the values as blocks of lines, one value per line. `is_array`: whether they are the elements of one array, not
+    concatenated. `name`: the file's, for error messages.
 
-    White space in a value stays but for line ends, each of which becomes a carriage return. So a line end in a string, which
-    JSON does not allow, is still none. Raises CorpusError for a value beyond `limits`, and DamagedError if the last value or
-    the array has no end, or something follows it.
+    Line feeds in a value become carriage returns, so one in a string, which JSON forbids, stays an error. Raises CorpusError for a
+    value beyond `limits`, and DamagedError if the last value or the array has no end, or something follows it.
     """
     cutter = _Cutter(is_array)
     n_values = 0
@@ -50,7 +49,7 @@ def as_lines(blocks: Iterator[bytes], is_array: bool, limits: Limits, name: str)
 
 
 class _Cutter:
-    """Takes a stream of JSON in blocks. `n_held`: the bytes of the value that has not ended yet."""
+    """Cuts a stream of JSON, given in blocks, into values. `n_held`: the bytes of the unfinished value."""
 
     def __init__(self, is_array: bool) -> None:
         self.n_held = 0
@@ -59,13 +58,11 @@ class _Cutter:
         self._is_in_string = self._is_escaped = False
         self._has_begun = self._has_ended = False  # the array
         self._n_values = 0
-        self._parts: list[
-            bytes
-        ] = []  # of the value that has not ended yet; behind the array, the beginning of what follows
+        self._parts: list[bytes] = []  # of the unfinished value; after the array, the beginning of what follows
 
     @property
     def rest(self) -> bytes:
-        """What has no end yet; or the beginning of what follows the array."""
+        """The unfinished value; after the array, the beginning of what follows it."""
         return b"".join(self._parts)
 
     @property
@@ -115,7 +112,7 @@ class _Cutter:
         return values
 
     def _through_string(self, block: bytes, at: int) -> int:
-        """The place behind the string that is open at `at`, or the end of the block."""
+        """The position after the string that is open at `at`, or the end of the block."""
         if self._is_escaped:
             self._is_escaped = False
             return at + 1

@@ -14,7 +14,7 @@ _SUFFIXES: dict[str, DocumentFormat] = {
 }
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 UNFINISHED = (".crdownload", ".part", ".aria2")
-"""Suffixes of downloads that have not ended. Such a file is never read."""
+"""Suffixes of unfinished downloads, which are never read."""
 
 _NEVER_COMPRESSED = ("parquet", "arrow")  # compressed inside
 
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
     @property
     def has_columns(self) -> bool:
-        """Whether its documents have columns or keys, and are not plain text."""
+        """Whether its documents have columns or keys; False for plain text."""
         return self.format != "text"
 
     @property

@@ -1,4 +1,4 @@
-"""Limits on what a reader holds at once, and a file object that refuses larger reads."""
+"""Limits on the memory of a reader, and a file object that refuses larger reads."""
 
 import io
 import os

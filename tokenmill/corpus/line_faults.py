@@ -1,4 +1,4 @@
-"""Says what is wrong with a line of JSON that makes no document."""
+"""Explains why a line of JSON makes no document."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a line. `setting`: as of a BadDocument."""
+    """What is wrong with a line. `setting`: see BadDocument."""
 
     words: str
     advice: str = "Correct the line, or delete it."
@@ -36,7 +36,7 @@ class Fault(NamedTuple):
 
 
 def id_key(name: str) -> Key:
-    """The key of ids."""
+    """The key that holds the ids."""
     return Key(name, "id_column", "a string or an integer", (str, int), "to one of them or to null")
 
 
@@ -53,7 +53,8 @@ def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_b
 
 
 def explain(line: bytes, error: Exception, keys: Sequence[Key], section: str) -> Fault:
-    """Why msgspec could not read these keys of a line. `error`: what it raised. `section`: where params.yaml names the keys."""
+    """Explains why msgspec could not read these keys of a line. `error`: what it raised. `section`: where params.yaml names the
+    keys."""
     if isinstance(error, RecursionError):
         return Fault("the JSON is nested too deep to be read.", "Flatten the value, or delete the line.")
     try:

@@ -15,9 +15,9 @@ _N_NAMES_SHOWN = 5
 def find_objects(glob: str, asked: str, listings: dict[str, list[StoredObject]]) -> list[StoredObject]:
     """The objects that a glob like s3://bucket/web/**/*.jsonl.zst matches, in no certain order, as the globs of files match.
 
-    What is below the longest part without `*`, `?` and `[` is listed. `asked`: where the glob comes from, for error messages.
-    `listings`: by folder, what was listed for other globs; a new one is added.
-    Raises CorpusError if it matches nothing, StorageError, and PassingError if the storage cannot be reached.
+    Lists everything below the longest part without `*`, `?` and `[`. `asked`: where the glob comes from, for error messages.
+    `listings`: a cache of listings by folder, to which this adds. Raises CorpusError if it matches nothing, StorageError, and
+    PassingError if the storage cannot be reached.
     """
     where = place(glob)
     parts = where.key.split("/")
@@ -45,8 +45,8 @@ def _listed(scheme: str, folder: str) -> list[StoredObject]:
 
 
 def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
-    """What the storage says now of these objects, by URL; those that are not there are left out. The folders that hold them
-    are listed. Raises StorageError and PassingError."""
+    """The present state of these objects, by URL, without missing ones. Lists the folders that hold them. Raises StorageError and
+    PassingError."""
     folders = {url.rpartition("/")[0]: place(url).scheme for url in urls}
     wanted = set(urls)
     found: dict[str, StoredObject] = {}
@@ -59,13 +59,13 @@ def stored_objects(urls: Sequence[str]) -> dict[str, StoredObject]:
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the parts of a glob match a path. `**` stands for any number of folders, and at the end for all that is below; what
-    begins with a dot is matched by no `*`.
+    """Whether the parts of a glob match a path. `**` matches any number of folders, at the end also everything below. No wildcard
+    matches a name that begins with a dot.
 
     >>> matches(["a", "b", "c.txt"], ["**", "*.txt"]), matches(["c.txt"], ["**", "*.txt"]), matches(["a", "c.txt"], ["*.txt"])
     (True, True, False)
     """
-    reached = {0}  # how many parts may be used up by the names so far
+    reached = {0}  # the numbers of parts that the names so far may match
     for name in names:
         through = _with_empty(reached, parts)
         reached = set()
@@ -80,7 +80,7 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def _with_empty(reached: set[int], parts: Sequence[str]) -> set[int]:
-    """With those behind a `**` that stands for no folder; at the end of a glob it stands for at least a name."""
+    """Adds the positions after each `**`, which may match no folder; a `**` at the end matches at least one name."""
     found = set(reached)
     for i in sorted(reached):
         while i < len(parts) - 1 and parts[i] == "**":

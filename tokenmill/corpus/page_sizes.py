@@ -24,13 +24,13 @@ _HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest va
 
 _VALUE_BYTES = 16  # of an element of a list, beside its text: its levels, offset and number
 _DELTA = 7  # the encoding DELTA_BYTE_ARRAY: values repeat the beginning of the one before
-_DELTAS = (6, _DELTA)  # with DELTA_LENGTH_BYTE_ARRAY, the ones whose lengths are decoded for all of a page
+_DELTAS = (6, _DELTA)  # with DELTA_LENGTH_BYTE_ARRAY, encodings whose lengths are decoded for a whole page
 _SMALLER_PAGES = "write the file with smaller pages or documents"
 _RLE = 3
 
 
 class AtOnce(NamedTuple):
-    """How to read a file: `n_rows` at once, and the columns of these paths as dictionaries, which are then as large as in it."""
+    """How to read a file: `n_rows` at once, and the columns of these paths as dictionaries, which stay as small as in the file."""
 
     n_rows: int
     dictionaries: list[str]
@@ -38,8 +38,8 @@ class AtOnce(NamedTuple):
 
 class Page(NamedTuple):
     """A page, as its header tells it. `n_bytes`: the larger of its sizes, compressed or not. `begins_inside`: whether its first
-    value belongs to a row before it.
-    `n_levels`: the bytes of repetition levels in front; None: they are in what is compressed; -1: they cannot be read."""
+    value belongs to a row before it. `n_levels`: the bytes of uncompressed repetition levels in front; None: they are compressed;
+    -1: unreadable."""
 
     n_bytes: int
     n_values: int
@@ -54,8 +54,8 @@ class Page(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """A column chunk. `longest`: the most bytes of a value that may be longer than its part of a page, 0 if there is none.
-    `row_values`: the most values of a row. `level_max`: of repetition, 0 where the column is in no list."""
+    """A column chunk. `longest`: the largest possible value in bytes, if values may be longer than their share of a page; else 0.
+    `row_values`: the most values of a row. `level_max`: the largest repetition level; 0 outside of lists."""
 
     path: str
     compression: str
@@ -68,7 +68,7 @@ class _Chunk(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """The most that a row decodes to, beside what is in its pages."""
+        """The most bytes that a row decodes to, besides those of its pages."""
         return self.row_values * (self.longest + _VALUE_BYTES * (self.level_max > 0))
 
 
@@ -123,8 +123,8 @@ def rows_within(
 
 
 def _chunk(file: IO[bytes], column: Any, leaf: Any, where: str, row: int, limits: Limits) -> _Chunk:
-    """A column chunk, as if all its values could be in one row where it is of lists. `row`: the first one. Raises CorpusError for a
-    page that is too large."""
+    """Reads a column chunk's pages; of lists, all values may be in one row. `row`: its first row. Raises CorpusError for a page
+    that is too large."""
     found = list(pages_of(file, column))
     path, level_max = leaf.path, leaf.max_repetition_level  # a damaged chunk may have another path
     for k, page in enumerate(found):
@@ -144,8 +144,7 @@ def _chunk(file: IO[bytes], column: Any, leaf: Any, where: str, row: int, limits
 
 
 def _can_stay_dictionary(path: str, metadata: Any, groups: Sequence[int]) -> bool:
-    """Whether pyarrow can read a column as a dictionary: it is of byte arrays, and has none of the encodings that pyarrow 26 cannot
-    read so."""
+    """Whether pyarrow 26 can read a column as a dictionary: byte arrays in supported encodings."""
     of_path = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path == path]
     columns = [metadata.row_group(i).column(j) for i in groups for j in of_path]
     deltas = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}

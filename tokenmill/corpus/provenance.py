@@ -20,7 +20,7 @@ from tokenmill.corpus.units import Piece
 from tokenmill.errors import CountsError
 from tokenmill.storage.atomic import read, write_atomic
 
-_N_SAMPLES = 32  # the number of samples, one from each of at most as many shards
+_N_SAMPLES = 32  # the number of samples, at most one per shard
 _SAMPLE_CHARACTERS_MAX = 400  # per sample: a published tokenizer contains them, and must not contain whole documents
 _SEED = b"tokenmill golden vectors 1"
 
@@ -44,8 +44,8 @@ class CountedSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sources of a table of counts. Columns, separator, conversations and format: how shards without a named source were read.
-    `samples`: see `Samples`. `sources`: by name."""
+    """The origin of a table of counts. Columns, separator, conversations and format: how shards without a named source were read.
+    `samples`: see `Samples`. `sources`: the named sources."""
 
     text_column: str
     id_column: str | None
@@ -57,7 +57,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     format: DocumentFormat | None = None
 
     def source(self) -> DocumentSource:
-        """How other files are read as those without a named source were."""
+        """A source that reads files as the shards without a named source were read."""
         columns = self.text_column, self.id_column, self.text_separator
         return DocumentSource(None, (), *columns, "as_text", 1.0, None, self.conversations, self.format)
 
@@ -78,7 +78,7 @@ class Samples:
         self._found: dict[str, tuple[str, str]] = {}
 
     def offer(self, piece: Piece, batch: Batch) -> None:
-        """Draws a sample from a batch that is read anyway, if it is the first with a document of a drawn shard."""
+        """Takes a sample from a batch, if it is the first non-empty one of a drawn shard."""
         name = piece.shard.name
         if piece.part is None and name in self._drawn and name not in self._found and len(batch.texts):
             i = int(_hash(f"{name} row"), 16) % len(batch.texts)
@@ -86,7 +86,8 @@ class Samples:
             self._found[name] = f"corpus/{name}/{batch.rows()[i]}", text
 
     def texts(self, source: Source, limits: Limits, find: FindDropped) -> dict[str, str]:
-        """The samples. Shards from which no batch was offered are read now, without the documents that `find` finds.
+        """The texts of the samples, by shard and row. Reads drawn shards that were not offered, without the documents that `find`
+        finds.
 
         Raises CorpusError."""
         for name, shard in self._drawn.items():

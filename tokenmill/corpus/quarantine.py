@@ -40,8 +40,8 @@ SCHEMA = pa.schema(
         pa.field("raw", pa.large_binary()),
     ]
 )
-"""The quarantine's columns. `row`: the row in the shard, from 0; null: a damaged shard, or a damaged range of
-one, left out whole. `line`: the line of a .jsonl file, from 1. `raw`: the document's bytes; null: there are none."""
+"""The quarantine's columns. `row`: the row in the shard, from 0; null for a damaged shard or range. `line`: the line of a .jsonl
+file, from 1. `raw`: the document's bytes, or null."""
 
 QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
@@ -94,10 +94,10 @@ class Documents:
                 raise PieceDamagedError(str(error), self.unit.without({i: reason})) from None
 
     def _error_with_all_bad(self, first: int, error: CorpusError) -> CorpusError:
-        """`error`, found in the piece with the index `first`, or, if more is bad from there on, a BadInputError that lists it.
+        """Gives `error`, or a BadInputError if more is bad from the piece with the index `first` on.
 
-        The rest of the unit is read only to find these. Reading stops early in a file with very many bad documents: with a
-        wrong text_column, all documents are bad.
+        Reads the rest of the unit only to list what is bad. Stops early in a file with very many bad documents, since a wrong
+        text_column makes all bad.
         """
         source, columns = self._source, self.unit.source.columns
         n = 0
@@ -149,8 +149,8 @@ class Documents:
 
 
 def good_batches(shard: Shard, source: Source, find: FindDropped, limits: Limits = UNBOUNDED) -> Iterator[Batch]:
-    """The shard's good documents, for statistics. Bad documents that `source` allows to leave out are skipped, and those
-    that `find` finds; reading ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
+    """The shard's good documents, for statistics, without those that `find` finds. Skips bad documents if `source` allows that, and
+    ends where the shard is damaged. Raises CorpusError for anything that `source` does not let pass."""
     try:
         unit = Unit(shard.name, "", (Piece(shard, None, ""),))
         for _, batch in Documents(unit, source, limits, lambda _bytes, _tokens: None, find):
@@ -160,7 +160,7 @@ def good_batches(shard: Shard, source: Source, find: FindDropped, limits: Limits
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """How many bad documents and damaged pieces were left out of a unit, and the `first` few of them."""
+    """The numbers of bad documents and damaged pieces left out of a unit, and the `first` few of them."""
 
     n_documents: int
     n_pieces: int
@@ -168,11 +168,11 @@ class LeftOut(msgspec.Struct, frozen=True):
 
     @property
     def n(self) -> int:
-        """The number of documents and pieces together."""
+        """The number of documents and pieces."""
         return self.n_documents + self.n_pieces
 
     def fits(self, source: Source) -> bool:
-        """Whether `source` allows to leave these out."""
+        """Whether `source` allows leaving these out."""
         fails_on_document, fails_on_shard = source.on_bad_document == "fail", source.on_bad_shard == "fail"
         return not ((self.n_documents and fails_on_document) or (self.n_pieces and fails_on_shard))
 

@@ -22,9 +22,9 @@ from tokenmill.storage.pointers import POINTER_BYTES_MAX, refuse_pointer
 
 __all__ = ["BadDocument", "Batch", "Shard", "ShardRange", "find_shards", "read_batches"]
 
-_BATCH_ROWS_MAX = 1 << 18  # because empty documents have no bytes, but each needs an offset and an id
-_TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # of zstd
-_NOT_COMPRESSED = ("incorrect header check", "Unknown frame descriptor")  # of zlib and zstd
+_BATCH_ROWS_MAX = 1 << 18  # bounds batches of empty documents, which still need offsets and ids
+_TOO_LARGE_A_WINDOW = "Frame requires too much memory"  # zstd's error
+_NOT_COMPRESSED = ("incorrect header check", "Unknown frame descriptor")  # errors of zlib and zstd
 
 OnBad = Callable[[BadDocument], None]
 Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.LargeStringArray]
@@ -34,11 +34,11 @@ Drop = Callable[[int, pa.LargeStringArray, pa.LargeStringArray | None], pa.Large
 class Batch:
     """Consecutive documents of a shard.
 
-    `first_row`: the row of the first document in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one
-    per document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a
-    progress bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None:
-    no bad document was left out, so rows are consecutive. `messages`: the canonical JSON of each conversation, as of texts; None:
-    documents are texts. The text of a conversation is the contents of its messages, joined by line ends.
+    `first_row`: the row of the first document in the shard, from 0. `texts`: large_string, no nulls, valid UTF-8. `ids`: one per
+    document, of the same type, or None. `file_bytes`: bytes of the file that were read since the previous batch, for a progress
+    bar; over all batches they add up to the file's size. `positions`: each document's row in the shard, int64; None: rows are
+    consecutive. `messages`: the canonical JSON of each conversation, with the type of `texts`; None: documents are texts. The text
+    of a conversation is the contents of its messages, joined by line ends.
     """
 
     first_row: int
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def digested(self) -> pa.LargeStringArray:
-        """What the sha256 of each document is taken of: the canonical JSON of conversations, or else the texts."""
+        """The strings whose sha256 is a document's digest: conversations' canonical JSON, or else the texts."""
         return self.texts if self.messages is None else self.messages
 
     @property
@@ -113,7 +113,7 @@ def read_batches(
         with held(shard) as opened:
             if shard.n_bytes <= POINTER_BYTES_MAX and isinstance(
                 shard.path, Path
-            ):  # an object's bytes were looked at before
+            ):  # objects were checked for pointers before
                 with open_shard(opened) as file:
                     refuse_pointer(shard.name, file)
             first_row, n_bytes = (part.first_row, part.n_bytes) if part else (0, shard.n_bytes)
@@ -158,8 +158,8 @@ def _refuse_equal_columns(
 
 
 class _Strings(NamedTuple):
-    """Consecutive documents as large_string. `row`: the first one's row in the shard. `position`: as in Columns. `messages`: null
-    where the texts are null; None if documents are texts."""
+    """Consecutive documents as large_string. `row`: the first one's row in the shard. `position`: see Columns. `messages`: null
+    where texts are null; None if documents are texts."""
 
     row: int
     texts: pa.LargeStringArray
@@ -169,11 +169,11 @@ class _Strings(NamedTuple):
 
     @property
     def digested(self) -> pa.LargeStringArray:
-        """As of Batch."""
+        """The strings whose sha256 is a document's digest."""
         return self.texts if self.messages is None else self.messages
 
     def slice(self, start: int, n_documents: int) -> "_Strings":
-        """Some of them, without a copy."""
+        """The documents from `start` on, without a copy."""
         some = (None if one is None else one.slice(start, n_documents) for one in (self.texts, self.ids, self.messages))
         texts, ids, messages = some
         return _Strings(self.row + start, texts, ids, self.position, messages)
@@ -259,7 +259,7 @@ def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, c
     bad_ids = {} if id_column is None else dict(_bad_values(shard, id_column, ids))
     if not bad_ids and len(bad) == len(known):
         return columns
-    bad = bad_ids | bad  # of a row that is bad twice, the reason is that of its text or messages
+    bad = bad_ids | bad  # if both are bad, the reason is the text's or messages'
     raw = (texts if messages is None else messages).cast(pa.large_binary())
     is_good = pa.array([i not in bad for i in range(len(texts))])
     raws = {one.row: one.raw for one in known}
@@ -273,7 +273,7 @@ def _with_nulls_for_bad(shard: Shard, text_column: str, id_column: str | None, c
 
 
 def _bad_values(shard: Shard, column: str, array: pa.Array) -> Iterator[tuple[int, str]]:
-    """The indexes of the values that are null or not UTF-8, each with the reason for a message."""
+    """The indexes of values that are null or not UTF-8, each with a reason for the message."""
     try:
         array.validate(full=True)
         if not array.cast(pa.large_string()).null_count:

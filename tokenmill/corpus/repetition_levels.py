@@ -24,11 +24,11 @@ class RowLengths:
     def __init__(self, level_max: int) -> None:
         self.longest = 0
         self._width = level_max.bit_length()
-        self._n_held = 0  # values of the last row, which may go on in the next page
+        self._n_held = 0  # values of the last row, which may continue in the next page
 
     def add(self, levels: bytes, n_values: int) -> tuple[int, bool]:
-        """How many rows begin in the next page, and whether its first value belongs to the row before. What has no level, because
-        the page is damaged, is taken for values of the last row."""
+        """Takes the next page: gives the number of rows that begin in it, and whether its first value belongs to an earlier row.
+        Values without a level, in a damaged page, count for the last row."""
         n_left, n_rows, is_inside = n_values, 0, True
         for n_run, zeros in _runs(levels, self._width):
             n = min(n_run, n_left)

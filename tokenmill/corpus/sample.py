@@ -32,7 +32,7 @@ _PROSE_SUFFIXES = {".md", ".rst"}
 
 
 class Document(NamedTuple):
-    """One text, and where it comes from."""
+    """A text with its origin."""
 
     id: str
     text: str

@@ -1,4 +1,4 @@
-"""Opens shards, be they files of this machine or objects in object storage."""
+"""Opens shards: local files, or objects in object storage."""
 
 import io
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ _BUFFER_BYTES = 1 << 16
 
 @contextmanager
 def held(shard: Shard) -> Iterator[Shard]:
-    """The shard, opened once: a file that replaces it meanwhile is not read, and OSError is the system's own. An object needs
-    none of that, because each request is for the content that was listed."""
+    """Yields the shard with its file held open, so that a replaced file is not read. Raises OSError. Objects come as they are,
+    because each request asks for the listed content."""
     if isinstance(shard.path, StoredObject):
         yield shard
         return
@@ -42,7 +42,7 @@ def open_shard(shard: Shard) -> BinaryIO:
 
 
 def open_arrow(shard: Shard, stop: int | None = None) -> "pa.NativeFile":
-    """The bytes of a shard for pyarrow. `stop`: of an object, what lies behind is not fetched ahead. Raises OSError."""
+    """The bytes of a shard for pyarrow. `stop`: where reading ahead of an object ends. Raises OSError."""
     import pyarrow as pa
 
     if isinstance(shard.path, StoredObject):

@@ -17,15 +17,15 @@ from tokenmill.errors import CorpusError, PointerError
 from tokenmill.storage.pointers import how_to_restore
 from tokenmill.storage.urls import StoredObject, is_url, local_path, place
 
-_LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and files that DVC puts beside data
+_LEFT_OUT = (".partial", ".tmp", ".dvc")  # unfinished files, and DVC's files beside data
 _N_ERRORS_SHOWN = 20
 _RAW_PREFIX = "data/raw/"  # omitted from the names of the dataset's files
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One input file. `path`: where it is; tokenmill.corpus.shard_files opens it. `name`: its path relative to the project's root,
-    in POSIX form; outside it starts with ../ or /. The name of an object is its URL. `source`: None for a file that is not of the
+    """One input file. `path`: to be opened by tokenmill.corpus.shard_files. `name`: its path relative to the project's root, in
+    POSIX form; outside, it starts with ../ or /. An object's name is its URL. `source`: None for a file that is none of the
     project's documents."""
 
     path: Path | StoredObject
@@ -40,8 +40,8 @@ class Shard:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the file: what its source says, or else its name. Raises CorpusError for a name of no kind, which a manifest
-        that somebody changed may have."""
+        """The kind of the file, by its source's format or else its name. Raises CorpusError for an unknown kind, as from an edited
+        manifest."""
         found = kind_of(self.name, None if self.source is None else self.source.format)
         if found is None:
             raise CorpusError(f"{self.name}: expected a name that ends with {known_suffixes()}. Correct it.")
@@ -49,8 +49,7 @@ class Shard:
 
     @property
     def ids_from_name(self) -> str | None:
-        """What the ids of its documents are made of, where its source says that it is plain text: its path, without data/raw. None:
-        their ids do not depend on it."""
+        """The path, without data/raw, that its documents' ids begin with if the source's format is text; else None."""
         is_asked = self.source is not None and self.source.format == "text"
         return inside(self.name) if is_asked else None
 
@@ -61,7 +60,7 @@ class Shard:
 
     @property
     def section(self) -> str:
-        """Where params.yaml says how it is read."""
+        """The section of params.yaml that says how to read it."""
         return "source" if self.source is None else self.source.section
 
 
@@ -79,8 +78,8 @@ class ShardRange:
 
 @dataclass(frozen=True)
 class Found:
-    """The files that globs match. `shards`: those that can be read, sorted by name. `strange`: those whose kind is not known, each
-    with the parameter whose glob matches it. `wrong`: the errors of others."""
+    """The files that globs match. `shards`: readable ones, sorted by name. `strange`: names of unknown kind, each with the
+    parameter whose glob matches it. `wrong`: the errors of the others."""
 
     shards: list[Shard]
     strange: list[tuple[str, str]]
@@ -91,12 +90,12 @@ def find_shards(
     root: Path, glob: str | Sequence[str], asked: str = "source.glob", source: DocumentSource | None = None
 ) -> list[Shard]:
     """The files that the globs match, each once, sorted by name. `asked`: where the globs come from, for error messages. `source`:
-    the one that they are of.
+    theirs.
 
     `**` matches folders at any depth. Hidden files and names that end with .partial, .tmp or .dvc are left out. A glob may be the
-    URL of objects in object storage, of which those without content and with a name of no kind are left out, too: they mark
-    folders. Raises CorpusError for a glob that matches no file, a folder that cannot be listed, a .dvc file whose data is not
-    there, and, all of them together, files of unknown kind and those that cannot be read; and StorageError.
+    URL of objects in object storage; empty ones of unknown kind mark folders and are left out, too. Raises StorageError, and
+    CorpusError for a glob that matches no file, a folder that cannot be listed, a .dvc file without its data, and, in one error,
+    all files that are of unknown kind or unreadable.
     """
     return whole([look_for(root, glob, asked, source)])
 
@@ -109,7 +108,7 @@ def matching_names(root: Path, glob: str | Sequence[str], asked: str) -> list[st
 
 
 def look_for(root: Path, glob: str | Sequence[str], asked: str, source: DocumentSource | None) -> Found:
-    """What `find_shards` finds, and the files that cannot be read, which it would raise errors for."""
+    """What `find_shards` finds, with the unreadable files for which it would raise errors."""
     names, stored = _named(root, glob, asked)
     format = None if source is None else source.format
     found = Found([], [], [])
@@ -127,7 +126,7 @@ def look_for(root: Path, glob: str | Sequence[str], asked: str, source: Document
 
 
 def _named(root: Path, glob: str | Sequence[str], asked: str) -> tuple[set[str], dict[str, StoredObject]]:
-    """The names of the files that the globs match, and the objects by their URLs."""
+    """The names of local files that the globs match, and the matching objects by URL."""
     globs = [local_path(one) for one in ([glob] if isinstance(glob, str) else glob)]
     base = os.path.abspath(root)  # noqa: PTH100 — resolve() would follow links and name another file
     listings: dict[str, list[StoredObject]] = {}
@@ -136,7 +135,7 @@ def _named(root: Path, glob: str | Sequence[str], asked: str) -> tuple[set[str],
 
 
 def whole(found: Sequence[Found]) -> list[Shard]:
-    """All shards, in order. Raises CorpusError if some files are of unknown kind or cannot be read: one error for all of them."""
+    """All shards, in order. Raises one CorpusError for all files that are of unknown kind or cannot be read."""
     wrong = [error for one in found for error in one.wrong]
     if strange := [pair for one in found for pair in one.strange]:
         wrong.append(CorpusError(strange_files(strange)))
@@ -232,7 +231,7 @@ def _is_shard(base: str, name: str, is_in_loop: Callable[[str], bool]) -> bool:
 
 
 def _is_away(base: str, name: str) -> bool:
-    """Whether what a .dvc file stands for is missing beside it."""
+    """Whether the data of a .dvc file is missing."""
     return not os.path.lexists(os.path.join(base, name.removesuffix(".dvc")))  # noqa: PTH118
 
 
@@ -248,7 +247,7 @@ def _is_in_loop(folder: str) -> bool:
 
 
 def _name(base: str, folder: str) -> str:
-    """The one name of a folder, so that two globs that match the same file agree. The name of `base` is empty."""
+    """A unique name of a folder, so that two globs that match the same file agree. The name of `base` is empty."""
     inside = os.path.relpath(os.path.join(base, folder), base)  # noqa: PTH118 — Path cannot make `..`
     if inside == os.curdir:
         return ""

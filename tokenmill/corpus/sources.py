@@ -44,8 +44,8 @@ def find_documents(root: Path, params: Params) -> list[Shard]:
 
 
 def unread_files(root: Path, params: Params) -> list[str]:
-    """The names of the files below data/raw that no source matches, sorted. Hidden and unfinished files do not count, nor the list
-    of documents to leave out. None are found while the globs themselves are wrong, which `find_documents` tells."""
+    """The names of the files below data/raw that no source matches, sorted. Hidden and unfinished files do not count, nor does
+    source.drop. Empty if the globs are wrong, which `find_documents` reports."""
     globs = [glob for source in params.document_sources() for glob in source.globs if not is_url(glob)]
     everything = f"{RAW_DIRECTORY}/**/*"
     if everything in globs or not (root / RAW_DIRECTORY).is_dir():
@@ -58,7 +58,7 @@ def unread_files(root: Path, params: Params) -> list[str]:
 
 
 def words_of_unread(names: Sequence[str]) -> str:
-    """A sentence that names files below data/raw which no source reads."""
+    """A sentence that names files below data/raw that no source reads."""
     more = f" and {len(names) - _N_NAMES_SHOWN:,} more" if len(names) > _N_NAMES_SHOWN else ""
     are = "files in data/raw are" if len(names) > 1 else "file in data/raw is"
     return f"{len(names):,} {are} read by no source: {', '.join(names[:_N_NAMES_SHOWN])}{more}."

@@ -1,4 +1,4 @@
-"""Checks that a table has the columns that are read of it, of the types that they may have."""
+"""Checks that a table has the columns to read, with allowed types."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from tokenmill.corpus.shards import Shard
 
 
 class _Kind(NamedTuple):
-    """What a column that a key of params.yaml names must be, in words and as a test of its type; and what to set the key to."""
+    """The requirement on a column that a key of params.yaml names: in words, as a test of its type, and with advice for the key."""
 
     expected: str
     is_right: Callable[[pa.DataType], bool]
@@ -86,7 +86,7 @@ def _is_string(kind: pa.DataType) -> bool:
 
 
 def element_of(kind: pa.DataType) -> pa.DataType | None:
-    """The type of a list's elements; None for what is no list."""
+    """The type of a list's elements; None for other types."""
     types = pa.types
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     is_view = types.is_list_view(kind) or types.is_large_list_view(kind)

@@ -6,8 +6,8 @@ _DEPTH_MAX = 16
 
 
 def read_struct(data: IO[bytes], depth: int = 0) -> dict[int, Any]:
-    """A struct by field number: integers, bytes, lists and structs. Other values are None. Raises EOFError where the data ends too
-    early, and ValueError for what is no struct."""
+    """A struct by field number: integers, bytes, lists and structs. Other values are None. Raises EOFError for truncated data, and
+    ValueError for malformed data."""
     if depth > _DEPTH_MAX:
         raise ValueError
     fields: dict[int, Any] = {}

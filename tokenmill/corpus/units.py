@@ -31,15 +31,15 @@ from tokenmill.storage.retries import with_retries
 
 _READ_BYTES = 1 << 20
 _LINE_FEED = 10
-_NAME_BYTES_MAX = 255  # of file systems
-UNREAD = ""  # the digest of a file that was not read
-_SHARD_COST_BYTES = 1024  # added to the size of each small shard, so that empty shards fill a unit too
+_NAME_BYTES_MAX = 255  # the limit of file systems
+UNREAD = ""  # the digest of an unread file
+_SHARD_COST_BYTES = 1024  # added to each small shard's size, so that empty shards fill units too
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The documents of one shard in a unit: all of them, or those of `part`. `digest`: the sha256 of their bytes (for .parquet,
-    of the whole file). `damage`: why they cannot be read; None unless they are known to be damaged."""
+    """The documents of one shard in a unit: all of them, or those of `part`. `digest`: the sha256 of their bytes (for .parquet, of
+    the whole file). `damage`: why they cannot be read; None if not known to be damaged."""
 
     shard: Shard
     part: ShardRange | None
@@ -58,14 +58,14 @@ class Piece:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the piece in the file."""
+        """The size of the piece in file bytes."""
         return self.part.n_bytes if self.part else self.shard.n_bytes
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The work of one task: documents of one source. `output`: the name of its file in the dataset, which follows from the names of
-    its shards."""
+    """A work unit: documents of one source that are processed together. `output`: the name of its file in the dataset, made from
+    its shards' names."""
 
     name: str
     output: str
@@ -85,7 +85,7 @@ class Unit:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of all pieces in their files."""
+        """The size of all pieces in file bytes."""
         return sum(piece.n_bytes for piece in self.pieces)
 
 
@@ -121,11 +121,11 @@ def cut(
     threads: int,
     read_bytes_max: int | None = None,
 ) -> Corpus:
-    """The units of these shards.
+    """Cuts these shards into units.
 
-    Files without a fact in `digests` are read. `read_bytes_max`: so many bytes of them at most, small files first; a file
-    beyond that has the digest UNREAD, and is in one piece. Raises CorpusError for two units with the same output name, and for
-    a file that cannot be read or changes meanwhile. Raises Stopped.
+    Reads files without a fact in `digests`. `read_bytes_max`: the most bytes to read, small files first; further files get the
+    digest UNREAD and are not cut. Raises CorpusError for two units with the same output name, and for a file that cannot be read or
+    changes meanwhile. Raises Stopped.
     """
     cuts = _cuts(shards, digests, unit_bytes_max, threads, read_bytes_max)
     digests.save()
@@ -135,8 +135,8 @@ def cut(
 
 
 def refuse_clashes(shards: Sequence[Shard], unit_bytes_min: int, unit_bytes_max: int) -> None:
-    """Raises CorpusError for units with the same output name, with one that is a folder of another, or with one that is too long,
-    as `cut` does, by the names and sizes of the files alone."""
+    """Raises CorpusError as `cut` does for output names that are equal, too long, or a folder of another. Uses only names and sizes
+    of files."""
     whole = _Cut("", [])
     several = _Cut("", [(ShardRange(0, 0, 0, 0, 1), "")])
     _units(
@@ -156,7 +156,7 @@ def _units(cuts: Iterable[tuple[Shard, _Cut]], unit_bytes_min: int, unit_bytes_m
             units += [_part_unit(shard, i, part, digest) for i, (part, digest) in enumerate(found.parts)]
         else:
             units.append(_unit([Piece(shard, None, found.sha256)]))
-    small.sort(key=lambda piece: piece.shard.section)  # shards of different sources may stand between each other
+    small.sort(key=lambda piece: piece.shard.section)  # shards of different sources may be interleaved
     units += [_unit(group) for group in _groups(small, unit_bytes_max)]
     _refuse_clashes(units)
     return units
@@ -188,12 +188,12 @@ def _cuts(
 
 
 def _word(shard: Shard, unit_bytes_max: int) -> str:
-    """The word for what `digests` has of a shard."""
+    """The name under which `digests` stores the facts about a shard."""
     return f"parts {unit_bytes_max}" if _may_be_cut(shard, unit_bytes_max) else "sha256"
 
 
 def _beyond(shards: Sequence[Shard], digests: Digests, unit_bytes_max: int, read_bytes_max: int) -> set[Shard]:
-    """The shards without a fact that are left when the smallest of them were read, `read_bytes_max` bytes in all."""
+    """The shards without a fact that stay unread if the smallest are read first, `read_bytes_max` bytes in all."""
     unknown = [one for one in shards if digests.known(one.path, _word(one, unit_bytes_max), _Cut) is None]
     unknown.sort(key=lambda shard: shard.n_bytes)
     ends = accumulate(shard.n_bytes for shard in unknown)
@@ -234,7 +234,7 @@ def _look(shard: Shard, unit_bytes_max: int, stopped: Callable[[], bool]) -> _Cu
 
 
 def _blocks(file: BinaryIO, n_bytes: int | None, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """The next `n_bytes` of a file in blocks, or all of the rest for None; fewer if the file ends."""
+    """The next `n_bytes` of a file in blocks; None: to its end."""
     while n_bytes != 0 and (block := file.read(_READ_BYTES if n_bytes is None else min(n_bytes, _READ_BYTES))):
         if stopped():
             raise Stopped
@@ -245,7 +245,7 @@ def _blocks(file: BinaryIO, n_bytes: int | None, stopped: Callable[[], bool]) ->
 def _line_parts(
     file: BinaryIO, n_bytes: int, unit_bytes_max: int, take: Callable[[bytes], None], stopped: Callable[[], bool]
 ) -> Iterator[tuple[ShardRange, str]]:
-    """The parts of a file of lines. The file is read to its end, and `take` gets all its bytes."""
+    """The parts of a file of lines. `take`: is called with all bytes of the file."""
     start = first_row = 0
     first_line = 1
     while start < n_bytes:
@@ -262,12 +262,12 @@ def _line_parts(
 
 
 class _Lines:
-    """Counts lines, and those of white space alone, in bytes that come in blocks."""
+    """Counts lines and blank lines in bytes that come in blocks."""
 
     def __init__(self) -> None:
         self.n_lines = self.n_blank = 0
-        self._is_open = False  # whether a line has begun and not ended
-        self._is_blank = True  # whether the open line is only white space so far
+        self._is_open = False  # whether a line is unfinished
+        self._is_blank = True  # whether the unfinished line is blank so far
 
     def add(self, block: bytes) -> None:
         """Takes the next bytes, at least one."""
@@ -295,7 +295,7 @@ class _Lines:
 
 
 def _end_of_part(file: BinaryIO, start: int, n_bytes: int, unit_bytes_max: int) -> int:
-    """The end of the part's last line, at most `unit_bytes_max` after its start unless a line is longer than half of that."""
+    """The end of a part, after a line: at most `unit_bytes_max` from its start, unless a line is longer than half of that."""
     if n_bytes - start <= unit_bytes_max:
         return n_bytes
     file.seek(start + unit_bytes_max // 2)
@@ -360,13 +360,13 @@ def ends_chunk(checksum: int, n_bytes: int, unit_bytes_max: int) -> bool:
 
 
 def source_name(shard: Shard) -> str:
-    """The source of a shard, by which it is counted apart: its name in `sources`, or else its folder in data/raw."""
+    """The name under which a shard is counted: its source's in `sources`, or else its folder in data/raw."""
     return shard.named_source or source_folder(shard.name)
 
 
 def source_folder(name: str) -> str:
-    """The source of a shard without named sources: the first folder in data/raw above it, or "" if it is in data/raw itself. Of an
-    object, its path in the bucket counts."""
+    """The source of a shard without named sources: its first folder below data/raw, or "" directly in it. For objects: the first
+    folder in the bucket."""
     return "/".join(PurePosixPath(inside(name)).parts[:-1][:1])
 
 

@@ -1,4 +1,4 @@
-"""Measures what values of Arrow columns take once each has its own bytes: dictionaries and views share theirs among many values."""
+"""Measures the size of Arrow values with bytes of their own, because dictionaries and views share bytes among values."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_VALUE_BYTES = 16  # of a value beside its text: at least this in Python, where a small dict has 184
-_ROWS_MAX = 1 << 16  # that are measured at once
+_VALUE_BYTES = 16  # of a value without its text: at least this in Python, where a small dict has 184
+_ROWS_MAX = 1 << 16  # measured at once
 _OTHERS = {
     pa.string().id: pa.binary,
     pa.large_string().id: pa.large_binary,
@@ -22,7 +22,7 @@ _OTHERS = {
 
 
 def is_shared(kind: pa.DataType) -> bool:
-    """Whether values of a column of this type, or values inside them, may have the same bytes, or none."""
+    """Whether values of this type, or nested ones, may share their bytes or have none."""
     types = pa.types
     is_view = types.is_string_view(kind) or types.is_binary_view(kind)
     is_list_view = types.is_list_view(kind) or types.is_large_list_view(kind)
@@ -32,12 +32,12 @@ def is_shared(kind: pa.DataType) -> bool:
 
 
 def check_values(array: pa.Array) -> None:
-    """Raises pa.ArrowInvalid for an array that is damaged, but not for texts that are not UTF-8."""
+    """Raises pa.ArrowInvalid for a damaged array, but not for invalid UTF-8."""
     array.view(_of_bytes(array.type)).validate(full=True)
 
 
 def _of_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with bytes where it has texts."""
+    """The type with binary in place of strings."""
     types = pa.types
     if types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _of_bytes(kind.value_type), kind.ordered)
@@ -52,8 +52,8 @@ def _of_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def runs_within(columns: Sequence[pa.Array], n_bytes_max: int, n_rows_max: int) -> Iterator[tuple[int, int, int]]:
-    """Cuts rows into runs of at most this size. Gives the first row, the number of rows and the size of each, in bytes; a run that
-    is larger is one row. Raises pa.ArrowIndexError for a wrong index of a dictionary."""
+    """Cuts rows into runs of at most `n_bytes_max`. Yields each run's first row, number of rows and size in bytes; only a single
+    row may be larger. Raises pa.ArrowIndexError for a wrong index of a dictionary."""
     n_rows = len(columns[0])
     for first in range(0, n_rows, _ROWS_MAX):
         sizes = sum(value_bytes(column.slice(first, _ROWS_MAX)) for column in columns)

@@ -1,4 +1,4 @@
-"""Says how large the window of a zstd frame is (RFC 8878, section 3.1.1.1), and refuses one that does not fit the memory."""
+"""Reads the window size of a zstd frame (RFC 8878, section 3.1.1.1), and refuses windows that exceed the memory."""
 
 from shlex import quote
 
@@ -15,7 +15,7 @@ _CONTENT_BYTES = (0, 2, 4, 8)
 
 
 def window_bytes(header: bytes) -> int | None:
-    """The window of the frame that these bytes begin; None if no frame begins so."""
+    """The window in bytes of the frame that begins here; None if these bytes begin no frame."""
     if not header.startswith(_MAGIC) or len(header) < 6:
         return None
     descriptor = header[4]
@@ -48,7 +48,7 @@ def large_window(name: str, header: bytes, memory_bytes_max: int | None) -> int 
 
 
 def later_window(name: str) -> CorpusError:
-    """The error for a file of which a later frame has a larger window than its first one told."""
+    """The error for a later frame with a larger window than the first."""
     return CorpusError(
         f"{name}: one of its zstd frames has a larger window than the first. The file is not damaged. Make it one frame: "
         f"{_again(name, LOG_MAX)}.",
