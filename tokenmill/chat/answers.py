@@ -1,4 +1,4 @@
-"""What an assistant's message says, and whether a rendered text has it."""
+"""Finds what an assistant's message says, and whether a rendered text contains it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,8 @@ _END_OF_THINKING = "</think>"
 
 
 class AnswerCounts(NamedTuple):
-    """Numbers of answers that are to be learned. An answer is a stretch of what an assistant writes. `n_without_stop`: those that
-    do not end with a special token. `n_without_reasoning`: messages whose reasoning the template leaves out, although they say
-    something else."""
+    """Counts of trained answers; an answer is a trained stretch of the assistant's text. `n_without_stop`: answers that do not end
+    with a special token. `n_without_reasoning`: messages with other content whose reasoning the template leaves out."""
 
     n_answers: int = 0
     n_without_stop: int = 0
@@ -31,20 +30,22 @@ def added(some: Iterable[AnswerCounts]) -> AnswerCounts:
 
 
 class Answer(NamedTuple):
-    """What a message says: its content without thinking, the names of the functions that it calls, and its reasoning."""
+    """The content of a message without thinking, the names of the functions that it calls, and its reasoning."""
 
     content: str
     calls: list[str]
     reasoning: str
 
     def unseen(self, own: str | None, text: str) -> list[Side]:
-        """The parts of the answer that do not seem to be in the text. They may still be there in other words. `own`: the message
-        as the template writes it, None where that is not known. `text`: the whole conversation."""
+        """The sides of the answer that are not found in the text; the template may have rewritten them. `own`: the rendered
+        message; None if unknown. `text`: the whole rendered conversation."""
         found: list[Side] = []
         place = text if own is None else own
         if self.content.strip() and not _has_a_word(self.content, place):
             found.append("content")
-        if self.calls and not all(name and name in (own or "") for name in self.calls):  # tools have these names, too
+        if self.calls and not all(
+            name and name in (own or "") for name in self.calls
+        ):  # the list of tools contains these names, too
             found.append("tool_calls")
         if self.reasoning.strip() and self.reasoning.strip() not in place:
             found.append("reasoning")
@@ -52,7 +53,7 @@ class Answer(NamedTuple):
 
 
 def answer_of(message: Mapping[str, Any]) -> Answer:
-    """What a message says."""
+    """The parts of a message's answer."""
     content = message.get("content")
     thought, _, said = content.rpartition(_END_OF_THINKING) if isinstance(content, str) else ("", "", "")
     calls = [one.get("function", one) for one in message.get("tool_calls") or ()]
@@ -62,7 +63,7 @@ def answer_of(message: Mapping[str, Any]) -> Answer:
 
 
 def without(message: Mapping[str, Any], side: Side) -> dict[str, Any]:
-    """The message without a part of what it says.
+    """A copy of the message without one side of its answer.
 
     >>> without({"content": "<think>so</think>Hi"}, "reasoning")
     {'content': 'Hi'}
@@ -84,12 +85,12 @@ class Stops:
         self._lengths = sorted({len(text) for text in self._texts}, reverse=True)
 
     def end(self, answer: str) -> bool:
-        """Whether an answer ends with such a token, but for white space behind it."""
+        """Whether an answer ends with such a token, ignoring white space after it."""
         answer = answer.rstrip()
         return any(answer[-n:] in self._texts for n in self._lengths)
 
     def end_of_next(self, text: str, at: int) -> int:
-        """The end of such a token that follows in the text at `at`, perhaps behind white space; `at` if there is none.
+        """The end of such a token that follows `at` in the text, perhaps after white space; `at` if there is none.
 
         >>> Stops(["<|user|>"]).end_of_next("hello\\n<|user|>", 5)
         14

@@ -8,13 +8,13 @@ import msgspec
 from tokenmill.errors import ChatError
 
 _TRAIN_KEYS = frozenset(("weight", "loss", "loss_scale", "train", "training"))
-"""The keys by which a message says whether it is to be learned, in the formats of OpenAI, ms-swift and axolotl."""
+"""The keys of a message that say whether to train on it, in the formats of OpenAI, ms-swift and axolotl."""
 _OF_PARTS = ("train_detail", "training_detail")
 """axolotl's keys for parts of a message."""
 
 
 class Conversation(msgspec.Struct):
-    """Messages, and the tools that the template shows."""
+    """The messages of a conversation, and the tools for the template."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None = None
@@ -24,10 +24,10 @@ _decoder = msgspec.json.Decoder(Conversation)
 
 
 def read_conversation(text: str, index: int) -> Conversation:
-    """The conversation. A message's reasoning_content is under `thinking`, too, which the template of gpt-oss reads. So does
-    transformers.
+    """Parses canonical JSON. Copies a message's reasoning_content to `thinking`, which the template of gpt-oss reads, as
+    transformers does.
 
-    Raises ChatError, with the index, for what is no conversation."""
+    Raises ChatError, with the index, if it is no conversation."""
     try:
         conversation = _decoder.decode(text)
     except msgspec.DecodeError as error:
@@ -46,9 +46,9 @@ def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
 def chosen(
     messages: Sequence[dict[str, Any]], mask: str, train_key: str | None, index: int
 ) -> tuple[list[int], list[int]]:
-    """The messages of the assistant, and those of them that a mask needs, by number from 0: for `assistant` and `last` those to
-    learn, for `all` those to leave out. A message that says so of itself is not learned; `train_key` is one more key for that.
-    Raises ChatError for a key that says neither."""
+    """The numbers, from 0, of the assistant's messages, and of those that the mask needs: for `assistant` and `last` the trained
+    ones, for `all` the excluded ones. A message can exclude itself by a key; `train_key` is one more such key. Raises ChatError for
+    a key with another value."""
     keys = _TRAIN_KEYS if train_key is None else {*_TRAIN_KEYS, train_key}
     assistants, withheld = [], []
     for i, message in enumerate(messages):
@@ -80,7 +80,7 @@ def chosen(
 
 
 def _check_said(says: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], i: int, index: int) -> None:
-    """Raises ChatError unless all of a message's keys for it say that it is to be learned, or all that it is not."""
+    """Raises ChatError if a message's keys disagree whether to train on it, or one is not true, false, 0 or 1."""
     for key, value in says.items():
         if not isinstance(value, int | float) or value not in (0, 1):
             raise ChatError(index, f"{named(messages, i)}: {key} {value!r:.40}; expected true, false, 0 or 1.")
@@ -90,5 +90,5 @@ def _check_said(says: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], 
 
 
 def named(messages: Sequence[Mapping[str, Any]], i: int) -> str:
-    """A message in words: its number from 0, and its role."""
+    """Names a message by its number from 0 and its role."""
     return f"message {i} ({messages[i].get('role', 'without a role')!s:.40})"

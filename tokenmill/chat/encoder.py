@@ -1,4 +1,4 @@
-"""Conversations to token ids with loss masks."""
+"""Encodes conversations as token ids with loss masks."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ class ChatEncoder:
     conversation, stays text. So do added tokens that mark turns without being special (`turn_tokens`).
 
     The limit: a template that edits a message, as by `replace` or `lower`, can make a special token of text that is none. There is
-    no cheap exact check. Such text cannot be told by its looks, so every conversation, not only the few suspects, would have to be
-    rendered a second time, with a stand-in for each character that a filter could change or join, and a template that looks at such
-    characters would be refused.
+    no cheap exact check: every conversation, not only the few suspects, would have to be rendered a second time with a stand-in for
+    each character that a filter could change or join, and a template that tests such characters would be refused.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class ChatEncoder:
         """Whether the template seems to write special tokens."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It travels to another process as what it is made of, and is made there once."""
+        """Pickles the arguments; another process makes the encoder from them once."""
         tokenizer, template, mask, variables, *more = self._made_of
         return _made_once, (tokenizer, template, mask, json.dumps(variables), *more)
 
     def encode_batch(self, conversations: pa.LargeStringArray) -> EncodedChat:
-        """The conversations, each given as its canonical JSON, encoded by the calling thread.
+        """Encodes conversations, given as canonical JSON, in the calling thread.
 
-        Raises ChatError, with the number of the conversation, for one that the template refuses, that is no such JSON, that has a
-        character without a token, or whose mask cannot be told.
+        Raises ChatError, with the conversation's number, if the template refuses it, it is not canonical JSON, a character has no
+        token, or its mask cannot be determined.
         """
         renderings = isolated.renderings(self._way, conversations)
         encoded = self._encoder.encode([one._replace(parts=[]) if one.by_prefixes else one for one in renderings])

@@ -1,5 +1,5 @@
-"""Renders conversations in processes of their own. A chat template is a program of somebody else's: it may loop for ever, or take
-all memory. There it is ended, by limits on its time and memory, or with the call that waits for it.
+"""Renders conversations in separate processes, because a chat template is foreign code that may loop for ever or take all memory.
+Limits on time and memory end such a process, as does the end of the call that waits for it.
 
 `python -m tokenmill.chat.isolated SECONDS` reads requests: a line with the JSON of a `Way`, a line with the numbers of bytes of the
 conversations, and then these. For each it writes a line of JSON, an `_Answer` or why it cannot be rendered, and then its texts.
@@ -29,15 +29,16 @@ from tokenmill.errors import ChatError
 from tokenmill.limits import limit_memory
 
 SECONDS_MAX = 60
-"""The most time of the processor for one conversation."""
-_LOOK_MS = 100  # how long to wait for a line before the next look for a reason to stop
+"""The CPU time limit for one conversation."""
+_LOOK_MS = 100  # the interval of checks for a reason to stop, while waiting for a line
 _READ_BYTES = 1 << 20
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """numpy's OpenBLAS starts a thread for each processor and takes 41 MB for it: with 24 processors, all memory of the process."""
 
 
 class _Answer(NamedTuple):
-    """A rendering without its texts, which follow. `n_guarded`: None if there is no second one. Both numbers are of bytes."""
+    """A rendering without its texts, which follow. `n_text`, `n_guarded`: their lengths in bytes; `n_guarded` is None without a
+    second text."""
 
     rest: Rendering
     n_text: int
@@ -48,7 +49,7 @@ _decoder = msgspec.json.Decoder(_Answer | str)
 
 
 class _Answers(io.RawIOBase):
-    """Reads what a process writes, and looks for a reason to stop while it waits."""
+    """Reads the output of a process, and checks for a reason to stop while it waits."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -65,7 +66,7 @@ class _Answers(io.RawIOBase):
 
 
 class _Process:
-    """A process that renders."""
+    """A rendering process."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-P", "-m", "tokenmill.chat.isolated", str(SECONDS_MAX)]
@@ -73,7 +74,7 @@ class _Process:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in a terminal is for the process that waits
+            start_new_session=True,  # Ctrl-C in a terminal then reaches only the waiting process
             env=os.environ | _ONE_THREAD,
         )
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -83,13 +84,13 @@ class _Process:
         )
 
     def ask(self, request: bytes) -> None:
-        """Sends a request. To a process that has ended, none is sent."""
+        """Sends a request. Does nothing if the process has ended."""
         with contextlib.suppress(BrokenPipeError):
             self._requests.write(request)
             self._requests.flush()
 
     def answer(self) -> Rendering | str:
-        """The next rendering, or why there is none. Raises EOFError at the end of the process."""
+        """Reads the next rendering, or the reason why there is none. Raises EOFError if the process has ended."""
         line = self._answers.readline()
         if not line:
             raise EOFError
@@ -104,7 +105,7 @@ class _Process:
         return answer.rest._replace(text=texts[: answer.n_text].decode(), guarded=guarded)
 
     def end(self) -> int:
-        """Ends the process. What comes back is its exit code; the negative number of a signal."""
+        """Ends the process, and gives its exit code; the negative number of a signal."""
         self.process.kill()
         self.process.communicate()
         return self.process.returncode
@@ -122,7 +123,7 @@ def end_all() -> None:
 
 
 def renderings(way: bytes, conversations: pa.LargeStringArray) -> list[Rendering]:
-    """The conversations, as canonical JSON, rendered in another process. `way`: the JSON of a `Way`.
+    """Renders conversations, given as canonical JSON, in another process. `way`: the JSON of a `Way`.
 
     Raises ChatError for one that cannot be rendered within the limits, UnitTimeoutError at the thread's deadline, and
     KeyboardInterrupt.
@@ -165,7 +166,7 @@ def _why_ended(code: int) -> str:
 
 @lru_cache(maxsize=4)
 def _renderers(way: bytes) -> tuple[Renderer | None, Renderer | None]:
-    """Those for conversations without and with tools."""
+    """The renderers for conversations without and with tools."""
     given = msgspec.json.decode(way, type=Way)
 
     def renderer(text: str | None) -> Renderer | None:
@@ -176,7 +177,7 @@ def _renderers(way: bytes) -> tuple[Renderer | None, Renderer | None]:
 
 
 def _rendered(way: bytes, texts: list[str]) -> Iterator[Rendering]:
-    """Each conversation, rendered by the template that transformers would take for it."""
+    """Renders each conversation by the template that transformers would choose."""
     array = pa.array(texts, pa.large_string())
     renderers = _renderers(way)
     suspects = {one: one.suspects(array) for one in renderers if one is not None}
@@ -193,13 +194,13 @@ def _rendered(way: bytes, texts: list[str]) -> Iterator[Rendering]:
 
 
 def main(seconds_max: float) -> None:
-    """Renders what standard input asks for."""
+    """Answers the requests on standard input."""
     limit_memory(MEMORY_BYTES_MAX)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while way := requests.readline():
         lengths = msgspec.json.decode(requests.readline(), type=list[int])
         texts = [requests.read(n).decode() for n in lengths]
-        signal.setitimer(signal.ITIMER_PROF, seconds_max)  # its signal ends the process
+        signal.setitimer(signal.ITIMER_PROF, seconds_max)  # the signal of this limit ends the process
         try:
             for one in _rendered(way, texts):
                 text, guarded = one.text.encode(), None if one.guarded is None else one.guarded.encode()

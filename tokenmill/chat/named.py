@@ -20,7 +20,7 @@ TURN_ENDS = {
     "qwen3": "<|im_end|>",
     "gemma": "<end_of_turn>",
 }
-"""The token that ends a turn, of those templates that write one themselves; the others write eos_token."""
+"""The end-of-turn token of templates that write their own; the others write eos_token."""
 
 NAMED = tuple(TURN_TOKENS)
 """The names. Each template marks what an assistant generates with `{% generation %}`."""

@@ -1,4 +1,4 @@
-"""Masks without generation tags: where the ids of a conversation up to a message end among those of the whole."""
+"""Computes masks for templates without generation tags, by encoding the conversation up to each message."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ _CHARACTERS_AT_ONCE = 4_000_000
 
 
 class _Cut(NamedTuple):
-    """The place `at` in the text of conversation `i`, and the text before it from the special token that is next to it.
-    `n_before`: the ids of the conversation in front of that token."""
+    """A position `at` in the text of conversation `i`. `text`: the text before it, from the nearest special token on. `n_before`:
+    the number of ids before that token."""
 
     i: int
     at: int
@@ -25,10 +25,10 @@ class _Cut(NamedTuple):
 
 
 def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: Encoded) -> Flags:
-    """1 for the ids between those of the conversation before a message and those of the conversation with it, else 0.
+    """Flags 1 for the ids that each message adds to the conversation before it, else 0.
 
-    Raises ChatError if the ids of either are not what the ids of the whole conversation begin with. Text in front of a special
-    token has the same ids whatever follows that token, so only the text from there up to a message is encoded again.
+    Raises ChatError if the ids of a prefix are not a prefix of the whole conversation's ids. Ids before a special token do not
+    depend on what follows it, so only the text after the nearest one is encoded again.
     """
     n_ids: dict[tuple[int, int], int] = {}
     for cuts in _at_once(encoder, renderings, encoded):
@@ -51,7 +51,7 @@ def flags_by_prefixes(encoder: SegmentEncoder, renderings: Sequence[Rendering], 
 
 
 def _at_once(encoder: SegmentEncoder, renderings: Sequence[Rendering], encoded: Encoded) -> Iterator[list[_Cut]]:
-    """The cuts of all conversations, so many at once that their texts take little memory."""
+    """The cuts of all conversations, in groups whose texts take little memory."""
     cuts: list[_Cut] = []
     n_characters = 0
     for i, one in enumerate(renderings):

@@ -1,4 +1,4 @@
-"""Renders conversations for an encoder: the text, and the parts of it that the mask is about."""
+"""Renders conversations for an encoder: the text, and its parts for the mask."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,21 +14,21 @@ from tokenmill.config.params import Mask
 from tokenmill.errors import ChatError
 
 _RENDERED_OF_NOTHING, _RENDERED_OF_A_CHARACTER = 1_000_000, 16
-"""The most characters that a template may write: so many anyway, and so many for each of the conversation's JSON."""
+"""The most characters that a template may write: a fixed number, and a number per character of the conversation's JSON."""
 
 MEMORY_BYTES_MAX = 1_000_000_000
-"""The most memory that a process has to render conversations."""
+"""The memory limit of a rendering process."""
 
 _WORDS_OF: Mapping[Side, str] = {"content": "no word of its content", "tool_calls": "nothing of its tool call"}
 
 _PREFIX_CHARACTERS_MAX = 1_000_000_000
-"""The most characters of a conversation, times its messages to learn, without generation tags. 1,000 messages of 280,000
+"""The limit of a conversation's characters times its trained messages, without generation tags. 1,000 messages of 280,000
 characters take 18 s."""
 
 
 class Part(NamedTuple):
-    """Characters of a rendered text that an assistant's message is, from `start` up to `end`. `message`: its number, or -1 where
-    it need not be known."""
+    """The characters `start` to `end` - 1 of a rendered text, which are an assistant's message. `message`: its number; -1 if it is
+    not needed."""
 
     message: int
     start: int
@@ -36,9 +36,9 @@ class Part(NamedTuple):
 
 
 class Rendering(NamedTuple):
-    """A rendered conversation. `guarded`: the text with stand-ins, None where it needs none. `parts`: what is to be learned, or
-    with `mask: all` what is not. `by_prefixes`: whether the parts come from prefixes, since the template has no generation tags.
-    `counts`: of its answers."""
+    """A rendered conversation. `guarded`: the text with stand-ins; None if it needs none. `parts`: the trained parts, or with
+    `mask: all` the excluded ones. `by_prefixes`: whether parts come from prefixes, because the template has no generation tags.
+    `counts`: counts of its answers."""
 
     text: str
     guarded: str | None
@@ -48,7 +48,7 @@ class Rendering(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How conversations are rendered, as `ChatEncoder` is told. `special`: the texts of special tokens."""
+    """The arguments of ChatEncoder that rendering needs. `special`: the texts of special tokens."""
 
     template: str | None
     tool_use_template: str | None
@@ -74,11 +74,11 @@ class Renderer:
         self._guard = Guard(way.special, template.words, source + strings_of(way.variables))
 
     def suspects(self, conversations: pa.LargeStringArray) -> set[int]:
-        """Which conversations may have the text of a special token."""
+        """The indexes of conversations that may contain the text of a special token."""
         return set(self._guard.suspects(conversations))
 
     def rendering(self, conversation: Conversation, text: str, index: int, suspect: bool) -> Rendering:
-        """The rendered conversation, of canonical JSON `text`. `suspect`: whether it is one of `suspects`. Raises ChatError."""
+        """Renders a conversation. `text`: its canonical JSON. `suspect`: whether it is one of `suspects`. Raises ChatError."""
         most = _RENDERED_OF_NOTHING + _RENDERED_OF_A_CHARACTER * len(text)
         marks = self._guard.marks_for(text) if suspect else self._guard.marks
         plain = self._rendered(conversation, marks, most, index)
@@ -114,7 +114,7 @@ class Renderer:
             if self._train_next:
                 parts = [self._through_next(part, rendered.text) for part in parts]
             starts = {part.start for part in parts}
-            ends = [part for part in parts if part.end not in starts]  # what begins where another ends belongs to it
+            ends = [part for part in parts if part.end not in starts]  # adjacent parts are one answer
             n_answers = len(ends)
             n_without_stop = sum(not self._stops.end(rendered.text[part.start : part.end]) for part in ends)
         return Rendering(
@@ -140,7 +140,7 @@ class Renderer:
     def _generated(
         self, conversation: Conversation, rendered: Regions, assistants: list[int], needed: list[int], index: int
     ) -> list[Part]:
-        """The regions that the template marks, of the messages that are needed."""
+        """The marked regions of the needed messages."""
         if self._mask == "assistant" and needed == assistants:
             return [Part(-1, start, end) for start, end in rendered.generated]
         if not needed:
@@ -158,8 +158,8 @@ class Renderer:
     def _between_prefixes(
         self, conversation: Conversation, whole: str, back: dict[int, str], i: int, index: int
     ) -> Part:
-        """Message `i`: what the conversation up to it has more than the conversation before it, with the prompt for an answer.
-        `back`: what its stand-ins stand for, for messages of errors."""
+        """The part of message `i`: from the end of the conversation before it, with the prompt for an answer, to the end of the
+        conversation with it. `back`: maps stand-ins to characters, for error messages."""
         end = len(whole)
         if i + 1 < len(conversation.messages):
             through = self._begin(conversation, i + 1, False, index, i)
@@ -174,7 +174,7 @@ class Renderer:
         return Part(i, len(before), end)
 
     def _through_next(self, part: Part, text: str) -> Part:
-        """The part with the special token that follows, unless it ends with one itself."""
+        """Extends the part by the special token that follows, unless it ends with one."""
         if self._stops.end(text[part.start : part.end]):
             return part
         return part._replace(end=self._stops.end_of_next(text, part.end))
@@ -188,8 +188,8 @@ class Renderer:
         most: int,
         index: int,
     ) -> int:
-        """Raises ChatError for an answer that is to be learned of which the template writes no word, or a tool call that it does
-        not write. What comes back is the number of answers that only lose their reasoning. `places`: of messages in the text."""
+        """Raises ChatError if the template leaves out the content or tool calls of a trained answer. Returns the number of answers
+        that only lose their reasoning. `places`: where messages are in the text."""
         unseen: dict[Side, list[int]] = {"content": [], "tool_calls": [], "reasoning": []}
         answers = {i: answer_of(conversation.messages[i]) for i in learned}
         for i, answer in answers.items():
@@ -223,8 +223,8 @@ class Renderer:
     def _left_out(
         self, conversation: Conversation, side: Side, some: list[int], each: bool, text: str, most: int
     ) -> list[int]:
-        """The messages among `some` of which the template leaves out a part: without that part, the conversation is rendered to
-        the same text. `each`: whether to try each message on its own if leaving out all of them changes the text."""
+        """The messages among `some` of which the template leaves out a side: removing it does not change the rendered text. `each`:
+        whether to try each message on its own if leaving out all of them changes the text."""
 
         def is_alike(tried: Sequence[int]) -> bool:
             messages = [
@@ -240,7 +240,7 @@ class Renderer:
         return [i for i in some if is_alike([i])] if each and len(some) > 1 else []
 
     def _begin(self, conversation: Conversation, n_messages: int, prompt: bool, index: int, i: int) -> str:
-        """The first messages rendered on their own."""
+        """Renders the first messages on their own."""
         try:
             return self._template.marked(conversation.messages[:n_messages], conversation.tools, ("", ""), prompt)
         except RENDER_ERRORS as error:

@@ -1,4 +1,4 @@
-"""jinja2's sandbox as transformers has it, without clock and chance."""
+"""jinja2's sandbox with the extensions of transformers, without clock and randomness."""
 
 import json
 from collections.abc import Callable, ItemsView, KeysView, ValuesView
@@ -22,7 +22,7 @@ _PLAIN = (str, int, float, bool, type(None), jinja2.Undefined)
 
 
 class _RunsNothing(jinja2.compiler.CodeGenerator):
-    """Writes a template's program without running any of it: jinja2 would compute already what seems to be constant."""
+    """Compiles a template without running any of it; jinja2 would already evaluate seemingly constant parts."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -45,7 +45,7 @@ class _Tracking(_RunsNothing, jinja2.meta.TrackingCodeGenerator):
 
 
 class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, which asks only once whether an attribute of a type is safe: that took half of the time to render."""
+    """jinja2's sandbox with a cache of which attributes of a type are safe, since these checks took half of the rendering time."""
 
     code_generator_class = _RunsNothing
 
@@ -64,7 +64,7 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """The method `format` of a string in the sandbox; None for anything else."""
         if not isinstance(value, _METHODS):
-            return None  # jinja2 would say so itself; this spares the call, since most values are no methods
+            return None  # a shortcut, since most values are no methods
         return super().wrap_str_format(value)
 
 
@@ -88,7 +88,7 @@ def undeclared_names(environment: jinja2.Environment, tree: jinja2.nodes.Templat
 
 
 def _stable(value: Any) -> Any:
-    """The value, if its text is the same in each run: a method or a generator has its address in memory in it."""
+    """The value, if its text is the same in each run; the texts of methods and generators contain memory addresses."""
     _check_stable(value)
     return value
 
@@ -109,7 +109,7 @@ def _check_stable(value: Any) -> None:
 
 
 class _Generation(jinja2.ext.Extension):
-    """The tag `{% generation %}`: its body, in a scope of its own, between two marks that each rendering chooses."""
+    """The tag `{% generation %}`: writes its body, in a scope of its own, between two marks that each rendering chooses."""
 
     tags = {"generation"}  # noqa: RUF012 — as jinja2 declares it
 

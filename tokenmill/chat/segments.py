@@ -14,7 +14,7 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 class Segment(NamedTuple):
-    """A part of a rendered text, from `start` up to `end`: a special token, or text between two with `id` None."""
+    """The characters `start` to `end` - 1 of a rendered text: a special token, or text between two, with `id` None."""
 
     start: int
     end: int
@@ -22,8 +22,8 @@ class Segment(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Ids of conversations, one after another, with a flag for each of whether it belongs to the rendering's parts. The ids of
-    conversation i are those from `offsets[i]` up to `offsets[i + 1]`."""
+    """The concatenated ids of conversations. `flags`: 1 for ids in the rendering's parts, else 0. `offsets`: conversation i has the
+    ids `offsets[i]` to `offsets[i + 1]` - 1."""
 
     ids: np.ndarray[Any, np.dtype[np.uint32]]
     flags: Flags
@@ -33,12 +33,12 @@ class Encoded(NamedTuple):
 class SegmentEncoder:
     """Encodes renderings with one tokenizer.
 
-    A text is encoded whole, with special tokens allowed, if all that are in it are the template's: those that are in the text with
-    stand-ins too. Any other is cut at the latter, and what is between them is encoded as text.
+    The template's special tokens are those that are also in the text with stand-ins. If a text has no others, it is encoded whole,
+    with special tokens allowed. Otherwise it is cut at the template's tokens, and the rest is encoded as text.
     """
 
     def __init__(self, tokenizer: Tokenizer, place: str) -> None:
-        """Raises TemplateError, whose message begins with `place`, if the special tokens cannot be told from text."""
+        """Raises TemplateError, whose message begins with `place`, if the tokenizer cannot tell special tokens from text."""
         self._tokenizer = tokenizer
         added = tokenizer.added_tokens
         is_normalized = _normalizes(tokenizer)
@@ -56,7 +56,8 @@ class SegmentEncoder:
         self._early, self._late = (Finder(some, ()) if some else None for some in (early, late))
 
     def encode(self, renderings: Sequence[Rendering], owners: Sequence[int] | None = None) -> Encoded:
-        """The ids and flags. `owners`: the number of the conversation that each rendering is of, for messages. Raises ChatError."""
+        """Encodes renderings as ids and flags. `owners`: the number of each rendering's conversation, for messages. Raises
+        ChatError."""
         owners = range(len(renderings)) if owners is None else owners
         is_whole = [one.guarded is None or self._all_are_of_the_template(one) for one in renderings]
         whole = [one for one, is_one in zip(renderings, is_whole, strict=True) if is_one]
@@ -82,10 +83,10 @@ class SegmentEncoder:
         )
 
     def special_places(self, rendering: Rendering, ids: Any) -> tuple[list[Segment], list[int]]:
-        """The special tokens of the template in a rendering, and where their ids are among `ids`, those of the rendering.
+        """The template's special tokens in a rendering, and the positions of their ids in the rendering's `ids`.
 
-        None where this cannot be told: if text has the id of a special token too, as characters that the vocabulary lacks
-        have, or if an added token is found by what stands beside it."""
+        Two empty lists if the positions are ambiguous: text also has the id of a special token (as characters outside the
+        vocabulary do), or an added token matches depending on its surroundings."""
         special = [one for one in self._segments(rendering.guarded or rendering.text) if one.id is not None]
         (places,) = np.nonzero(np.isin(ids, self._special_ids))
         if self._looks_beside or ids[places].tolist() != [one.id for one in special]:
@@ -145,8 +146,8 @@ class SegmentEncoder:
         )
 
     def _segments(self, guarded: str) -> list[Segment]:
-        """The text with stand-ins cut at its special tokens, as the tokenizer would find them: first those that are searched for
-        before normalizing, then the others in what is between."""
+        """Cuts the text with stand-ins at its special tokens as the tokenizer finds them: first those matched before normalizing,
+        then the others in the gaps."""
         found = list(self._early.spans(guarded)) if self._early else []
         if self._late:
             gaps, end = [], 0
@@ -168,8 +169,8 @@ class SegmentEncoder:
         return segments
 
     def _check_independent(self, rendering: Rendering, segments: list[Segment], owner: int) -> None:
-        """Raises ChatError if the tokenizers library encodes text between special tokens otherwise than alone, which is seen on the
-        same text with letters for the stand-ins."""
+        """Raises ChatError if the tokenizers library encodes text between special tokens differently than alone. Tests the text
+        with letters in place of stand-ins."""
         text = "".join(
             "x" if one != other else one for one, other in zip(rendering.text, rendering.guarded or "", strict=True)
         )

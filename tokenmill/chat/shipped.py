@@ -23,8 +23,8 @@ OF_TOKENIZER = "tokenizer"
 
 
 def templates_of(root: Path, name: str, directory: Path) -> dict[str, str]:
-    """The chat templates that `encode.chat.template` asks for, by name: the one called DEFAULT, and of a tokenizer perhaps that for
-    conversations with tools. `directory`: the tokenizer's. Raises ParamsError if there is none."""
+    """The chat templates of `encode.chat.template`: DEFAULT, and if a tokenizer has one, that for conversations with tools.
+    `directory`: the tokenizer's. Raises ParamsError if there is none."""
     if name == OF_TOKENIZER:
         found = chat_templates_of(directory)
         if not found:
@@ -69,7 +69,7 @@ def ship_template(root: Path, chat: Chat | None, directory: Path) -> None:
 
 
 def _with_variables(template: str, variables: Mapping[str, object]) -> str:
-    """The template, which sets variables that nobody gives it. Jinja leaves out the line end behind the last tag.
+    """The template with defaults for variables that its caller does not set. Jinja drops the line end after the last tag.
 
     >>> _with_variables("{{ thinks }}", {"thinks": None})
     '{% if thinks is not defined %}{% set thinks = none %}{% endif %}\\n{{ thinks }}'

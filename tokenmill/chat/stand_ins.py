@@ -1,4 +1,4 @@
-"""Guards messages: the text of a special token in one stays text, whatever the template writes beside it.
+"""Guards messages, so that a special token's text in one stays text, whatever the template writes around it.
 
 One character of each such text is replaced by another, its stand-in, before the template is rendered: a character that occurs
 neither in the conversation nor in the template. What is found in the rendered text as a special token was then written by the
@@ -17,14 +17,14 @@ from tokenmill import _core
 from tokenmill.chat.conversation import Conversation
 from tokenmill.config.conversation_template import ROLES
 
-_PART_CHARACTERS_MAX = 4  # of a part of a token's text in the first, quick search, which may find too much
+_PART_CHARACTERS_MAX = 4  # the quick first search compares this much of a token's text, and may find too much
 _SPACE = r"(?:\\[bfnrt]|\\u00[01].|[\s\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}])*"
 """White space in JSON, in the syntax of RE2."""
 
 
 class Guarded(NamedTuple):
-    """A conversation with stand-ins. `back` translates them to the characters they stand for. `first`: the first message that has
-    one, or None for a tool."""
+    """A conversation with stand-ins. `back`: maps them to the original characters. `first`: the first message with one; None for a
+    tool."""
 
     conversation: Conversation
     back: dict[int, str]
@@ -33,8 +33,8 @@ class Guarded(NamedTuple):
 
 class Guard:
     """Finds and guards the texts of special tokens, and parts of them at the ends of a message's strings that a template or another
-    message could complete. `words`: the words by which the template itself knows keys and values; `beside`: text that the
-    template can write."""
+    message could complete. `words`: the keys and values that the template compares with. `beside`: text that the template can
+    write."""
 
     def __init__(self, special: Iterable[str], words: Iterable[str], beside: str) -> None:
         texts = sorted(special, key=len, reverse=True)
@@ -48,7 +48,7 @@ class Guard:
         self._pattern = _search(texts, self._begins, self._ends, self.marks)
 
     def suspects(self, conversations: pa.LargeStringArray) -> list[int]:
-        """Which conversations, as canonical JSON, may need guarding or other marks. All others surely do not."""
+        """The indexes of conversations, given as canonical JSON, that may need guarding or other marks. The others need neither."""
         try:
             return pc.indices_nonzero(pc.match_substring_regex(conversations, self._pattern)).to_pylist()  # type: ignore[no-any-return]
         except pa.ArrowInvalid:  # more special tokens than RE2 can search for at once
@@ -59,7 +59,7 @@ class Guard:
         return self._two(self._beside + text)
 
     def guarded(self, conversation: Conversation, text: str) -> Guarded | None:
-        """The conversation, of canonical JSON `text`, with stand-ins; None if it needs none."""
+        """The conversation with stand-ins; None if it needs none. `text`: its canonical JSON."""
         unused = _unused(self._beside + text)
         for _ in range(2):
             next(unused)  # these are the marks
@@ -110,7 +110,7 @@ class Guard:
         return text
 
     def _at_ends(self, text: str) -> set[int]:
-        """Where the text, with or without the white space around it, begins or ends with a part of a special token that the
+        """Yields where the text, with or without surrounding white space, begins or ends with a part of a special token that the
         template could complete."""
         found = set()
         for stripped in (text, text.lstrip()):
@@ -133,7 +133,7 @@ def _unused(text: str) -> Iterator[str]:
 
 
 def _search(texts: list[str], begins: Iterable[str], ends: Iterable[str], marks: tuple[str, str]) -> str:
-    """A pattern for RE2 that finds, in JSON, whatever may need guarding, and now and then what does not."""
+    """A pattern for RE2 that finds in JSON all text that may need guarding, with some false hits."""
     found = [*map(_escaped, texts), *marks]
     n = _PART_CHARACTERS_MAX
     if tails := sorted({one[-n:] for one in begins}):

@@ -1,4 +1,4 @@
-"""Renders conversations by a chat template, and finds what an assistant generates."""
+"""Renders conversations by a chat template, and finds the text that an assistant generates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -34,11 +34,11 @@ class Regions(NamedTuple):
 
 
 class ChatTemplate:
-    """A compiled template. It knows no clock and no chance: `strftime_now`, `lipsum` and the filter `random` are not defined."""
+    """A compiled template without clock or randomness: `strftime_now`, `lipsum` and the filter `random` are not defined."""
 
     def __init__(self, source: str, variables: Mapping[str, Any], place: str) -> None:
-        """Raises TemplateError, whose message begins with `place`, for a template that does not compile or writes a token,
-        like bos_token, whose text the variables lack, without asking whether it is there."""
+        """Raises TemplateError, whose message begins with `place`, for a template that does not compile, or that writes a token
+        like bos_token that the variables lack without testing for it."""
         self.place = place
         environment = sandbox()
         try:
@@ -60,10 +60,10 @@ class ChatTemplate:
         names = undeclared_names(environment, tree)
         self.has_generation: bool = BEGIN in names
         self.keeps_generation: bool = any(_has_generation(node) for node in tree.find_all(_KEEPERS))
-        """Whether the template can read or change what it marks before it writes it."""
+        """Whether the template can read or change a generated region before writing it."""
         self._variables = {
             name: value for name, value in variables.items() if name not in NAMES or value is not None
-        }  # to transformers, a token that there is not is undefined
+        }  # transformers leaves missing tokens undefined
         self.token_names: list[str] = [name for name in NAMES if name in names and name in self._variables]
         unknown = [name for name in NAMES if name in names and name not in self._variables]
         if missing := [name for name in unknown if name not in _asked(tree)]:
@@ -107,11 +107,11 @@ class ChatTemplate:
                 )
         text = "".join(pieces)
         if not text.isascii():
-            text.encode()  # half of a surrogate pair is no text
+            text.encode()  # a lone surrogate is no text
         return text
 
     def place_of(self, error: BaseException) -> str:
-        """Where the template raised an error: its place, and the line if it is known."""
+        """Names the place of a template's error: the template, and the line if known."""
         line, trace = None, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<template>":
@@ -121,7 +121,7 @@ class ChatTemplate:
 
 
 def _asked(tree: jinja2.nodes.Template) -> set[str]:
-    """The names that a template asks about, as in `{% if bos_token %}`. It then knows what to do without them."""
+    """The names that a template tests, as in `{% if bos_token %}`, and so can do without."""
     asked: list[jinja2.nodes.Node] = [one.test for one in tree.find_all(jinja2.nodes.If)]
     asked += [one.test for one in tree.find_all(jinja2.nodes.CondExpr)]
     asked += tree.find_all(

@@ -1,4 +1,4 @@
-"""Which tokens of a text cover some of its characters."""
+"""Finds the tokens that cover given characters of a text."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.int8]]
 
 
 class Range(NamedTuple):
-    """Characters of a text, from `start` up to, not including, `end`, which is after `start`. `text`: which text."""
+    """The characters `start` to `end` - 1, at least one, of the text with the index `text`."""
 
     text: int
     start: int
@@ -27,8 +27,8 @@ def covered(
     ranges: Sequence[Range],
     special: SpecialTokensInText,
 ) -> Flags:
-    """For each id of all texts, in order, 1 if its token is between the one with the first character of a range and the one with
-    its last, these two included, else 0. `ids`: those of the texts, encoded with this `special`."""
+    """For each id of all texts, in order: 1 if its token lies between those of a range's first and last characters, inclusive, else
+    0. `ids`: the texts encoded with this `special`."""
     n_ids = int(ids.offsets[-1].as_py())
     if not ranges:
         return np.zeros(n_ids, np.int8)
@@ -38,7 +38,7 @@ def covered(
 
 
 def between(firsts: Any, stops: Any, n_ids: int) -> Flags:
-    """1 from each of the first ids up to, not including, the stop beside it, else 0.
+    """1 from each first id up to but not including its stop, else 0.
 
     >>> between([1, 4], [3, 5], 6)
     array([0, 1, 1, 0, 1, 0], dtype=int8)
@@ -52,9 +52,9 @@ def between(firsts: Any, stops: Any, n_ids: int) -> Flags:
 def _by_bytes(
     tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[Range], special: SpecialTokensInText
 ) -> tuple[Any, Any]:
-    """The tokens of the core add up to the prepared text, so a token begins where the lengths of those before it end."""
+    """The first and stop ids of the ranges, for the core's engine, whose tokens concatenate to the prepared text."""
     starts = np.concatenate([[0], tokenizer.token_lengths[ids.values.to_numpy()].cumsum()])
-    begins = starts[ids.offsets.to_numpy()]  # of the texts, as if they were one
+    begins = starts[ids.offsets.to_numpy()]  # of the concatenated texts
     prepared = _Prepared(tokenizer, special)
     wanted = np.array([(one.text, *prepared.bytes_of(texts[one.text], one.start, one.end)) for one in ranges])
     first_bytes, end_bytes = (begins[wanted[:, 0]] + wanted[:, i] for i in (1, 2))
@@ -62,7 +62,7 @@ def _by_bytes(
 
 
 class _Prepared:
-    """Characters of texts as bytes of the texts that the core encodes: normalized, or with a space in front."""
+    """Maps characters of texts to bytes of the prepared texts that the core encodes: normalized, or with a space in front."""
 
     def __init__(self, tokenizer: Tokenizer, special: SpecialTokensInText) -> None:
         model = tokenizer.model
@@ -73,8 +73,8 @@ class _Prepared:
         self._never = self._not_if_ascii and not model.nfc
 
     def bytes_of(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """The first byte of characters, and the one behind their last. Where normalizing joins them with characters beside them,
-        or an added token takes white space of them, these belong to them."""
+        """The first byte of the characters, and the one after their last. Includes neighbours with which normalizing joins them,
+        and white space that an added token takes."""
         if text.isascii() and self._not_if_ascii:
             return start, end
         if self._never or (whole := self._prepared(text)) == text.encode():
@@ -95,7 +95,7 @@ class _Prepared:
 def _by_characters(
     tokenizer: Tokenizer, texts: Sequence[str], ids: Any, ranges: Sequence[Range], special: SpecialTokensInText
 ) -> tuple[Any, Any]:
-    """The tokens that the tokenizers library says have a character of the range."""
+    """The first and stop ids of the ranges, by the offsets of the tokenizers library."""
     begins = ids.offsets.to_numpy()
     firsts, stops = [], []
     known: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""Which added tokens of a tokenizer mark turns, although they are not special."""
+"""Finds added tokens of a tokenizer that mark turns without being special."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ _BRACKETS = (("<", ">"), ("[", "]"))
 def turn_tokens(added: Iterable[AddedToken], written: str) -> frozenset[str]:
     """The added tokens in angle or square brackets that are not special, and that a template writes.
 
-    One of a pair of tags, like <think> and </think>, is none: messages may have these, and models are given them as tokens.
-    `written`: the text of the template and of its variables. A template may also write a token around a role, as in
-    `'<|' + message.role + '|>'`.
+    Pairs of tags like <think> and </think> do not count, because messages may contain them, and models read them as tokens.
+    `written`: the text of the template and of its variables. A template may also write a token around a role, as in `'<|' +
+    message.role + '|>'`.
 
     >>> added = [AddedToken(i, text, False, True) for i, text in enumerate(["<|user|>", "<|end|>", "<think>", "</think>"])]
     >>> sorted(turn_tokens(added, "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}<think>"))
