@@ -39,5 +39,5 @@ def check_standing(answer_s_max: float = _ANSWER_S_MAX) -> str | None:
 
 
 def without_password(text: str) -> str:
-    """A server address, or a text with one, without user name and password."""
+    """Removes user name and password from a server address, or from a text that contains one."""
     return _CREDENTIALS.sub(r"\1", text)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-_RECORD_S = 2.0  # the server writes events in the background; what it has not read when it ends is lost
+_RECORD_S = 2.0  # the server writes events in the background, and loses unread ones when it ends
 _END_S_MAX = 5.0
 
 

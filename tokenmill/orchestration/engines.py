@@ -24,34 +24,34 @@ from tokenmill.pipeline.build import Build
 from tokenmill.storage.atomic import partial_path
 
 _ANSWER_S_MAX = 10.0
-_DEATHS_MAX = 2  # workers that a task may end before it is given up
+_DEATHS_MAX = 2  # the deaths of workers after which a task is given up
 _DASK_GREETING_BYTES_MAX = 1 << 20
-_HTTP2_SETTINGS = b"\4"  # RFC 9113: the kind of a frame, its fourth byte
-_HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + bytes(5)  # with no settings
-_SOURCES = ("flows", "tasks")  # a project's own modules, which workers need not have
+_HTTP2_SETTINGS = b"\4"  # RFC 9113: the fourth byte of a frame is its type
+_HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + bytes(5)  # an empty SETTINGS frame
+_SOURCES = ("flows", "tasks")  # a project's own modules, which workers may lack
 _RAY_IS_OPEN = (
     "Ray's processes listen on all network interfaces of this machine, and Ray has no setting against it. They answer only who has "
     "the token in ~/.ray/auth_token, unless RAY_AUTH_MODE is disabled. run.engine: threads opens no port to the network"
 )
-_FAILURES = ("distributed.", "ray.", "dask.")  # modules of the errors of a cluster
+_FAILURES = ("distributed.", "ray.", "dask.")  # modules whose errors come from a cluster
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where the tasks of a flow run. `threads`: the number of units that one task does at the same time. `tasks`: how many
-    tasks run at the same time."""
+    """What runs the tasks of a flow. `threads`: the units that one task runs at the same time. `tasks`: the tasks that run at the
+    same time."""
 
     name: str
     threads: int
     tasks: int
     sign: Path | None = None
-    """A file of this build, by which workers elsewhere see that their folder is the project's."""
+    """A file that this build made, by which remote workers check that they see the project's folder."""
 
     _current: ClassVar[ContextVar["Engine"]] = ContextVar("engine")
 
     @classmethod
     def current(cls) -> "Engine":
-        """Where the tasks of the current flow run are run."""
+        """The engine of the current flow run; one thread outside of `running`."""
         return cls._current.get(Engine("threads", 1, 1))
 
     @property
@@ -60,14 +60,13 @@ class Engine:
         return self.name != "threads"
 
     def n_batches(self, n_units: int) -> int:
-        """The largest number of tasks for so many units: at most `tasks_max`, and so few that each has units for all of its
-        threads, but as many as run at the same time."""
+        """Number of task runs for these units: enough to keep every slot busy, at most `tasks_max`, otherwise at least one unit per
+        thread."""
         return min(tasks_max(self.tasks), max(self.tasks, -(-n_units // self.threads)))
 
     @contextmanager
     def errors(self, doing: str | None = None) -> Iterator[None]:
-        """Turns an error of the cluster itself, such as a lost scheduler, into ClusterError. `doing`: the task whose result is
-        awaited."""
+        """Turns an error of the cluster itself, such as a lost scheduler, into ClusterError. `doing`: the awaited task."""
         try:
             yield
         except Exception as error:
@@ -82,14 +81,14 @@ class Engine:
             ) from error
 
     def show(self, futures: Sequence[Any], batches: Sequence[Batch], advance: Advance) -> None:
-        """Shows the progress of tasks on a cluster, when each is done."""
+        """Advances the progress by each task on a cluster when it is done."""
         for future, batch in zip(futures, batches, strict=True):
             future.add_done_callback(lambda _, n_bytes=batch.n_bytes: advance(n_bytes, 0))
 
 
 @contextmanager
 def running(build: Build) -> Iterator[None]:
-    """Lets the tasks of the current flow run in the block run as run.engine says. Raises ParamsError, ClusterError."""
+    """Runs the tasks that the flow starts in the block as run.engine says. Raises ParamsError, ClusterError."""
     run = build.params.run
     context = FlowRunContext.get()
     assert context is not None
@@ -119,13 +118,13 @@ def running(build: Build) -> Iterator[None]:
 
 
 def threads(workers: int) -> TaskRunner[Any]:
-    """Prefect's thread pool with a bound. Without a number it starts a thread per task."""
+    """Prefect's thread pool of `workers` threads. By default it would start a thread per task."""
     return cast(TaskRunner[Any], ThreadPoolTaskRunner(max_workers=workers))
 
 
 @contextmanager
 def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], int]]:
-    """The task runner, and the number of tasks that run at the same time. Workers of this machine end with the block."""
+    """Yields Dask's task runner, and the number of tasks that run at the same time. Workers on this machine end with the block."""
     prefect_dask, distributed, dask = (_needed("dask", one) for one in ("prefect_dask", "distributed", "dask"))
     _send_by_value(_needed("dask", "cloudpickle"))
     with ExitStack() as open_until_done:
@@ -155,7 +154,7 @@ def _dask(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], 
 
 @contextmanager
 def _ray(address: str | None, workers: int) -> Iterator[tuple[TaskRunner[Any], int]]:
-    """The task runner of Ray, and the number of tasks that run at the same time. Ray is shut down at the end of the block."""
+    """Yields Ray's task runner, and the number of tasks that run at the same time. Ray is shut down at the end of the block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_task_oom_retries", str(_DEATHS_MAX - 1))  # for ever by default
     prefect_ray, ray = _needed("ray", "prefect_ray"), _needed("ray", "ray")
@@ -188,8 +187,8 @@ def _ray_at(ray: Any, address: str | None, options: dict[str, Any]) -> Iterator[
 
 @contextmanager
 def _beside_tokenmill() -> Iterator[None]:
-    """Lets the block run where no other tokenmill is: Ray's workers look for modules in the folder in which `ray.init` is called,
-    and that may be a clone of tokenmill's repository."""
+    """Changes to a folder without another tokenmill for the block, because Ray's workers import from the folder in which `ray.init`
+    is called, and that may be a clone of tokenmill's repository."""
     package = Path(tokenmill.__file__).parent
     here = Path.cwd() / package.name
     with chdir(package.parent) if here.is_dir() and here.resolve() != package.resolve() else nullcontext():
@@ -197,7 +196,7 @@ def _beside_tokenmill() -> Iterator[None]:
 
 
 def _needed(engine: str, module: str) -> Any:
-    """A module of an optional dependency. Raises ParamsError if it is not installed."""
+    """Imports a module of an optional dependency. Raises ParamsError if it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -209,14 +208,14 @@ def _needed(engine: str, module: str) -> Any:
 
 
 def _send_by_value(cloudpickle: Any) -> None:
-    """Makes the project's own flows and tasks travel with each task, so that workers need tokenmill alone."""
+    """Makes each task carry the project's flows and tasks, so that workers need only tokenmill."""
     for name in _SOURCES:
         cloudpickle.register_pickle_by_value(import_module(name))
 
 
 def _check_answers(engine: str, address: str) -> None:
-    """Raises ClusterError if nothing listens at the address, or what listens there is something else: the libraries themselves
-    wait for minutes. A Dask scheduler speaks first over TCP, and Ray answers in HTTP/2; what is said in other ways is not read."""
+    """Raises ClusterError if nothing or another service listens at the address, where the libraries would wait for minutes. A Dask
+    scheduler speaks first over TCP, and Ray answers in HTTP/2; other protocols are not checked."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     with _contact(engine, address):
         if not parts.hostname or not parts.port:
@@ -226,7 +225,7 @@ def _check_answers(engine: str, address: str) -> None:
                 connection.sendall(_HTTP2_BEGINS)
                 is_answer = connection.recv(64)[3:4] == _HTTP2_SETTINGS
             elif engine == "dask" and parts.scheme in ("", "tcp"):
-                found = connection.recv(64)  # a message, whose length in bytes comes first
+                found = connection.recv(64)  # a message begins with its length in bytes
                 is_answer = len(found) >= 8 and int.from_bytes(found[:8], "little") < _DASK_GREETING_BYTES_MAX
             else:
                 is_answer = True
@@ -236,7 +235,7 @@ def _check_answers(engine: str, address: str) -> None:
 
 @contextmanager
 def _contact(engine: str, address: str | None) -> Iterator[None]:
-    """Turns the errors of a first contact, which each library raises in its own way, into ClusterError."""
+    """Turns each library's own errors of a first contact into ClusterError."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:

@@ -27,7 +27,7 @@ from tokenmill.stages.refresh import refresh, skipped
 from tokenmill.summary import StageSummary, rows
 
 Stages = Callable[[Build], None]
-"""Runs a project's stages in order. Each brings its outputs up to date."""
+"""Runs a project's stages in order, each of which brings its outputs up to date."""
 
 
 def build_name() -> str:

@@ -1,4 +1,4 @@
-"""Where an embedded server keeps its database: below the project's folder, unless PREFECT_HOME says otherwise."""
+"""Chooses where an embedded server keeps its database: in the project's folder, unless PREFECT_HOME is set."""
 
 import shlex
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tokenmill.layout import PREFECT_DIRECTORY
 
 @dataclass(frozen=True)
 class Home:
-    """The home of an embedded server. `is_own`: it is the project's; else it is the one of PREFECT_HOME.
+    """The home of an embedded server. `is_own`: whether it is the project's, not PREFECT_HOME.
 
     A server with the home of the account would migrate the account's database, and could not read that of a newer Prefect.
     """
@@ -30,13 +30,11 @@ class Home:
         return cls((root / PREFECT_DIRECTORY).absolute(), is_own=True)
 
     def made(self) -> dict[str, str]:
-        """The variables that make a server use this home, which is made if it is the project's own. The profile stays that of the
-        account, as the build reads it, too."""
+        """Creates the home if it is the project's own, and gives the environment variables that make a server use it. The profile
+        stays the account's, which the build reads too."""
         if not self.is_own:
             return {}
-        self.path.mkdir(
-            mode=0o770, parents=True, exist_ok=True
-        )  # closed to others, because it has the secrets of blocks
+        self.path.mkdir(mode=0o770, parents=True, exist_ok=True)  # closed to others, because blocks hold secrets
         return {
             "PREFECT_HOME": str(self.path),
             "PREFECT_PROFILES_PATH": str(get_current_settings().profiles_path),
@@ -44,7 +42,7 @@ class Home:
         }
 
     def how_to_save(self, block: str) -> str:
-        """What to do if the block TYPE/NAME is not in this home."""
+        """Says what to do if the block TYPE/NAME is not in this home."""
         if not self.is_own:
             return f"Its blocks are those of PREFECT_HOME, {self.path}: save it there, or correct refresh.notify."
         return (
@@ -54,7 +52,7 @@ class Home:
         )
 
     def other_revision(self, found: str) -> str:
-        """The message for a database whose revision `found` is none that the installed Prefect knows."""
+        """The message for a database whose revision `found` is unknown to the installed Prefect."""
         name = shlex.quote(str(self.path))
         ways = (
             f"Delete it (`rm -r {name}`): it has only the records of earlier builds and the blocks that were saved there."

@@ -33,5 +33,5 @@ def notify(root: Path, block: str | None, notice: Notice) -> None:
         how = "" if home is None or not isinstance(error, ValueError) else f" {home.how_to_save(block)}"
         say(f"notification {block}: could not be sent: {str(error).rstrip('.')}.{how}")
     else:
-        with suppress(OSError):  # no space for it, which may be what the notice tells
+        with suppress(OSError):  # a full disk, of which the notice may tell
             keep(root, notice)

@@ -10,7 +10,7 @@ from tokenmill.errors import ParamsError
 
 
 def load_flow(root: Path, name: str, *arguments: object) -> Any:
-    """The Prefect flow `name` from the project's flows/NAME.py. Raises ParamsError if it is missing, or does not take these
+    """Loads the Prefect flow `name` from the project's flows/NAME.py. Raises ParamsError if it is missing or does not accept these
     arguments."""
     folder = root.resolve()
     path = folder / "flows" / f"{name}.py"
@@ -28,7 +28,7 @@ def load_flow(root: Path, name: str, *arguments: object) -> Any:
             code="TM108",
         ) from error
     finally:
-        # Last from now on: workers take over this path, and a clone of tokenmill's repository as the project has another tokenmill.
+        # Appended, because workers copy this path, and the project may be a clone of tokenmill's repository with another tokenmill.
         sys.path.remove(str(folder))
         sys.path.append(str(folder))
     return flow

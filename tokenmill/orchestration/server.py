@@ -31,10 +31,10 @@ from tokenmill.pipeline.build import Build
 T = TypeVar("T")
 
 _START_S_MAX = 120.0
-_END_S_MAX = 10.0  # longer than an embedded server takes to record what it was sent, and to end
+_END_S_MAX = 10.0  # longer than an embedded server takes to write its records and end
 _ANSWER_S_MAX = 5.0
 _TAKE_S_MAX = 15.0
-_SIZE_KEY = "__payload_size__"  # which Prefect adds to a log record for itself
+_SIZE_KEY = "__payload_size__"  # attributes that Prefect adds to log records
 _REASON = re.compile(r"^[\w.]*(?:Error|Exception)\b.*", re.MULTILINE)  # the last line of a traceback
 _OTHER_REVISION = re.compile(r"Can't locate revision identified by '([^']*)'")
 FAILURES = (httpx.HTTPError, PrefectException, RuntimeError, AssertionError)
@@ -45,9 +45,9 @@ AssertionError comes if PREFECT_CLIENT_MAX_RETRIES becomes 0 between two tries."
 class Server:
     """The server of one build, and the state that the build shares with it.
 
-    `prepared`: the build that the command line started; None in a flow that a server started, which makes its own. `home`: that of
-    an embedded server; None for a configured one.
-    `outcome`: the result or exception of the flow's work. `is_gone`: the server does not answer any more.
+    `prepared`: the build that the command line started; None if a server started the flow, which makes its own. `home`: an embedded
+    server's; None for a configured one. `outcome`: the result or exception of the flow's work. `is_gone`: whether the server
+    stopped answering.
     """
 
     _current: ClassVar["Server | None"] = None
@@ -70,8 +70,8 @@ class Server:
     def start(cls, prepared: Build | None = None, root: Path = Path()) -> Self:
         """The server that Prefect is configured to use, or else an embedded one, which takes some seconds (`run` waits for it).
 
-        `root`: the project's folder, where no build is prepared.
-        Raises TokenmillError if the configured server does not answer.
+        `root`: the project's folder, needed if no build is prepared. Raises TokenmillError if the configured server does not
+        answer.
         """
         server = cls(prepared)
         if url := check_standing():
@@ -89,13 +89,13 @@ class Server:
 
     @classmethod
     def current(cls) -> "Server":
-        """The server of the current flow. A flow that a server started has that server."""
+        """The server of the current flow, or the server that started it."""
         Server._current = Server._current or cls()
         return Server._current
 
     def run(self, flow: Callable[[], T]) -> T:
-        """The result of a flow, after the server has recorded it. Raises TokenmillError as the flow does, and Terminated if
-        the flow was cancelled on the server. If the server disappears meanwhile, the result stays the same."""
+        """Runs a flow, and gives its result after the server has recorded it. Raises TokenmillError as the flow does, and
+        Terminated if the flow was cancelled on the server. If the server disappears meanwhile, the result stays the same."""
         self._wait()
         Server._current = self
         try:
@@ -125,13 +125,13 @@ class Server:
             refresh_global_settings_context()
 
     def say_failure(self) -> None:
-        """Says once that the server does not do what it is asked."""
+        """Reports once that the server fails."""
         if not self._is_failure_told:
             say("Prefect's server does not answer or does not know this build, so it may not show how this build ended")
         self._is_failure_told = True
 
     def put(self, item: tuple[str, Event]) -> None:
-        """Takes an event. Prefect calls this for each one."""
+        """Queues an event. Prefect calls this for each one."""
         self._events.append(item[1].model_dump(mode="json"))
 
     def send(self, client: SyncPrefectClient) -> None:

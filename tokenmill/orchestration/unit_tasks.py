@@ -20,16 +20,16 @@ from tokenmill.pipeline.unit_work import F, Outcome, UnitWork
 from tokenmill.storage.unit_store import Done
 
 Do = UnitWork[Any]
-"""Does the units of a batch, each as it is in the unit store."""
+"""Runs the units of a batch and gives the outcome of each."""
 
 # Prefect's own cache stays off, because it does not notice missing files.
 STAGE_TASK: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
-"""Options of a task of a stage. Units need no retries of Prefect's, because they are tried again here (UnitWork)."""
+"""Options of a stage's task. Prefect need not retry, because UnitWork retries units."""
 
 
 def finished(stage: str, batch: Batch, do: Do) -> State[list[Outcome[Any]]]:
-    """Does the units of a batch. The state is Completed, or Quarantined if something was left out, or Failed if a unit failed,
-    which does not stop the others. Its message says what was done."""
+    """Runs the units of a batch; a failing unit does not stop the others. Gives the state Completed, Quarantined if something was
+    left out, or Failed if a unit failed, with a message."""
     start_s = time.monotonic()
     outcomes = do.outcomes(batch.units)
     failed = [one for one in outcomes if isinstance(one, TokenmillError)]
@@ -81,7 +81,7 @@ def map_units(unit_task: Task[..., Any]) -> RunUnits:
 
 
 def _outcomes(future: Any) -> list[Outcome[Any]]:
-    """What a task made of its units. Raises what ended the task before that."""
+    """The outcomes of a task's units. Raises the error that ended the task, if it gave none."""
     found = future.result(raise_on_failure=False)
     if isinstance(found, BaseException):
         raise found

@@ -31,9 +31,9 @@ _LAST_WORD_S_MAX = 5.0
 
 
 def watched(work: Callable[[], T]) -> T | State[None]:
-    """The result of `work` in the current flow run, or the state Cancelled if the run was cancelled on the server.
+    """Runs `work` in the current flow run; gives its result, or the state Cancelled if the run was cancelled on the server.
 
-    Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server stops nothing.
+    Meanwhile the artifacts tokenmill-STAGE show the progress of each stage. An unreachable server does not stop the work.
     """
     server = Server.current()
     ended, cancelled = threading.Event(), threading.Event()

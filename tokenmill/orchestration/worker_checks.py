@@ -11,7 +11,7 @@ _FIRST_WORK_S_MAX = 60.0
 
 
 def ray_answers(ray: Any) -> dict[str, Any]:
-    """What a worker of each node answers, by the node's address."""
+    """The answer of a worker on each node, by the node's address."""
     asked = {}
     for node in ray.nodes():
         if node["Alive"] and node["Resources"].get("CPU"):
@@ -28,15 +28,14 @@ def ray_answers(ray: Any) -> dict[str, Any]:
 
 
 def worker_code() -> str:
-    """What each worker is asked first: the digest of its tokenmill. A worker without tokenmill, or without what it needs, cannot
-    answer."""
+    """Runs on each worker first, and gives the digest of its tokenmill. Fails on a worker without tokenmill or its dependencies."""
     import prefect  # noqa: F401 — a task needs it
 
     return units_digest()
 
 
 def check_workers(engine: str, address: str | None, answers: Mapping[str, Any]) -> None:
-    """Raises ClusterError if a worker has another tokenmill than the build, or none: the cluster itself would wait without a word
+    """Raises ClusterError if a worker has another tokenmill than the build, or none. Without this check, a cluster waits silently
     for workers that crashed on their first task."""
     wrong = {name: answer for name, answer in answers.items() if answer != worker_code()}
     if wrong:
