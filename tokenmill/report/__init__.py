@@ -1,1 +1,1 @@
-"""What a build's tokenizer and dataset measure, and the gates that they must pass."""
+"""Measures a build's tokenizer and dataset, and checks the gates that they must pass."""

@@ -11,13 +11,14 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.uint32]
 
 HELD_OUT_ONE_IN = 8
-_DISCOUNT = 0.75  # where the counts allow no estimate
-_START = np.uint32(2**32 - 1)  # before a document's first token; no tokenizer has this id
+_DISCOUNT = 0.75  # the discount if the counts allow no estimate
+_START = np.uint32(2**32 - 1)  # stands before a document's first token; no tokenizer has this id
 
 
 @dataclass(frozen=True)
 class Bigram:
-    """`bits_per_byte`: None without held-out text. `n_train`, `n_held_out`: tokens of either part."""
+    """The result of the bigram model. `bits_per_byte`: None without held-out text. `n_train`, `n_held_out`: the tokens of each
+    part."""
 
     bits_per_byte: float | None
     n_train: int

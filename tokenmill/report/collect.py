@@ -1,4 +1,4 @@
-"""Takes all measures of a checked dataset and its tokenizer: what report.json holds."""
+"""Takes all measures of a checked dataset and its tokenizer for report.json."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,7 +33,7 @@ from tokenmill.storage.checked_parquet import read_table
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 OWN = "this build"
-"""The label of the build's own tokenizer beside the references."""
+"""The label of the build's own tokenizer among the references."""
 
 _ALPHAS = (("2", 2.0), ("2_5", 2.5))
 _DIGITS = 6
@@ -42,8 +42,8 @@ _N_REASONS = 20
 
 @dataclass(frozen=True)
 class Checked:
-    """A dataset that was found to be right, in the project at `root`, with its tokenizer and the documents it was made of.
-    `facts`: what was checked, for the report."""
+    """A validated dataset in the project at `root`, with its tokenizer and its documents. `facts`: what was checked, for the
+    report."""
 
     root: Path
     manifest: Manifest
@@ -56,9 +56,9 @@ class Checked:
 def collect(checked: Checked, params: Validate) -> dict[str, Any]:
     """The report as JSON values, with floats rounded to six digits. The same dataset and parameters give the same report.
 
-    Counts of tokens and lengths of documents are of the whole dataset, from data/tables; words, scripts, languages and the
-    comparison with references are of the sample of documents, and the bigram model is of a sample of tokens. What cannot be
-    measured is None. Raises ParamsError for a reference or a language column that is not there.
+    Token counts and document lengths come from the whole dataset (data/tables); words, scripts, languages and the comparison with
+    references from a sample of documents; the bigram model from a sample of tokens. What cannot be measured is None. Raises
+    ParamsError for a missing reference or language column.
     """
     root, manifest, tokenizer = checked.root, checked.manifest, checked.tokenizer
     tables = read_tables(root / TABLES_DIRECTORY)
@@ -128,7 +128,7 @@ def collect(checked: Checked, params: Validate) -> dict[str, Any]:
 
 
 def _summary(checked: Checked) -> dict[str, Any]:
-    """What was checked, and the dataset's sums. `vocab_size_asked` is None for a tokenizer that was made elsewhere."""
+    """What was checked, and the dataset's sums. `vocab_size_asked` is None for an imported tokenizer."""
     training = read_card(checked.root / TOKENIZER_DIRECTORY).training
     manifest, tokenizer = checked.manifest, checked.tokenizer
     pretokens = read_counts(checked.root / COUNTS_FILE)
@@ -166,7 +166,7 @@ def _compare(tokenizers: Mapping[str, Tokenizer], sample: DocumentSample) -> dic
 
 
 def _compression(manifest: Manifest, own: Mapping[str, Mapping[str, Measured]]) -> dict[str, Any]:
-    """Measures by group. Bytes per token, overall and by source, are of the whole dataset."""
+    """Compression measures by group. Bytes per token, overall and by source, are those of the whole dataset."""
     found: dict[str, dict[str, Any]] = {}
     for key in ("bytes_per_token", "tokens_per_word", "words_whole_share"):
         values = {kind: {name: getattr(one, key) for name, one in of.items()} for kind, of in own.items()}
@@ -174,7 +174,7 @@ def _compression(manifest: Manifest, own: Mapping[str, Mapping[str, Measured]]) 
         found[key] = {"overall": overall, **values}
     sums: dict[str, list[int]] = {}
     source_names = manifest.source_names()
-    for shard in manifest.shards:  # each of one source
+    for shard in manifest.shards:  # each file is of one source
         of = sums.setdefault(source_names[shard.rows[0].name] or ROOT_SOURCE, [0, 0])
         of[0], of[1] = of[0] + shard.text_bytes, of[1] + shard.n_tokens
     found["bytes_per_token"]["overall"] = manifest.text_bytes / max(manifest.n_tokens, 1)
@@ -189,7 +189,7 @@ def _compression(manifest: Manifest, own: Mapping[str, Mapping[str, Measured]]) 
 
 
 def _of_text(tables: Tables, tokenizer: Tokenizer) -> dict[int, int]:
-    """The counts of all tokens but special ones, which stand between documents."""
+    """The counts of all tokens without special ones, which stand between documents."""
     special = set(tokenizer.special_tokens.values())
     return {id: n for id, n in tables.counts.items() if id not in special}
 
@@ -225,7 +225,7 @@ def _curve(tokenizer: Tokenizer, counts: Mapping[int, int] | None, text_bytes: i
 
 
 def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, dict[str, int]]:
-    """How often the text of each special token stands in the documents of the sample, by source; those that do not are left out."""
+    """How often each special token's text occurs in the sampled documents, by source, without zeros."""
     found: dict[str, dict[str, int]] = {}
     tokens = [*tokenizer.special_tokens]
     for token in (tokens[i] for i in _core.TextFinder(tokens).occurring(sample.texts.drop_null().to_pylist())):
@@ -239,7 +239,7 @@ def _special_texts(sample: DocumentSample, tokenizer: Tokenizer) -> dict[str, di
 
 
 def _quarantined(path: Path) -> list[dict[str, Any]]:
-    """The reasons in the quarantine, the most frequent first, and the number of documents or damaged files with each."""
+    """The quarantine's reasons with their numbers of documents or damaged files, the most frequent first."""
     if not path.exists():
         return []
     reasons = read_table(path, columns=["reason"])["reason"]
@@ -249,7 +249,7 @@ def _quarantined(path: Path) -> list[dict[str, Any]]:
 
 
 def _rounded(value: Any) -> Any:
-    """The JSON value with its floats rounded, so that the last digit of a sum decides no byte."""
+    """The JSON value with rounded floats, so that rounding errors do not change the report's bytes."""
     if isinstance(value, float):
         return round(value, _DIGITS)
     if isinstance(value, Mapping):

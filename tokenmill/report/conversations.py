@@ -1,4 +1,4 @@
-"""Conversations in the report: how much of them is trained, how long they are, and some with their trained tokens marked."""
+"""Reports on conversations: how many tokens are trained, their lengths, and samples with marked trained tokens."""
 
 import random
 from collections import Counter
@@ -23,11 +23,11 @@ _ANSWERS = {
     "n_without_stop": "of them without a special token at the end",
     "n_without_reasoning": "trained messages whose reasoning the template leaves out",
 }
-_SHOWN_TOKENS_MAX = 1000  # of a sample
+_SHOWN_TOKENS_MAX = 1000  # the length limit of a sample
 
 
 def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: Tokenizer) -> dict[str, Any] | None:
-    """What the report says of a dataset of conversations; None for one of documents.
+    """The report's entry of a dataset of conversations; None for texts.
 
     `samples`: up to N_SAMPLES conversations drawn with SEED, each as runs of text with 1 where the tokens are trained. They come
     from the ids and masks in the dataset's files, and not from the template.
@@ -50,7 +50,7 @@ def conversations_of(manifest: Manifest, tokens: Path, tables: Path, tokenizer: 
 
 
 def _of_index(path: Path) -> tuple[Counter[int], int]:
-    """How many conversations have each number of messages, and how many have no trained token."""
+    """The numbers of conversations by their numbers of messages, and the number without a trained token."""
     n_messages: Counter[int] = Counter()
     n_untrained = 0
     with parquet_file(path) as file:
@@ -97,7 +97,7 @@ def _of_file(path: Path, name: str, rows: list[int], tokenizer: Tokenizer) -> li
 
 
 def _runs(ids: list[int], mask: list[int], tokenizer: Tokenizer) -> list[list[Any]]:
-    """The text of the tokens in runs that are trained (1) or not (0)."""
+    """Splits the text of the tokens into runs that are trained (1) or not (0)."""
     pairs = groupby(zip(ids, mask, strict=False), key=lambda one: one[1])
     return [
         [tokenizer.decode_bytes([id for id, _ in run]).decode(errors="replace"), is_trained]
@@ -106,7 +106,7 @@ def _runs(ids: list[int], mask: list[int], tokenizer: Tokenizer) -> list[list[An
 
 
 def section(report: Mapping[str, Any]) -> str:
-    """Conversations, as HTML; nothing for a dataset of documents."""
+    """The section on conversations, as HTML; empty for texts."""
     found = report.get("conversations")
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""Draws the charts of a page in a process of its own: the library that draws may end its process, or take minutes for one chart.
+"""Draws the charts of a page in a separate process, because the drawing library may crash, or take minutes for one chart.
 
 `python -m tokenmill.report.drawing` reads charts of Vega-Lite as a JSON list, and writes their SVGs as a JSON list.
 """
@@ -22,13 +22,13 @@ _NOT_DRAWN = "<p>This plot could not be drawn on this machine. Its numbers are i
 
 
 def marked(chart: object) -> str:
-    """An element that stands for a chart in the text of a page until `with_drawings` draws it."""
+    """A placeholder element for a chart, which `with_drawings` replaces."""
     return f"<x-chart>{escape(json.dumps(chart))}</x-chart>"
 
 
 def with_drawings(page: str, colours: Mapping[str, str]) -> str:
-    """The page with an SVG element in place of each marked chart. A chart that cannot be drawn is a sentence that says so.
-    `colours`: what stands in the page for each colour of a chart."""
+    """Replaces each placeholder by an SVG element, or by a sentence if the chart cannot be drawn. `colours`: the page's value for
+    each colour of a chart."""
     charts = [unescape(one) for one in _MARK.findall(page)]
     drawn = _drawn(charts) or [svg for chart in charts for svg in _drawn([chart]) or [_NOT_DRAWN]]
     for colour, instead in colours.items():
@@ -38,7 +38,7 @@ def with_drawings(page: str, colours: Mapping[str, str]) -> str:
 
 
 def _drawn(charts: Sequence[str]) -> list[str]:
-    """The SVGs of charts; none if the process that draws them fails or takes too long."""
+    """The SVGs of charts; empty if the drawing process fails or takes too long."""
     if not charts:
         return []
     command = [sys.executable, "-P", "-m", "tokenmill.report.drawing"]
@@ -52,7 +52,7 @@ def _drawn(charts: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Draws what standard input has."""
+    """Draws the charts on standard input."""
     limit_memory(_DATA_BYTES_MAX)
     import vl_convert
 

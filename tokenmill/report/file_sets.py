@@ -1,4 +1,4 @@
-"""The file sets of a dataset in the report: what each holds, and what the packing and the mixture came to."""
+"""Reports on the file sets of a dataset: their contents, packing and mixture."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tokenmill.report.html import escaped, look, number, percent, table
 
 
 def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """Each file set: format, split, source and epoch, with its parts, items, tokens and bytes."""
+    """A record for each file set: format, split, source, epoch, and numbers of parts, items, tokens and bytes."""
     return [
         {
             "format": one.format,
@@ -28,7 +28,8 @@ def sets_of(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """The numbers of the packing by split ("" without splits), with the share of padding in all sequences at full length."""
+    """The numbers of the packing by split ("" without splits), with `padding_share`: padding tokens per token of full-length
+    sequences."""
     pack = manifest.files.pack if manifest.files else None
     if pack is None:
         return {}
@@ -39,8 +40,8 @@ def packing_of(manifest: Manifest) -> dict[str, dict[str, Any]]:
 
 
 def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """What each split has of each named source: the `weight` that was asked for (null but in the first split, which
-    is the mixed one), the `epochs` that this is, documents, tokens, and their `share` of the split's."""
+    """A record for each split and named source: the requested `weight` (null except in the first split, the only mixed one), the
+    resulting `epochs`, documents, tokens, and their `share` of the split's tokens."""
     weights = {one.name: asked_weight(one) for one in manifest.sources}
     tokens: Counter[str | None] = Counter()
     for one in manifest.mixture:
@@ -60,17 +61,17 @@ def mixture_of(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def asked_weight(source: SourceEntry) -> dict[str, float | None]:
-    """The weight that was asked for: a number of `epochs`, or a budget of `tokens`."""
+    """The requested weight: a number of `epochs`, or a budget of `tokens`."""
     return {"epochs": source.epochs} if source.tokens is None else {"tokens": source.tokens}
 
 
 def words_of_weight(weight: Mapping[str, float]) -> str:
-    """The same for a person."""
+    """The requested weight as text."""
     return f"a budget of {weight['tokens']:,} tokens" if "tokens" in weight else f"epochs: {weight['epochs']:g}"
 
 
 def section(report: Mapping[str, Any]) -> str:
-    """The file sets, the mixture and the packing, as HTML; nothing without file sets."""
+    """The section on file sets, mixture and packing, as HTML; empty without file sets."""
     if not report.get("sets"):
         return ""
     keys = ("split", "source", "epoch")

@@ -1,4 +1,4 @@
-"""Holds a build's measures against the gates of params.yaml."""
+"""Compares a build's measures with the gates of params.yaml."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,8 +11,8 @@ from tokenmill.layout import PAGE_FILE
 
 @dataclass(frozen=True)
 class Published:
-    """The report of the version that was published last. `version`: like dataset@v1.2.0, or None if none is published;
-    `measures`: by their full names, empty if they are not known; `note`: why not."""
+    """The report of the last published version. `version`: like dataset@v1.2.0, or None if none is published. `measures`: by full
+    name, empty if unknown. `note`: why they are unknown."""
 
     version: str | None
     measures: Mapping[str, float]
@@ -21,8 +21,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one gate. `wanted`: the limit as text; `found`: the measure, None if it was not measured; `note`: what else to
-    know of it."""
+    """The result of one gate. `wanted`: the limit as text. `found`: the measure; None if it was not measured. `note`: a remark."""
 
     gate: str
     wanted: str
@@ -31,12 +30,12 @@ class Outcome:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The outcome as in gates.json."""
+        """The outcome in the form of gates.json."""
         return asdict(self)
 
 
 def flat(measures: Mapping[str, Any], prefix: str = "") -> dict[str, float | None]:
-    """The measures by their full names, with a dot between parts.
+    """The measures by full name, with dots between the parts.
 
     >>> flat({"tokens": 3, "bytes_per_token": {"lang": {"de": 4.5}}})
     {'tokens': 3, 'bytes_per_token.lang.de': 4.5}
@@ -50,10 +49,10 @@ def flat(measures: Mapping[str, Any], prefix: str = "") -> dict[str, float | Non
 def check_gates(
     gates: Sequence[str], measures: Mapping[str, float | None], published: Published | None
 ) -> list[Outcome]:
-    """What becomes of each gate. `measures`: by their full names; `published`: needed only if a gate asks for it.
+    """Checks each gate. `measures`: by full name. `published`: needed only if a gate compares with it.
 
-    A gate that asks for a published measure which is not there holds, and its note says why. A gate on a measure that this corpus
-    does not have, such as bits per byte of a single document, does not hold. Raises ParamsError for a measure that is not known.
+    A gate whose published measure is missing holds, with a note why. A gate on a measure that this corpus lacks, such as bits per
+    byte of a single document, fails. Raises ParamsError for an unknown measure.
     """
     return [_outcome(parse_gate(text), measures, published) for text in gates]
 
@@ -88,7 +87,7 @@ def _outcome(gate: Gate, measures: Mapping[str, float | None], published: Publis
 
 
 def refuse_broken(outcomes: Sequence[Outcome]) -> None:
-    """Raises ValidationError with a table of what was wanted and found if a gate does not hold."""
+    """Raises ValidationError with a table of wanted and found values if a gate does not hold."""
     broken = [one for one in outcomes if not one.holds]
     if not broken:
         return

@@ -1,4 +1,4 @@
-"""Tokenizers beside each other on the same documents: bytes per token, tokens per word and whole words, by group of documents."""
+"""Compares tokenizers on the same documents: bytes per token, tokens per word and whole words, by group of documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from tokenmill.corpus.scripts import main_scripts
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _NO_WORD = r"[^\p{L}\p{M}]+"
-_SCRIPT_CHARACTERS = 300  # at the beginning of a text: 28 regexes look at them
+_SCRIPT_CHARACTERS = 300  # of a text's beginning, which 28 regexes search
 UNSPACED = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
-"""Scripts without blanks between words: a run of letters is no word there."""
+"""Scripts without blanks between words, where a run of letters is not a word."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one tokenizer does with one group of documents. None: the group has no words, or no text."""
+    """The measures of one tokenizer on one group of documents; None if the group has no words or no text."""
 
     n_documents: int
     n_bytes: int
@@ -34,8 +34,8 @@ Groups = Mapping[str, Mapping[str, Measured]]
 
 @dataclass(frozen=True)
 class Words:
-    """The words of some texts. `distinct`: each word once, with a space in front; `codes`: for each word of the texts its place
-    in `distinct`; `texts`: for each word the index of its text."""
+    """The words of some texts. `distinct`: each word once, with a space in front. `codes`: each word's index in `distinct`.
+    `texts`: the index of each word's text."""
 
     distinct: pa.LargeStringArray
     codes: npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Words:
 
 
 def words_of(texts: pa.LargeStringArray, scripts: pa.StringArray) -> Words:
-    """The words of the texts: runs of letters and marks (General_Category L and M), so without digits and punctuation.
+    """Finds the words of the texts: runs of letters and marks (General_Category L and M), without digits and punctuation.
 
     Texts whose script has no blanks between words have none.
 
@@ -62,17 +62,17 @@ def words_of(texts: pa.LargeStringArray, scripts: pa.StringArray) -> Words:
 
 
 def scripts_of(texts: pa.LargeStringArray) -> pa.StringArray:
-    """The script of the beginning of each text, or "none"."""
+    """The script of each text's beginning, or "none"."""
     return pa.array(main_scripts(pc.utf8_slice_codeunits(texts, 0, _SCRIPT_CHARACTERS)), pa.string())
 
 
 def measure(
     tokenizer: Tokenizer, texts: pa.LargeStringArray, words: Words, groups: Mapping[str, pa.StringArray]
 ) -> dict[str, dict[str, Measured]]:
-    """What the tokenizer does with each group of the texts.
+    """Measures the tokenizer on each group of texts.
 
-    `groups`: for each kind of group the name of each text's group; texts with null are in none. The tokens are those of the texts
-    alone, without end-of-document tokens. A word is encoded with a space in front, and is whole if it is one token.
+    `groups`: for each kind of group, the name of each text's group, or null. Tokens exclude those that end documents. A word is
+    encoded with a space in front, and is whole if it is one token.
     """
     n_tokens = tokenizer.count_tokens(texts).to_numpy().astype(np.int64)
     n_bytes = pc.binary_length(texts).to_numpy().astype(np.int64)

@@ -1,4 +1,4 @@
-"""The health of a vocabulary: tokens that do not occur, that no text reaches, that are parts of characters, and the longest."""
+"""Examines a vocabulary for unused tokens, tokens that no text reaches, parts of characters, and long tokens."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +13,19 @@ N_LISTED = 40
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token with its bytes and how often it occurs in the dataset (None: not known)."""
+    """A token with its bytes and its count in the dataset (None: unknown)."""
 
     id: int
     content: bytes
     count: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """The token as in report.json: its text, or its bytes in hex where they are no UTF-8."""
+        """The token in the form of report.json: its text, or its bytes in hex if they are not UTF-8."""
         return {"id": self.id, "token": shown(self.content), "n_bytes": len(self.content), "count": self.count}
 
 
 def shown(content: bytes) -> str:
-    r"""The bytes as text; bytes that are no UTF-8 as \x and two digits.
+    r"""The bytes as text; invalid UTF-8 as \x and two digits.
 
     >>> shown(" é".encode()), shown(b"\xc3")
     (' é', '\\xc3')
@@ -34,10 +34,10 @@ def shown(content: bytes) -> str:
 
 
 def health_of(tokenizer: Tokenizer, counts: Mapping[int, int] | None) -> dict[str, Any]:
-    """What is odd about the vocabulary, as in report.json. `counts`: how often each token occurs in the dataset, by id.
+    """The report's entry on oddities of the vocabulary. `counts`: each token's count in the dataset, by id.
 
-    Learned tokens are all tokens but special ones and the 256 bytes, which are there for text that was never seen. A token is
-    unreached if it does not occur and its own text becomes other tokens. Lists have the first 40 of their tokens.
+    Learned tokens are all tokens except special ones and the 256 bytes, which every vocabulary has. A token is unreached if it does
+    not occur and its own text becomes other tokens. Lists have the first 40 of their tokens.
     """
     special = set(tokenizer.special_tokens.values())
     tokens = [
@@ -75,7 +75,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _unreached(tokenizer: Tokenizer, tokens: list[Token]) -> list[Token]:
-    """The tokens whose own text becomes other tokens. Parts of characters are no text, and are left out."""
+    """The tokens whose own text is encoded as other tokens. Leaves out tokens that are not valid UTF-8."""
     whole = [token for token in tokens if _is_text(token.content)]
     if not whole:
         return []

@@ -1,4 +1,4 @@
-"""The parts that report.html is made of: its style, tables, numbers and tokens."""
+"""The building blocks of report.html: style, tables, numbers and tokens."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -68,7 +68,7 @@ PAGE = (
 </html>
 """
 )
-"""The page. It runs no script and its policy lets it load nothing."""
+"""The template of the page, which runs no scripts, and whose policy forbids loading anything."""
 
 _SHOWN = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\xa0": "⍽"}
 
@@ -103,7 +103,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) 
 
 
 def look(sentence: str) -> str:
-    """The sentence that says what to look for."""
+    """A paragraph that says what to look for."""
     return f'<p class="look">{sentence}</p>'
 
 

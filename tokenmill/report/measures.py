@@ -17,7 +17,7 @@ Counts = npt.NDArray[np.int64]
 RARE = 10
 """A token is rare if it occurs, but less often than this."""
 
-_POINTS_MAX = 120  # of a curve in the report
+_POINTS_MAX = 120  # points of a curve in the report
 
 
 def renyi_efficiency(counts: Counts, alpha: float) -> float | None:
@@ -69,8 +69,8 @@ def log_spaced(n: int, points_max: int = _POINTS_MAX) -> list[int]:
 
 
 def ranks(counts: Counts) -> list[dict[str, float]]:
-    """Token frequencies by rank: `rank` from 1 for the most frequent token, and its `count`. Tokens that do not occur are left
-    out, and of many ranks a selection is given, evenly spread on a logarithmic scale."""
+    """Token frequencies by rank: `rank` from 1 for the most frequent token, and its `count`. Leaves out unused tokens. Many ranks
+    are thinned out evenly on a logarithmic scale."""
     ordered = np.sort(counts[counts > 0])[::-1]
     return [{"rank": rank, "count": int(ordered[rank - 1])} for rank in log_spaced(len(ordered))]
 
@@ -114,7 +114,8 @@ def _spread(first: int, last: int) -> list[int]:
 
 
 def lengths(n_tokens: Counts, n_documents: Counts) -> dict[str, Any]:
-    """How long documents are. `n_tokens`: distinct lengths in tokens, ascending; `n_documents`: of how many documents.
+    """The distribution of document lengths. `n_tokens`: distinct lengths in tokens, ascending. `n_documents`: the number of
+    documents of each.
 
     `percentiles` has the smallest length that the share of all documents does not exceed; `histogram` has documents by powers of
     two: from `from` tokens to one less than twice that (0 alone in the first).

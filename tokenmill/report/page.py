@@ -1,4 +1,4 @@
-"""Writes report.html: the report and the last build's seconds as one page, which asks no network for anything."""
+"""Writes report.html: the report and the last build's seconds as one page without external resources."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ _MARK = '<meta name="tokenmill-report" content="'
 def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[tuple[str, ...]] = ()) -> None:
     """Writes data/report/report.html of the project at `root` from report.json and gates.json.
 
-    `summaries`: what each stage of the last build did. `planned`: rows that compare it with its plan (name, low, point, high,
-    found, words). Without a report, or with one of an earlier tokenmill, nothing is written.
+    `summaries`: those of the last build's stages. `planned`: rows that compare it with its plan (name, low, point, high, found,
+    words). Writes nothing without a report, or with one of an earlier tokenmill.
     """
     from tokenmill.report import (
         conversations,
@@ -25,7 +25,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
         plots,
         sections,
         vocabulary,
-    )  # with numpy, which `is_current` does without
+    )  # imports numpy, which `is_current` does not need
     from tokenmill.report.html import PAGE, escaped
 
     report = _read(root / REPORT_FILE)
@@ -57,7 +57,7 @@ def write_page(root: Path, summaries: Sequence[StageSummary], planned: Sequence[
 
 
 def is_current(root: Path) -> bool:
-    """Whether report.html is there and of the present report.json."""
+    """Whether report.html exists and belongs to the present report.json."""
     try:
         with (root / PAGE_FILE).open(encoding="utf-8") as file:
             return f'{_MARK}{_digest(root)}">' in file.read(1000)

@@ -37,7 +37,7 @@ PANEL = {
 
 
 def panel_of(tokenizer: Tokenizer, others: Mapping[str, Tokenizer]) -> list[dict[str, Any]]:
-    """How the tokenizer cuts each text of the panel, as in report.json. `others`: other tokenizers, whose tokens are counted."""
+    """The tokens of each text of the panel, in the form of report.json. `others`: tokenizers whose tokens are only counted."""
     return [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""The plots of report.html: Vega-Lite's charts as SVG, whose colours are those of the page in light, dark and print."""
+"""The plots of report.html: Vega-Lite charts as SVG, in the page's colours for light, dark and print."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,12 +7,12 @@ from tokenmill.report.drawing import marked, with_drawings
 
 WIDTH = 640
 SERIES = 6
-"""Colours of series that the page has; a seventh series gets the first again."""
+"""The page's colours of series; a seventh series gets the first one again."""
 
 _COLOURS = {"#010101": "ink", "#020202": "muted", "#030303": "grid"} | {
     f"#0{i}0a0b": f"series-{i}" for i in range(1, SERIES + 1)
 }
-"""The colours in the charts, each of which stands for a variable of the page's style sheet."""
+"""Placeholder colours in the charts, one for each variable of the page's style sheet."""
 
 _INK, _MUTED, _GRID, *_SERIES = _COLOURS
 _ROW_HEIGHT = 22
@@ -20,22 +20,22 @@ _LABEL_CHARACTERS_MAX = 60
 
 
 def drawn(page: str) -> str:
-    """The page with its charts as SVG elements in the colours of its style sheet."""
+    """Replaces the page's charts by SVG elements in the colours of its style sheet."""
     return with_drawings(page, {colour: f"var(--{variable})" for colour, variable in _COLOURS.items()})
 
 
 def by_vocab_size(rows: Sequence[Mapping[str, float]]) -> str:
-    """Bytes per token against vocabulary size."""
+    """The chart of bytes per token against vocabulary size."""
     return _line(rows, ("vocab_size", "vocabulary size"), ("bytes_per_token", "bytes per token"), ",d")
 
 
 def ranks(rows: Sequence[Mapping[str, float]]) -> str:
-    """The counts of tokens against their ranks, both logarithmic."""
+    """The chart of token counts against ranks, both logarithmic."""
     return _line(rows, ("rank", "rank"), ("count", "occurrences"), "~s", log=True)
 
 
 def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
-    """Bytes per token of each group of documents, one mark for each tokenizer. `labels`: the tokenizers, in order."""
+    """The chart of bytes per token by group of documents, with a mark for each tokenizer. `labels`: the tokenizers, in order."""
     shown = _shown(dict.fromkeys(row["group"] for row in rows))
     rows = [{**row, "group": shown[row["group"]]} for row in rows]
     domain, colours = list(labels), [_SERIES[i % SERIES] for i in range(len(labels))]
@@ -58,7 +58,7 @@ def groups(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
 
 
 def lengths(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The number of documents by their length in tokens, in bins that double."""
+    """The chart of document lengths in tokens, in bins that double."""
     bars = [{"tokens": f"{row['from']:,}", "documents": row["documents"]} for row in rows]
     title = "tokens, from … to twice as many"
     return _chart(
@@ -73,7 +73,7 @@ def lengths(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _shown(names: Iterable[str]) -> dict[str, str]:
-    """The labels of groups in a chart. A control character would end the process that draws, and a long label take it minutes."""
+    """Cleans and shortens the labels of groups: a control character crashes the drawing process, and a long label takes minutes."""
     shown: dict[str, str] = {}
     for i, name in enumerate(names):
         label = "".join(one if one.isprintable() else "\ufffd" for one in name[:_LABEL_CHARACTERS_MAX])
@@ -98,7 +98,7 @@ def _line(
 
 
 def _number(field: str, title: str, **more: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoding of a column of numbers."""
+    """Vega-Lite's encoding of a column of numbers."""
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 

@@ -1,4 +1,4 @@
-"""Loads the tokenizers that a report compares a build's own tokenizer with."""
+"""Loads the reference tokenizers of a report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +8,8 @@ from tokenmill.tokenizer.tokenizer import Tokenizer
 
 
 def load_references(paths: Sequence[str], root: Path) -> dict[str, Tokenizer]:
-    """The tokenizers at these paths, seen from the folder `root`, by their labels: the name of the folder, or of the file without
-    its suffix; for a name that occurs twice the whole path. Raises ParamsError for a path that cannot be loaded."""
+    """Loads tokenizers by label. `paths`: relative to `root`. A label is the name of the folder, or of the file without suffix; the
+    whole path if names repeat. Raises ParamsError for a path that cannot be loaded."""
     names = [Path(path).name if (root / path).is_dir() else Path(path).stem for path in paths]
     labels = [path if names.count(name) > 1 else name for path, name in zip(paths, names, strict=True)]
     found = {}

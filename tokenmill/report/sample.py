@@ -1,4 +1,4 @@
-"""Draws the sample of documents and of tokens that some measures are taken on: by keyed hashes, and of bounded size."""
+"""Draws samples of documents and tokens of bounded size by keyed hashes."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from tokenmill.storage.checked_parquet import parquet_file
 
 SEED = 1
 TEXT_BYTES_MAX = 2 << 20
-PIECES_MAX = 16  # of a source
+PIECES_MAX = 16  # files per source
 SOURCES_MAX = 64
 N_IDS_MAX = 2_000_000
-ROOT_SOURCE = "(root)"  # files that lie in no folder
+ROOT_SOURCE = "(root)"  # the source of files outside of any folder
 
 _FILES_MAX = 32
 _GROUP_BYTES_MAX = 64 << 20
@@ -37,8 +37,8 @@ _PIECE_BYTES_MIN = 16 << 10
 class DocumentSample:
     """Documents of the corpus.
 
-    `texts`: large_string, without nulls, each cut at as many characters as its file may give bytes. `sources`, `languages`:
-    string, of each document; the languages are null if no column holds them. `n_files`: the files read.
+    `texts`: large_string, without nulls, each cut to as many characters as its file may give bytes. `sources`, `languages`: string,
+    for each document; languages are null without a column. `n_files`: the number of files read.
     """
 
     texts: pa.LargeStringArray
@@ -48,13 +48,13 @@ class DocumentSample:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of text in UTF-8."""
+        """The bytes of text in UTF-8."""
         return int(pc.sum(pc.binary_length(self.texts)).as_py() or 0)
 
 
 @dataclass(frozen=True)
 class TokenSample:
-    """Documents of the dataset: their tokens one after another, and of each document its tokens, bytes of text and keyed hash."""
+    """Documents of the dataset: their concatenated tokens, and each document's number of tokens, bytes of text and keyed hash."""
 
     ids: Ids
     lengths: npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ class TokenSample:
 
 
 def keyed(name: str) -> int:
-    """A hash of 64 bits of a name."""
+    """A keyed 64-bit hash of a name."""
     return int.from_bytes(
         hashlib.blake2b(name.encode(), digest_size=8, key=SEED.to_bytes(8, "little")).digest(), "little"
     )
@@ -75,12 +75,12 @@ def draw_documents(
     limits: Limits,
     dropped: Mapping[str, Sequence[DroppedDocument]],
 ) -> DocumentSample:
-    """The first documents of up to 16 files or parts of files of each source: about 2 MiB in all, but at least 16 KiB of each
-    file, which makes 16 MiB with 64 sources.
+    """Reads the first documents of up to 16 files or parts of files per source: about 2 MiB in all, but at least 16 KiB per file
+    (16 MiB with 64 sources).
 
-    Files are drawn by a keyed hash of their name, so that a new file changes the sample little. Bad documents, damaged files, and
-    documents without a language where a column holds it, are left out, and so are those `dropped`, by shard.
-    Raises ParamsError if no file has `language_column`, and CorpusError for a file that cannot be read now.
+    A keyed hash of names chooses files, so a new file changes the sample little. Leaves out bad documents, damaged files, documents
+    that lack a language in `language_column`, and those in `dropped`, by shard. Raises ParamsError if no file has
+    `language_column`, and CorpusError for a file that cannot be read.
     """
     drawn = _pieces(units)
     texts: list[pa.LargeStringArray] = []
@@ -101,9 +101,7 @@ def draw_documents(
             except DamagedError:
                 continue
             except CorpusError as error:
-                if (
-                    not isinstance(error, ColumnError) and error.code != "TM206"
-                ):  # TM206: its values are too large to be read
+                if not isinstance(error, ColumnError) and error.code != "TM206":  # TM206: values too large to read
                     raise
                 refused.append(str(error))
                 continue
@@ -126,7 +124,7 @@ def draw_documents(
 
 
 def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
-    """The pieces of each source that are drawn."""
+    """Draws the pieces of each source."""
     by_source: dict[str, list[tuple[int, Piece]]] = {}
     for unit in units:
         for piece in unit.pieces:
@@ -140,7 +138,7 @@ def _pieces(units: Sequence[Unit]) -> dict[str, list[Piece]]:
 
 
 def _read_columns(piece: Piece) -> set[str | None]:
-    """The columns of a piece's file that hold its documents."""
+    """The names of a file's columns that hold its documents."""
     source = piece.shard.source
     assert source is not None
     if source.conversations is None:
@@ -156,8 +154,7 @@ def _beginning(
     refused: list[str],
     dropped: list[int],
 ) -> Iterator[tuple[pa.LargeStringArray, pa.Array | None]]:
-    """The texts of the first documents of a piece, with their languages: at most one batch. `refused` gets the reasons why other
-    documents are not in it."""
+    """The texts and languages of a piece's first documents, at most one batch. Adds to `refused` why documents were left out."""
     source = piece.shard.source
     assert source is not None
     read = read_batches(
@@ -181,10 +178,10 @@ def _beginning(
 
 
 def draw_tokens(directory: Path, names: Sequence[str]) -> TokenSample:
-    """Up to about 2 million tokens of up to 32 files of a dataset, by whole row groups that are drawn by a keyed hash.
+    """Reads up to about 2 million tokens from up to 32 files of a dataset, in whole row groups chosen by a keyed hash.
 
-    `names`: the files of the dataset, relative to `directory`. Each document has a hash of its file and row, so that another file
-    does not change which documents are held out.
+    `names`: the dataset's files, relative to `directory`. Each document is hashed by file and row, so a new file does not change
+    which documents are held out.
     """
     ids: list[npt.NDArray[np.uint32]] = []
     lengths: list[npt.NDArray[np.int64]] = []

@@ -11,12 +11,12 @@ from tokenmill.summary import StageSummary
 
 Report = Mapping[str, Any]
 
-_GROUPS_MAX = 15  # of a kind, in the plot; the table has all
+_GROUPS_MAX = 15  # groups per kind in the plot; the table has all
 _KINDS = {"overall": "all documents", "source": "source", "script": "script", "lang": "language"}
 
 
 def figures(report: Report) -> str:
-    """The few numbers at the head of the page."""
+    """The key figures at the top of the page."""
     measures = report["measures"]
     shown = {
         "documents": number(report["documents"]),
@@ -29,7 +29,7 @@ def figures(report: Report) -> str:
     cells = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in shown.items())
     n_tokens = number(report["vocab_size"])
     digest = f'<p class="look">Tokenizer <code>{report["tokenizer_digest"][:16]}…</code> of {n_tokens} tokens</p>'
-    asked = report.get("vocab_size_asked") or 0  # not in the report of an earlier tokenmill
+    asked = report.get("vocab_size_asked") or 0  # missing in reports of an earlier tokenmill
     early = (
         f'<p class="no">The vocabulary was not reached: it has {n_tokens} of {number(asked)} tokens, because no pair was left that '
         "occurs often enough. Add text, or lower <code>train_vocab.vocab_size</code>.</p>"
@@ -40,7 +40,7 @@ def figures(report: Report) -> str:
 
 
 def gates(outcomes: Sequence[Report]) -> str:
-    """The gates of params.yaml and what became of them."""
+    """The gates of params.yaml and their results."""
     if not outcomes:
         return ""
     rows = [
@@ -60,7 +60,7 @@ def gates(outcomes: Sequence[Report]) -> str:
 
 
 def groups(report: Report) -> str:
-    """The tokenizer beside the references, by group of documents."""
+    """The tokenizer compared with the references, by group of documents."""
     rows, sample = report["groups"], report["sample"]
     labels = [OWN, *report["references"]]
     names = {(row["kind"], row["name"]) for row in rows}
@@ -197,7 +197,7 @@ def documents(report: Report) -> str:
 
 
 def build(report: Report, summaries: Sequence[StageSummary], planned: Sequence[tuple[str, ...]]) -> str:
-    """What was checked, what each stage of the last build took, and how that compares with its plan."""
+    """What was checked, the time of each stage of the last build, and a comparison with its plan."""
     checks = report["checks"]
     parts = ["<h2>Build</h2>"]
     if summaries:
@@ -227,7 +227,7 @@ def build(report: Report, summaries: Sequence[StageSummary], planned: Sequence[t
     rows_of_checks = [
         (names[key], number(value) if isinstance(value, int) else escaped(value))
         for key, value in checks.items()
-        if value or not key.startswith("documents_equal")  # 0: not checked in this way
+        if value or not key.startswith("documents_equal")  # 0: this check did not run
     ]
     parts.append("<h3>What was checked</h3>")
     parts.append(table(("check", "of"), rows_of_checks))

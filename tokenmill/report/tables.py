@@ -1,4 +1,4 @@
-"""Reads what the dataset's tables say of the whole dataset: how often each token occurs, and how long documents are."""
+"""Reads token counts and document lengths of the whole dataset from its tables."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from tokenmill.storage.checked_parquet import parquet_file, read_table
 
 @dataclass(frozen=True)
 class Tables:
-    """`counts`: how often each token occurs, by id, zeros included. `lengths`, `n_documents`: the distinct lengths of documents in
-    tokens, ascending, and how many documents have each."""
+    """The totals of a dataset. `counts`: each token's count, by id, zeros included. `lengths`, `n_documents`: the distinct document
+    lengths in tokens, ascending, and the number of documents of each."""
 
     counts: dict[int, int]
     lengths: Counts
@@ -21,8 +21,8 @@ class Tables:
 
 
 def read_tables(directory: Path) -> Tables | None:
-    """The tables in data/tables; None if there are none, as of a dataset in format 3. The index of documents may be larger than
-    memory, and is read piece by piece."""
+    """Reads the tables in data/tables; None if there are none, as with datasets in format 3. Reads the document index in pieces,
+    because it may exceed memory."""
     if not (directory / TOKENS_PER_ID_FILE).exists():
         return None
     table = read_table(directory / TOKENS_PER_ID_FILE, columns=["id", "count"])

@@ -13,7 +13,7 @@ _LONG_CHARACTERS_MAX = 24
 
 
 def vocab_size(report: Report) -> str:
-    """Compression against vocabulary size."""
+    """The section on compression by vocabulary size."""
     rows = report["by_vocab_size"]
     if not rows or len(rows) < 2:
         return ""
@@ -35,7 +35,7 @@ def vocab_size(report: Report) -> str:
 
 
 def vocabulary(report: Report) -> str:
-    """Frequencies of tokens, and lists of odd ones."""
+    """The section on token frequencies, with lists of odd tokens."""
     found, measures = report["vocabulary"], report["measures"]
     parts = ["<h2>Vocabulary</h2>"]
     if report["ranks"]:
@@ -87,14 +87,14 @@ def vocabulary(report: Report) -> str:
 
 
 def _long(one: Report) -> str:
-    """A long token: its beginning, and how many bytes it has."""
+    """Shows a long token by its beginning and its number of bytes."""
     if len(one["token"]) <= _LONG_CHARACTERS_MAX:
         return token(one["token"])
     return f'<span class="whole">{token(one["token"][:_LONG_CHARACTERS_MAX])}… {number(one["n_bytes"])} bytes</span> '
 
 
 def panel(report: Report) -> str:
-    """How the tokenizer cuts the fixed texts."""
+    """The section on how the tokenizer cuts the fixed texts."""
     labels = list(report["references"])
     rows = [
         (

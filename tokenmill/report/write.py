@@ -30,7 +30,7 @@ METRICS = {
     "renyi_efficiency_2_5": "renyi_efficiency.2_5",
     "gini_languages": "gini.languages",
 }
-"""The names in metrics.json, and the measures that they stand for. A measure that this build does not have is left out."""
+"""The names in metrics.json, and the measures that they mean. Missing measures are left out."""
 
 _DIGITS = 6
 
@@ -39,9 +39,9 @@ def write_report(checked: Checked, params: Validate, published: Callable[[], Pub
     """Writes data/report: report.json, metrics.json, the plots' data and gates.json. The same dataset and parameters give the same
     bytes in all but gates.json.
 
-    `published` is called if a gate compares with the version that was published last. If a gate does not hold, report.html is
-    written too, and then ValidationError is raised with a table of what was wanted and found. Raises ParamsError for a reference,
-    a language column, or a gate's measure that is not there.
+    `published` is called if a gate compares with the last published version. If a gate fails, report.html is written too, and then
+    ValidationError is raised with a table of wanted and found values. Raises ParamsError for a missing reference, language column
+    or measure of a gate.
     """
     root = checked.root
     report = collect(checked, params)
@@ -60,7 +60,7 @@ def write_report(checked: Checked, params: Validate, published: Callable[[], Pub
 
 
 def _plots(report: Mapping[str, Any]) -> dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]]:
-    """The files of data/report/plots, with their columns and rows, for `dvc plots`."""
+    """The files of data/report/plots for `dvc plots`, with their columns and rows."""
     groups = [one for one in report["groups"] if one["tokenizer"] == OWN and one["bytes_per_token"] is not None]
     histogram = report["lengths"]["histogram"] if report["lengths"] else []
     return {
