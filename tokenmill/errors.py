@@ -48,9 +48,9 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class TokenmillError(Exception):
-    """Base of every error that a user can mend. `message`: one line, or its lines; passwords in URLs are cut out of it. `code`: a
-    key of CODES, where it is another than that of the class. `where` and `fix`: the parts of the message that say where it is, at
-    its begin, and what to do, at its end, for a message from whose words they cannot be told."""
+    """Base of every error that a user can correct. `message`: one line, or a list of lines; passwords in URLs are removed. `code`:
+    a key of CODES; default: the class's code. `where`, `fix`: the beginning of the message that says where, and the end that says
+    what to do, given if they cannot be parsed from the text."""
 
     code: str = "TM900"
 
@@ -71,7 +71,8 @@ class TokenmillError(Exception):
         assert self.code in CODES
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """An error comes from a worker of a cluster as it was raised, whatever arguments its class takes."""
+        """Pickles the error with all its attributes, whatever arguments its class takes, so that it survives the way from a
+        cluster's worker."""
         return _copied, (type(self), self.args, self.__dict__)
 
 
@@ -83,7 +84,7 @@ def _copied(kind: type[TokenmillError], arguments: tuple[Any, ...], values: dict
 
 
 class UsageError(TokenmillError):
-    """The command line is not understood. `usage`: how the command is called."""
+    """The command line is invalid. `usage`: the command's usage line."""
 
     code = "TM001"
 
@@ -246,13 +247,13 @@ class Terminated(BaseException):
         super().__init__("asked to end; what is finished is kept for the next build")
 
 
-_BEGINNING_MIN = 3  # characters that are enough to tell a name by
+_BEGINNING_MIN = 3  # the least length of a beginning that identifies a name
 _SHOWN_CHARACTERS_MAX = 60  # characters of a value in a message
 EXIT_DONE = 0
 EXIT_NO = 1
 EXIT_ERROR = 2
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
-EXIT_INTERRUPTED = 130  # as the shell says of a command that SIGINT ended, and so on
+EXIT_INTERRUPTED = 130  # 128 + the signal's number, as shells report
 EXIT_UNREAD = 141
 EXIT_TERMINATED = 143
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
@@ -266,7 +267,7 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
         EXIT_TERMINATED: "terminated by a signal, by the end of the terminal, or by a cancellation in Prefect",
     }
 )
-"""What each exit code of every command means."""
+"""The meaning of each exit code of all commands."""
 
 
 class InternalError(Exception):
@@ -274,18 +275,18 @@ class InternalError(Exception):
 
 
 def unreadable(place: str, error: OSError) -> CorpusError:
-    """The error for an input file that the system did not let be read; `error.errno` is set."""
+    """The error for an input file that the system could not read. `error.errno` must be set."""
     kind = PassingError if error.errno in _PASSING else CorpusError
     return kind(f"{place}: cannot be read: {_why(error)}. Check the path, its permissions and its disk.")
 
 
 def _why(error: OSError) -> str:
-    """The system's words for the error; our own for a file of the wrong kind or of too many bytes."""
+    """The system's text for the error; our own for a file of the wrong kind or too large."""
     return str(error.strerror) if error.errno in (errno.EINVAL, errno.EFBIG) else os.strerror(error.errno or 0)
 
 
 def of_the_machine(error: OSError) -> str:
-    """What to say of a call of the system that failed: which file, why, and what to do."""
+    """The message for a failed system call: which file, why, and what to do."""
     place = error.filename or "a file"
     why = _why(error) if error.errno else str(error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -297,7 +298,7 @@ def of_the_machine(error: OSError) -> str:
 
 
 def code_of(error: BaseException) -> str:
-    """The code of any error that ends a command, a key of CODES."""
+    """The code, a key of CODES, of any error that ends a command."""
     match error:
         case TokenmillError():
             return error.code
@@ -314,7 +315,7 @@ def code_of(error: BaseException) -> str:
 
 
 def nearest(found: str, allowed: Iterable[str]) -> str | None:
-    """The allowed name that the found one begins, or that is nearest to it; None where none is near."""
+    """The allowed name that begins with the found one, or is nearest to it; None if none is near."""
     names = list(allowed)
     begun = [one for one in names if len(found) >= _BEGINNING_MIN and one.startswith(found)]
     close = begun if len(begun) == 1 else difflib.get_close_matches(found, names, n=1)
@@ -322,7 +323,7 @@ def nearest(found: str, allowed: Iterable[str]) -> str | None:
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
-    """A sentence for the end of a message that suggests the nearest allowed name; nothing where none is near.
+    """A sentence that suggests the nearest allowed name, for the end of a message; empty if none is near.
 
     >>> did_you_mean("biuld", ["build", "status"]), did_you_mean("stat", ["build", "status"]), did_you_mean("x", ["build"])
     (' Did you mean build?', ' Did you mean status?', '')
@@ -332,14 +333,14 @@ def did_you_mean(found: str, allowed: Iterable[str]) -> str:
 
 
 def first_finding(error: "ModelError") -> str:
-    """Where a file differs from its model, and how, in words for a message."""
+    """Says where and how a file first differs from its model, for a message."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def room(place: str) -> str:
-    """How much is free on the disk that a path is on, whether or not it is there."""
+    """Says how much is free on a path's disk; the path need not exist."""
     path = Path(os.path.abspath(place))  # noqa: PTH100 — links are not followed
     folder = next(one for one in (path, *path.parents) if one.is_dir())
     disk = os.statvfs(folder)
@@ -347,7 +348,7 @@ def room(place: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in few characters, however deep it is; null and what is not there are nothing."""
+    """Shortens a value of any depth for a message; None becomes "nothing"."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Reads YAML that others may have written, within bounds of its length, its depth, and its length once aliases are written out."""
+"""Reads untrusted YAML, with bounds on its length, its depth, and its length after expanding aliases."""
 
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -8,14 +8,14 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
 CHARACTERS_MAX = 2**20
-"""A million characters take 8 s to read."""
+"""The default limit. A million characters take 8 s to read."""
 DVC_CHARACTERS_MAX = 2**24
-"""Of dvc.yaml, dvc.lock and other files of DVC: a dvc.lock has about 120 for each file that it names."""
+"""The limit of dvc.yaml, dvc.lock and other files of DVC. A dvc.lock has about 120 characters for each file that it names."""
 _DEPTH_MAX = 64
 
 
 class BoundsError(MarkedYAMLError):
-    """YAML that goes beyond a bound."""
+    """Raised for YAML that exceeds a bound."""
 
     def __str__(self) -> str:
         place = "" if self.problem_mark is None else f"line {self.problem_mark.line + 1}: "
@@ -23,7 +23,7 @@ class BoundsError(MarkedYAMLError):
 
 
 def load(text: str) -> Any:
-    """The value of a YAML document. Raises ruamel.yaml's YAMLError, and BoundsError, which is one of them.
+    """Parses a YAML document. Raises ruamel.yaml's YAMLError, and its subclass BoundsError.
 
     >>> load("a: [1, two]")
     {'a': [1, 'two']}
@@ -33,15 +33,15 @@ def load(text: str) -> Any:
 
 
 def load_of_dvc(text: str) -> Any:
-    """The value of a file of DVC, read as DVC reads it. Raises what `load` raises."""
+    """Parses a file of DVC as DVC does. Raises what `load` raises."""
     check(text, DVC_CHARACTERS_MAX)
     return YAML(typ="safe").load(text)
 
 
 def check(text: str, characters_max: int) -> None:
-    """Raises BoundsError for a document beyond the bounds, before anything of it is made, and YAMLError for text that is no YAML.
+    """Raises BoundsError for a document that exceeds the bounds, without building its values, and YAMLError for invalid YAML.
 
-    ruamel.yaml's fast reader crashes on 100,000 levels, and whoever walks through what aliases repeat may never end."""
+    ruamel.yaml's fast reader crashes on 100,000 levels, and expanding nested aliases may never end."""
     if len(text) > characters_max:
         raise BoundsError(problem=f"it has {len(text):,} characters; expected {characters_max:,} at most")
     written_out_max = 2 * max(len(text), CHARACTERS_MAX)
@@ -54,8 +54,8 @@ def check(text: str, characters_max: int) -> None:
 
 
 def _check(events: Iterable[Any], written_out_max: int) -> None:
-    lengths: dict[str, int] = {}  # of the value of each anchor, written out
-    opened: list[tuple[str, int]] = []  # the lists and mappings around an event: anchor, and the length before it
+    lengths: dict[str, int] = {}  # the expanded length of each anchor's value
+    opened: list[tuple[str, int]] = []  # the open lists and mappings: anchor, and the length before it
     n = 0
     for event in events:
         anchor: str = getattr(event, "anchor", None) or ""

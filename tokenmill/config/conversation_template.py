@@ -1,4 +1,4 @@
-"""source.template: which message of each role is made of a row's columns."""
+"""Parses source.template, which makes a message of each role from a row's columns."""
 
 import re
 from typing import Annotated, Literal, NamedTuple, get_args
@@ -57,7 +57,7 @@ def _as_parts(value: object) -> object:
 def _with_columns_in_order(template: dict[str, list[str]]) -> dict[str, list[str]]:
     if not any(parse_part(part).columns for parts in template.values() for part in parts):
         raise ValueError("found no column; allowed: parts with columns in braces, like {instruction}")
-    # Not in the order of the file: DVC sees no change in it, and writers of YAML sort keys.
+    # The file's order does not count, because DVC does not see a change of it, and writers of YAML sort keys.
     return dict(sorted(template.items(), key=lambda item: ROLES.index(item[0])))
 
 

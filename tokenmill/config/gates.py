@@ -28,7 +28,7 @@ MEASURES = (
     "special_texts",
     "trained_share",
 )
-"""The measures of the report. Some have parts, which are named behind a dot: bytes_per_token.lang.de."""
+"""The measures of the report. Some have parts, named after a dot: bytes_per_token.lang.de."""
 
 _OF_GROUPS = ("overall", "source.NAME", "script.NAME", "lang.NAME")
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +38,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "renyi_efficiency": ("2", "2_5"),
     "gini": ("languages", "scripts", "sources"),
 }
-"""The parts of the measures that have some. A gate is on one of them."""
+"""The parts of measures that have parts. A gate names one of them."""
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -55,8 +55,8 @@ _GATE = re.compile(
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate. `measure`: the name of a measure; `sign`: one of >=, <=, >, <, ==. `is_relative`: the limit is `number` times
-    the same measure of the version that was published last."""
+    """One gate. `measure`: the name of a measure. `sign`: one of >=, <=, >, <, ==. `is_relative`: whether the limit is `number`
+    times the same measure of the last published version."""
 
     text: str
     measure: str
@@ -73,7 +73,7 @@ class Gate:
         return _COMPARE[self.sign](found, self.limit(published))
 
     def limit(self, published: float | None = None) -> float:
-        """The number that the measure is compared with."""
+        """The number to compare the measure with."""
         if not self.is_relative:
             return self.number
         assert published is not None
@@ -81,7 +81,7 @@ class Gate:
 
 
 def parse_gate(text: str) -> Gate:
-    """The gate of a line `MEASURE SIGN NUMBER` or `MEASURE SIGN NUMBER * published`. Raises ValueError.
+    """Parses `MEASURE SIGN NUMBER` or `MEASURE SIGN NUMBER * published`. Raises ValueError.
 
     >>> parse_gate("bytes_per_token.lang.de >= 0.95 * published").measure
     'bytes_per_token.lang.de'

@@ -27,7 +27,7 @@ from tokenmill.storage.atomic import read
 from tokenmill.storage.urls import refuse_password
 from tokenmill.storage.writable import refuse_other_encoding
 
-N_BYTES = 256  # every vocabulary starts from these tokens, one for each byte
+N_BYTES = 256  # every vocabulary starts from a token for each byte
 
 
 def _as_list(value: object) -> object:
@@ -73,7 +73,7 @@ class Source(Record):
     text_column: str = Field(min_length=1)
     id_column: str | None = Field(min_length=1)
     text_separator: str | None = Field(min_length=1)
-    # A params.yaml of an earlier tokenmill lacks the next five keys.
+    # These five keys have defaults, because a params.yaml of an earlier tokenmill lacks them.
     sources_strict: bool = False
     format: DocumentFormat | None = None
     messages_column: str | None = Field(default=None, min_length=1)
@@ -106,7 +106,7 @@ class Source(Record):
         return _conversations(self.messages_column, self.tools_column, self.template)
 
 
-_NOT_IN_DVC = ("size", "nfiles")  # DVC leaves keys with these names out of its run cache's keys (treeverse/dvc#10296)
+_NOT_IN_DVC = ("size", "nfiles")  # DVC ignores keys with these names in its run cache (treeverse/dvc#10296)
 
 
 def _seen_by_dvc(name: str) -> str:
@@ -119,8 +119,8 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=6
 
 
 class NamedSource(Record):
-    """Named sources of documents, each with these keys, in place of `source.glob`. All else in `source` holds for each of them.
-    Tokens and measures are counted apart by these names."""
+    """Named sources of documents, each with these keys, in place of `source.glob`. The rest of `source` applies to each of them.
+    Tokens and measures are counted separately for each name."""
 
     glob: Globs
     format: DocumentFormat | None = None
@@ -296,7 +296,7 @@ Mask = Literal["assistant", "all", "last"]  # which tokens of a conversation are
 StopToken = Literal["trained", "next", "unchecked"]  # the special token at which a model stops
 
 _SPLITS_MAX = 100
-_SHARES_OFF_MAX = 1e-9  # how far the sum of shares may be from 1, since 0.98 + 0.01 + 0.01 is not 1 in floating point
+_SHARES_OFF_MAX = 1e-9  # the allowed error of the sum of shares, since 0.98 + 0.01 + 0.01 is not 1 in floating point
 
 
 def _special_or_null(token: str | None, info: ValidationInfo) -> str | None:
@@ -314,7 +314,7 @@ class Shuffle(Record):
 
 
 class Pack(Record):
-    """How documents are put into sequences of a length, and what becomes of documents that are longer."""
+    """How documents are packed into sequences of one length, and what happens to longer documents."""
 
     length: int = Field(ge=2, lt=2**31)
     mode: Literal["none", "concat", "best_fit"]
@@ -394,8 +394,8 @@ class Encode(Record):
     chat: Chat | None = None
 
     def set_formats(self, sources: Iterable[DocumentSource]) -> list[FormatName]:
-        """The formats that have file sets. Parquet has none as long as the documents' own files are what a set would be; with
-        splits, shuffle, packing, or a weight of a source they are not."""
+        """The formats of the file sets. Parquet is left out if the documents' own files would equal its set: without splits,
+        shuffle, packing and weights of sources."""
         is_mixed = any((one.epochs, one.tokens) != (1.0, None) for one in sources)
         is_arranged = bool(self.splits) or self.shuffle is not None or self.pack is not None or is_mixed
         return [one for one in self.formats if one != "parquet" or is_arranged]
@@ -457,8 +457,8 @@ class Encode(Record):
 
 
 class Validate(Record):
-    """How many documents of each 64 MB of text are compared with other libraries, and what the report has: limits that measures
-    must keep, other tokenizers beside this one, and the column that holds a document's language."""
+    """How many documents of each 64 MB of text are compared with other libraries, and options of the report: limits on measures,
+    tokenizers to compare with, and the column that holds a document's language."""
 
     sample_documents: int = Field(ge=0)
     language_column: str | None = Field(min_length=1)
@@ -551,7 +551,7 @@ class Params(Record):
 
     @property
     def has_ids(self) -> bool:
-        """Whether documents have ids of their own; else their ids are rows."""
+        """Whether documents have ids of their own; otherwise their ids are rows."""
         return self.document_sources()[0].id_column is not None
 
     @field_validator("sources")
@@ -588,7 +588,7 @@ class Params(Record):
     def _chat_with_conversations(cls, encode: Encode, info: ValidationInfo) -> Encode:
         source, sources = info.data.get("source"), info.data.get("sources")
         if source is None or sources is None:
-            return encode  # what is wrong there is told
+            return encode  # the error of source or sources is reported already
         found = {name: _conversations_of(one, source) for name, one in sources.items()} or {"": source.conversations}
         texts, chats = ([name for name, one in found.items() if (one is None) == is_text] for is_text in (True, False))
         if texts and chats:
@@ -625,7 +625,7 @@ def _id_column(one: NamedSource, source: Source) -> str | None:
 
 
 def _conversations_of(one: NamedSource, source: Source) -> Conversations | None:
-    """How rows of a named source become conversations: as it says itself, or else as `source` does."""
+    """How rows of a named source become conversations: by its own keys, or else by those of `source`."""
     if one.template is not None:
         return _conversations(None, None, one.template)
     if one.messages_column is None and source.messages_column is None:
@@ -643,7 +643,7 @@ def _conversations(column: str | None, tools_column: str | None, template: Templ
 
 
 def load_params(path: Path) -> Params:
-    """The checked parameters of a params.yaml.
+    """Loads and checks a params.yaml.
 
     Raises one ParamsError that lists every wrong key with the file, the section, what was found and what is allowed.
     """
@@ -660,7 +660,7 @@ def load_params(path: Path) -> Params:
 
 
 def _special_tokens(params: dict[str, Any]) -> list[Any] | None:
-    """The special tokens in params.yaml, not checked yet; None if no tokenizer is trained."""
+    """The unchecked special tokens of params.yaml; None if no tokenizer is trained."""
     train_vocab = params.get("train_vocab")
     found = train_vocab.get("special_tokens") if isinstance(train_vocab, dict) else None
     return found if params.get("tokenizer") is None and isinstance(found, list) else None
@@ -694,7 +694,7 @@ def _read_yaml(path: Path) -> Any:
     return found
 
 
-@lru_cache(maxsize=1)  # a build checks before and after each stage whether it changed, and parsing takes 30 ms
+@lru_cache(maxsize=1)  # a build checks before and after each stage for changes, and parsing takes 30 ms
 def _parsed(text: str) -> Any:
     from tokenmill.config import bounded_yaml
 
@@ -709,8 +709,8 @@ def _meant(unknown: Any) -> tuple[Any, ...] | None:
 
 
 def _explain(detail: Any) -> str:
-    """One line about one error of pydantic."""
-    parts = [str(part) for part in detail["loc"] if part != "[key]"]  # pydantic's mark of an error in a key itself
+    """Explains one error of pydantic in a line."""
+    parts = [str(part) for part in detail["loc"] if part != "[key]"]  # pydantic marks an error in a key itself so
     place, limits = ".".join(parts), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Record(BaseModel):
-    """A part of a file: it cannot be changed, has no unknown fields, and takes no value of another type."""
+    """A section of a file: frozen, without unknown fields, with strict types."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)

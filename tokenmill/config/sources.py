@@ -1,4 +1,4 @@
-"""A source of documents as a build reads it: params.yaml with its defaults filled in."""
+"""A source of documents, with the defaults of params.yaml filled in."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -9,7 +9,7 @@ DocumentFormat = Literal["parquet", "arrow", "jsonl", "json", "text"]
 """The formats of files of documents, which tokenmill.corpus.kinds describes."""
 
 EPOCHS_MAX = 1000
-"""How often a document of a source may be used in one epoch, at most: a larger number is a slip, and would run for hours."""
+"""The most passes over a source in one epoch. A larger number is a mistake, and would run for hours."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Conversations:
 
 @dataclass(frozen=True)
 class DocumentSource:
-    """How the documents of some shards are read, and how often each is used. `name`: that in `sources`; None for the one source
-    that `source.glob` is. `globs`: of its shards, relative to the project's folder; none where a manifest names the shards.
+    """How the documents of some shards are read, and how often each is used. `name`: its key in `sources`; None for the source of
+    `source.glob`. `globs`: relative to the project's folder; empty if a manifest names the shards.
 
-    `epochs`: how often each document is used. `tokens`: the budget of tokens in its place. One of them is None. `conversations`:
-    None where documents are texts. `format`: that of its files; None: their names say it.
+    `epochs`: how often each document is used. `tokens`: a budget of tokens instead. One of them is None. `conversations`: None for
+    texts. `format`: its files' format; None: names decide.
     """
 
     name: str | None
@@ -51,11 +51,11 @@ class DocumentSource:
         return self.text_column, self.id_column, self.text_separator, self.conversations
 
     def reading(self) -> dict[str, Any]:
-        """The part of a unit's key that says how its documents are read."""
+        """The values that decide how its documents are read, for the key of a unit."""
         found: dict[str, Any] = {"text": self.text_column, "id": self.id_column, "separator": self.text_separator}
         return found if self.conversations is None else found | {"conversations": asdict(self.conversations)}
 
     @property
     def section(self) -> str:
-        """Where params.yaml has its keys."""
+        """The section of params.yaml with its keys."""
         return "source" if self.name is None else f"sources.{self.name}"

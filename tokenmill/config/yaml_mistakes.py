@@ -1,14 +1,14 @@
-"""Finds the line of a YAML file in which a mistake was made, where the parser names the one in which it noticed it."""
+"""Finds the line of a mistake in a YAML file, where the parser only names the line in which it noticed it."""
 
 import re
 from typing import Any
 
-_HAS_KEY = re.compile(r"\s*-\s|[^#]*?:(?:\s|$)")  # a line that has a key, or is of a list
+_HAS_KEY = re.compile(r"\s*-\s|[^#]*?:(?:\s|$)")  # a line with a key or a list item
 _HAS_OPEN_QUOTE = re.compile(
     r"""\s*[^#"']*?:\s+(?:"(?!(?:[^"\\]|\\.)*"\s*(?:\s\#.*)?$)|'(?!(?:[^']|'')*'\s*(?:\s\#.*)?$))"""
 )  # a line whose value begins with a quote and does not end with it
 _BLOCKS = ("while parsing a block mapping", "while scanning for the next token", "while scanning a simple key")
-_OPENED = {  # what was not ended, and whether the line in which the parser noticed it says more
+_OPENED = {  # what is not closed, and whether the line that the parser names helps
     "while scanning a quoted scalar": ("the quote is not closed", False),
     "while scanning a double-quoted scalar": ("the quote is not closed", False),
     "while scanning a simple key": ("expected a key with ': ' after it", False),
@@ -32,7 +32,7 @@ def mistake(text: str, error: Any) -> str:
     """
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None:
-        position = getattr(error, "position", None)  # of a character that YAML does not allow
+        position = getattr(error, "position", None)  # for a character that YAML forbids
         place = "" if position is None else f"line {text.count(chr(10), 0, position) + 1}: "
         return f"{place}not valid YAML: {' '.join(str(problem or error).split())}."
     lines = text.split("\n")
@@ -41,7 +41,7 @@ def mistake(text: str, error: Any) -> str:
         what, has_end = _OPENED[context]
         seen = f": line {mark.line + 1}: {problem}" if has_end else ""
         return f"line {start.line + 1}: not valid YAML: {what}{seen}."
-    # A quote may be closed by one of a comment or of a later line.
+    # A quote in a comment or a later line may seem to close it.
     opened = next((i for i in reversed(range(min(mark.line + 1, len(lines)))) if _HAS_OPEN_QUOTE.match(lines[i])), None)
     if opened is not None and (problem == _NO_VALUE or context in _BLOCKS):
         return f"line {opened + 1}: not valid YAML: the quote is not closed, or text follows it."

@@ -1,4 +1,4 @@
-"""Downloads a dataset from a place into a new folder, which appears when all files are there and proven."""
+"""Downloads a dataset from a place into a new folder, which appears when all files are there and checked."""
 
 from pathlib import Path, PurePosixPath
 from threading import Event
@@ -26,7 +26,8 @@ _QUARANTINE_FILE = f"{QUARANTINE}/quarantine.parquet"
 
 
 def download(folder: str, directory: Path) -> Manifest:
-    """Downloads the dataset PLACE/DIGEST with what lies beside it into `directory`, which appears at once. Gives its manifest.
+    """Downloads the dataset PLACE/DIGEST with its tables, tokenizer and quarantine into `directory`, which appears atomically.
+    Gives its manifest.
 
     Every file is checked: the manifest against the name of its folder, the files that it names and the quarantine against its
     digests, and the tokenizer against its digest. Raises ValidationError if one is wrong or missing, VersionsError if `directory`
@@ -60,8 +61,8 @@ def download(folder: str, directory: Path) -> Manifest:
 
 
 def _wanted(folder: str, manifest: Manifest, listed: dict[str, StoredObject]) -> dict[str, DatasetFile | None]:
-    """The names of the files to fetch, with what they must be; None for those of a tokenizer that no record names, which is
-    proven as a whole."""
+    """The names of the files to fetch, with expected sizes and digests; None for files of an unrecorded tokenizer, which is checked
+    as a whole."""
     wanted: dict[str, DatasetFile | None] = {file.name: file for file in named_files(manifest)}
     wanted |= {
         name: None for name in listed if name.startswith(f"{TOKENIZER}/") and ".." not in PurePosixPath(name).parts

@@ -20,7 +20,7 @@ def ask_once(entries: Iterable[Any], known: Known) -> None:
 
 
 def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    # The kind of hash is among the arguments: DVC looks at a file that dvc.lock does not name yet as DVC 2 did, and then anew.
+    # The kind of hash is an argument, because DVC hashes a file that dvc.lock does not name first as DVC 2 did, and then again.
     key = (*key, *(one for one in args if isinstance(one, str)))
     if key not in known:
         known[key] = find(*args, **named)
@@ -28,15 +28,15 @@ def _known_or_found(known: Known, key: tuple[str, ...], find: Callable[..., Any]
 
 
 def is_params(dependency: Any) -> bool:
-    """Whether a stage's dependency is on parameters instead of a path."""
+    """Whether a stage's dependency is parameters, not a path."""
     from dvc.dependency.param import ParamsDependency
 
     return isinstance(dependency, ParamsDependency)
 
 
 def recorded_md5(lock: str, path: str) -> str | None:
-    """The md5 that a dvc.lock with this text has for an output; None if it names no such output. Raises ValueError if the text
-    is no dvc.lock."""
+    """The md5 of an output in the text of a dvc.lock; None if it names no such output. Raises ValueError if the text is no
+    dvc.lock."""
     from ruamel.yaml.error import YAMLError
 
     from tokenmill.config import bounded_yaml

@@ -1,4 +1,4 @@
-"""The file system that we pass to DVC's repository, through which it reads a project.
+"""The file system through which DVC's repository reads a project.
 
 DVC's own file system silently treats a folder that it cannot list as empty, and blocks forever when it opens a FIFO.
 """

@@ -34,7 +34,7 @@ def patched() -> Iterator[None]:
     load_yaml = YAML.load
 
     def load_bounded(yaml: Any, text: Any) -> Any:
-        if isinstance(text, str):  # as DVC gives it; other libraries give files of their own
+        if isinstance(text, str):  # DVC's own calls; other libraries pass open files
             bounded_yaml.check(text, bounded_yaml.DVC_CHARACTERS_MAX)
         return load_yaml(yaml, text)
 
@@ -50,25 +50,26 @@ def patched() -> Iterator[None]:
             yield dvc_view.walk_seen(*one)
 
     with (
-        # DVC's databases try a write that fails again for ever, whatever the reason, for example a full disk. With the patch
+        # DVC's databases retry a failed write for ever, for example on a full disk. With the patch
         # diskcache.Timeout is raised. Tried with DVC 3.67.1, dvc-data 3.18.3 and diskcache 5.6.3.
         patch.object(Cache, "_transact", without_retries),
         # When Ctrl-C comes while a progress bar is being made, closing it asks for an attribute that it does not have yet, and a
         # traceback is printed. With the patch the class has it. Tried with DVC 3.67.1.
         patch.object(Tqdm, "postfix", {}, create=True),
-        # DVC reads dvc.yaml and other files whatever is in them. 100,000 levels crash its reader, and aliases of aliases hang
+        # DVC reads dvc.yaml and other files without bounds. 100,000 levels crash its reader, and aliases of aliases hang
         # it. Tried with DVC 3.67.1 and ruamel.yaml 0.19.1.
         patch.object(YAML, "load", load_bounded),
-        # DVC takes any names in the list of a folder's files that a cache or remote has. Tried with dvc-data 3.18.3.
+        # DVC accepts any names in a cached or remote list of a folder's files. Tried with dvc-data 3.18.3.
         patch.object(Tree, "load", classmethod(load_checked)),
-        # DVC hashes a folder as a whole. With the patch it leaves out what came after a build began. Tried with DVC 3.67.1.
+        # DVC hashes whole folders. With the patch it skips files that arrived after a build began. Tried with DVC 3.67.1.
         patch.object(DvcIgnoreFilter, "walk", walk_seen),
     ):
         yield
 
 
 def _checked(load: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """The list of a folder's files that `load` reads. Raises VersionsError if it is malformed, or if a name leads elsewhere."""
+    """The list of a folder's files that `load` reads. Raises VersionsError if it is malformed, or a name leads out of the
+    folder."""
     try:
         tree = load(*args, **named)
     except (RecursionError, AttributeError, KeyError, TypeError) as error:

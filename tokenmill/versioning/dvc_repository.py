@@ -34,7 +34,7 @@ _SITE_CACHE_VARIABLE = "DVC_SITE_CACHE_DIR"
 
 def quiet_environment() -> None:
     """Turns off telemetry and update checks of DVC and Prefect. It works only before they are imported. DVC asks for the user's
-    name; if the system has none, as in many containers, it is the number."""
+    name; without one, as in many containers, it gets the user's number."""
     try:
         getpass.getuser()
     except (KeyError, OSError):
@@ -56,7 +56,9 @@ def initialize(root: Path, is_inside: bool) -> None:
         try:
             Repo.init(str(root), subdir=is_inside).close()
         except (DvcException, OSError) as error:
-            shutil.rmtree(root / ".dvc", ignore_errors=True)  # else the next run would respect it as the user's own
+            shutil.rmtree(
+                root / ".dvc", ignore_errors=True
+            )  # otherwise the next run would take it for the user's choice
             raise VersionsError(f"DVC: {innermost(error)}") from error
     with Config(str(root / ".dvc")).edit("repo") as config:
         config["core"] |= {"analytics": False, "check_update": False}
@@ -65,8 +67,8 @@ def initialize(root: Path, is_inside: bool) -> None:
 
 @contextmanager
 def temporary_site_cache() -> Iterator[None]:
-    """A site cache for DVC until the block ends, unless the user chose one by DVC's variable. DVC unpickles what it finds there,
-    and would take the one that the config of somebody else's repository names."""
+    """Sets a temporary site cache for DVC during the block, unless DVC's variable names one. DVC unpickles files there, and would
+    use the one that a foreign repository's config names."""
     chosen = os.environ.get(_SITE_CACHE_VARIABLE)
     with TemporaryDirectory(prefix="tokenmill-") as private:
         os.environ[_SITE_CACHE_VARIABLE] = chosen or private
@@ -79,7 +81,7 @@ def temporary_site_cache() -> Iterator[None]:
 
 
 def site_cache(root: Path) -> Path:
-    """The folder from which DVC would unpickle in this project. Raises VersionsError."""
+    """DVC's site cache in this project, whose files DVC unpickles. Raises VersionsError."""
     from dvc.dirs import site_cache_dir
 
     return Path(root, site_cache_dir(_config(root).get("core", {}).get("site_cache_dir")))
@@ -108,7 +110,7 @@ def _config(root: Path) -> Any:
 
 @contextmanager
 def repository(root: Path) -> Iterator[Any]:
-    """DVC's repository at `root`. DVC's errors become VersionsError with the innermost reason."""
+    """Opens DVC's repository at `root`. DVC's errors become VersionsError with the innermost reason."""
     quiet_environment()
     import diskcache  # type: ignore[import-untyped]
     from dvc.exceptions import DvcException, NotDvcRepoError
@@ -124,7 +126,7 @@ def repository(root: Path) -> Iterator[Any]:
             naming(root / ".dvc"),
             chdir(root),
             _opened(root) as repo,
-        ):  # DVC looks for dvc.yaml in the folder in which the process runs
+        ):  # DVC looks for dvc.yaml in the working directory
             _remove_rwlock_if(_was_cut, repo)
             _keep_bytes_once(repo)
             # DVC's default is half of the cores, and a file system that is passed to it does not get the setting.
@@ -150,7 +152,7 @@ def repository(root: Path) -> Iterator[Any]:
     except (DvcException, Invalid) as error:
         raise VersionsError(f"DVC: {innermost(error)}") from error
     except UnicodeEncodeError as error:
-        if not os.path.lexists(error.object):  # an error of a step inside the block
+        if not os.path.lexists(error.object):  # raised by a step inside the block
             raise
         raise VersionsError(
             f"{error.object}: expected a name that is valid UTF-8, which DVC's database needs. Rename the file, or move it "
@@ -165,8 +167,8 @@ def repository(root: Path) -> Iterator[Any]:
 
 
 def _opened(root: Path) -> Any:
-    """DVC's repository. If this user may not write into it, DVC's locks and databases are in a folder of this process, which
-    others do not write to either; what DVC knows of files is not there, so it reads them."""
+    """Opens DVC's repository. If this user may not write to it, DVC's locks and databases go to a private temporary folder, so DVC
+    hashes all files."""
     from unittest.mock import patch
 
     from dvc.repo import Repo
@@ -178,7 +180,7 @@ def _opened(root: Path) -> Any:
         keep_site_cache_private(root)
         return Repo(str(root), fs=project_files())
     private = _private_folder().name
-    # Tried with DVC 3.67.1, which makes its folder for locks at once, and names it in .dvc/.gitignore.
+    # Tried with DVC 3.67.1, which creates its folder for locks on opening, and adds it to .dvc/.gitignore.
     with patch.object(Repo, "tmp_dir", private), patch.object(Repo, "_ignore", lambda _repo: None):
         repo = Repo(str(root), fs=project_files(), config={"core": {"site_cache_dir": private}})
         repo.tmp_dir = private
@@ -206,8 +208,8 @@ def forget_hashes(root: Path) -> None:
 
 @contextmanager
 def reading_cache(repo: Any) -> Iterator[None]:
-    """Makes DVC check a file of its cache by its bytes, which are read if DVC has no stored md5 for it. DVC's own check looks
-    at the file's mode. A file with other bytes is deleted, as if it had never been there."""
+    """Makes DVC check cached files by md5, stored or computed; DVC's own check looks only at the mode. A damaged file is deleted,
+    so it counts as missing."""
     cache = repo.cache.local
     cache.check = partial(_check_bytes, cache)
     try:
@@ -217,7 +219,7 @@ def reading_cache(repo: Any) -> Iterator[None]:
 
 
 def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
-    """Replaces DVC's check of an object; it returns and raises the same."""
+    """Replaces DVC's check of an object, with the same result and errors."""
     from dvc_data.fsutils import _localfs_info
     from dvc_data.hashfile.hash import hash_file
     from dvc_objects.errors import ObjectFormatError
@@ -232,13 +234,15 @@ def _check_bytes(cache: Any, oid: str, **_asked: Any) -> Any:
 
 
 def _remove_rwlock_if(is_wrong: Callable[[Path], bool], repo: Any) -> None:
-    """Deletes the file that lists the holders of DVC's path locks, if it is wrong."""
+    """Deletes DVC's list of path lock holders if it is wrong."""
     from dvc.lock import make_lock
 
     path = Path(repo.tmp_dir) / _RWLOCK
     if is_wrong(path):
         hard_link = repo.config["core"].get("hardlink_lock", False)
-        with make_lock(f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link):  # writers of the file hold it
+        with make_lock(
+            f"{path}.lock", tmp_dir=repo.tmp_dir, hardlink_lock=hard_link
+        ):  # writers of the file hold this lock
             if is_wrong(path):
                 path.unlink()
 
@@ -256,8 +260,8 @@ def _was_cut(path: Path) -> bool:
 
 
 def _names_another(path: Path) -> bool:
-    """Whether a process in the file started after the file was written. DVC forgets ended processes by itself, but not one
-    whose process id has been reused.
+    """Whether a process in the file started after the file was written. DVC removes ended processes itself, unless their id has
+    been reused.
 
     Use this only after a killed build: a step of the clock makes a live process look like a reused id.
     """
@@ -332,7 +336,7 @@ def _keep_bytes_once(repo: Any) -> None:
 
 
 def cache_of(root: Path) -> tuple[str, bool]:
-    """DVC's cache of the project at `root`: its path, and whether it shares the bytes of outputs instead of copying them.
+    """The path of DVC's cache of the project at `root`, and whether it links outputs instead of copying them.
 
     Raises VersionsError."""
     with repository(root) as repo:
@@ -350,8 +354,8 @@ def _refuse_clone(_source: str, target: str) -> None:
 
 
 def _failed_call(error: BaseException) -> OSError | None:
-    """The OSError behind a lock that could not be taken; None if another process holds the lock. If a system call fails while
-    DVC writes a lock, DVC tries to take it again and then finds that it holds the lock itself."""
+    """The OSError behind a failure to lock; None if another process holds the lock. If a system call fails while DVC writes a lock,
+    DVC retries and then finds its own lock."""
     found: BaseException | None = error
     while found is not None and (not isinstance(found, OSError) or isinstance(found, BlockingIOError)):
         found = found.__cause__ or found.__context__
@@ -359,7 +363,7 @@ def _failed_call(error: BaseException) -> OSError | None:
 
 
 def innermost(error: BaseException) -> str:
-    """The reason at the bottom of an error of DVC, in one line, with the file of YAML that it is about."""
+    """The innermost reason of an error of DVC in one line, with the YAML file if there is one."""
     from dvc.utils.strictyaml import YAMLSyntaxError, YAMLValidationError
 
     place, end = "", ""

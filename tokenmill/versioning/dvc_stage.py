@@ -1,7 +1,7 @@
-"""DVC's part in a build: which stages are stale, which are restored from the run cache, and how a run is recorded.
+"""DVC's part in a build: finds stale stages, restores stages from the run cache, and records runs.
 
-The resulting dvc.lock is the one that `dvc repro` writes. Under `dvc repro` (DVC_STAGE is set) nothing here is called: DVC
-locks the stage's paths and records the result itself.
+The resulting dvc.lock is the one that `dvc repro` writes. Under `dvc repro` (DVC_STAGE is set) nothing here is called: DVC locks
+the stage's paths and records the result itself.
 """
 
 import os
@@ -24,9 +24,9 @@ Sight = Literal["outside", "linked", "ignored", "seen"]
 
 
 class Change(NamedTuple):
-    """A difference between a stage as it ran and as it is now. `path`: of an input or an output, or of the file of a parameter,
-    relative to dvc.yaml. `how`: DVC's word, such as "modified" or "deleted". `key`: the parameter, with dots. `files`: those of the
-    folder of counts that differ, as far as DVC's cache knows what it held."""
+    """A difference between a stage's recorded and present state. `path`: the input, output or parameter file, relative to dvc.yaml.
+    `how`: DVC's word, such as "modified" or "deleted". `key`: the parameter, with dots. `files`: the differing files in the folder
+    of counts, if DVC's cache has its list."""
 
     kind: str  # "never built", "input", "output", "parameter", "command" or "always"
     path: str
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 _COUNTS_DIRECTORY = Path(COUNTS_FILE).parent.as_posix()
-_ABSENT = object()  # a key that is not there, which differs from one that is null
+_ABSENT = object()  # a missing key, which differs from null
 NEVER_BUILT = Change("never built", "", "")
 
 
@@ -55,7 +55,7 @@ class Stage:
     def state(self) -> State:
         """Whether the stage's outputs match its present dependencies and parameters.
 
-        "frozen" is DVC's word for a stage that must not run. Its staleness is not checked, but its outputs must exist.
+        A "frozen" stage must not run; its staleness is not checked, but its outputs must exist.
         """
         if self._stage.frozen:
             if missing := [str(out) for out in self._stage.outs if not out.exists]:
@@ -78,9 +78,9 @@ class Stage:
         return bool(self._stage.frozen)
 
     def changes(self, beside: Sequence[Path] = ()) -> list[Change]:
-        """What has changed since the stage ran; empty if it is current. An input or output that contains one of the paths
-        `beside` is not looked at: DVC would read each new file in it."""
-        if not self.was_built:  # not in dvc.lock; DVC would call its outputs deleted
+        """What has changed since the stage ran; empty if it is current. Skips inputs and outputs that contain one of the paths
+        `beside`, because DVC would read each new file in them."""
+        if not self.was_built:  # not in dvc.lock; DVC would report deleted outputs
             return [NEVER_BUILT]
         inputs = [] if self._stage.frozen else self._stage.deps
         found: list[Change] = []
@@ -111,12 +111,11 @@ class Stage:
 
     @property
     def outputs_to_remove(self) -> list[Path]:
-        """The outputs that are removed before the stage runs: those that do not persist."""
+        """The outputs to remove before the stage runs, without those that persist."""
         return [Path(out.fs_path) for out in self._stage.outs if not out.persist]
 
     def foreign_files(self) -> list[Path]:
-        """The files in outputs that running the stage would delete for good: DVC's cache does not have them, so somebody else put
-        them there."""
+        """The files in outputs that running the stage would lose: they are not in DVC's cache, so no build made them."""
         kept = {Path(out.fs_path) for out in self._stage.outs if out.persist}
         return [
             path
@@ -139,13 +138,13 @@ class Stage:
                 try:
                     self._repo.stage_cache.restore(self._stage)
                 except ConfirmRemoveError:  # outputs of a killed build that DVC has not recorded
-                    # Loaded again, because DVC has already put the new inputs into the first object.
+                    # Loaded again, because the first object has the new inputs already.
                     fresh = _load(self._repo, self._name, self._known)
                     fresh.remove_outs(ignore_remove=False, force=False)
                     self._repo.stage_cache.restore(fresh)
         except RunCacheNotFoundError:
             return False
-        except FileNotFoundError:  # the run cache knows the run, but the outputs are no longer in the cache
+        except FileNotFoundError:  # the run cache has the run, but the cache lacks its outputs
             return False
         with self._repo.lock:
             _save_dependencies(self._stage)
@@ -159,7 +158,7 @@ class Stage:
         return [Path(out.fs_path, *key) for out in changed for key, oid in _files(out) if not out.cache.exists(oid)]
 
     def sees_parameter(self, key: str) -> bool:
-        """Whether the stage's params have this key of params.yaml, a section that it is in, or parts of it."""
+        """Whether the stage's params name this key of params.yaml, a section around it, or parts of it."""
         listed = [
             entry.params for entry in self._stage.deps if is_params(entry) and Path(entry.fs_path).name == PARAMS_FILE
         ]
@@ -183,13 +182,13 @@ class Stage:
 
     @cached_property
     def _seen(self) -> set[str]:
-        """The files of the dependencies as DVC lists them."""
+        """The files of the dependencies that DVC lists."""
         there = [dep for dep in self._stage.deps if not is_params(dep) and dep.exists]
         return {"/".join((dep.fs_path, *key)) for dep in there for key, _oid in _files(dep)}
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Lets the block replace the outputs, and records them with the inputs that they were made from.
+        """Locks the stage while the block makes its outputs, and then records them with its inputs.
 
         If an input changes while the block runs, this raises VersionsError and records nothing. Until it ends, DVC in another
         process refuses to touch the stage's inputs and outputs.
@@ -226,7 +225,7 @@ class Stage:
                 if all(out.use_cache or not out.hash_info.isdir for out in self._stage.outs):
                     self._repo.stage_cache.save(self._stage)
                 self._stage.commit()
-        # DVC ignores a file that it could not copy or a folder that it cannot see, and fails on it later with these errors.
+        # DVC ignores a file that it could not copy or a folder that it cannot list, and fails on it later with these errors.
         except (ConfirmRemoveError, AssertionError) as error:
             raise VersionsError(
                 f"stage {self._name}: a file of its outputs could not be put into DVC's cache, {cache}; {room(cache)}. Check "
@@ -250,9 +249,9 @@ class Stage:
 
 @contextmanager
 def opened(root: Path, stage: str, known: Known) -> Iterator[Stage]:
-    """The stage of the project at `root`. Raises VersionsError, also for DVC's errors inside the block.
+    """Opens the stage of the project at `root`. Raises VersionsError, also for DVC's errors inside the block.
 
-    `known`: what DVC found at paths. New results are added to it, and it is emptied when a stage has run.
+    `known`: a cache of what DVC found at paths, emptied when a stage has run.
     """
     with repository(root) as repo:
         yield Stage(repo, stage, known)
@@ -273,7 +272,7 @@ def recorded_files(root: Path, stage: str) -> dict[str, Path]:
 
 
 def _differing_files(entry: Any) -> frozenset[str]:
-    """The names of the files in a folder that differ from those that dvc.lock records; none if DVC's cache does not list these."""
+    """The names of files in a folder that differ from dvc.lock's record; empty if DVC's cache lacks its list."""
     tree = entry.get_obj() if entry.exists else None
     if tree is None:
         return frozenset()
@@ -282,7 +281,7 @@ def _differing_files(entry: Any) -> frozenset[str]:
 
 
 def _parameter_changes(entry: Any, path: str) -> Iterator[Change]:
-    """What changed in a file of parameters: a change for each of the innermost keys that differ."""
+    """One change for each innermost key of a parameter file that differs."""
     for how in entry.status().values():
         if isinstance(how, str):  # of the whole file
             yield Change("parameter", path, how)

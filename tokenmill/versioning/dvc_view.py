@@ -1,4 +1,4 @@
-"""What DVC sees of the folders that a build reads: the files that were there when it began, and none that arrived later."""
+"""Limits what DVC sees of the input folders to the files that existed when the build began."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,18 +11,18 @@ _views: dict[Path, "View"] = {}
 
 @dataclass(frozen=True)
 class View:
-    """The files of some folders at one moment: their names relative to each folder, which is an absolute path."""
+    """A snapshot of the file names in some folders. `files`: names relative to each folder, by its absolute path."""
 
     files: dict[str, frozenset[str]]
 
     @classmethod
     def of(cls, folders: Iterable[Path]) -> "View":
-        """The files that are in the folders now. What is no folder is left out."""
+        """The snapshot of these folders now. Skips paths that are no folders."""
         return cls({os.path.abspath(one): frozenset(_names(one)) for one in folders if one.is_dir()})  # noqa: PTH100
 
     def has_arrived(self, path: str) -> bool:
-        """Whether a file, of which an absolute path is given, is in one of the folders and was not there at that moment. A file
-        behind a link to a folder has not arrived: it is not known when it came."""
+        """Whether the file at an absolute path is in one of the folders but not in the snapshot. False behind a link to a folder,
+        whose files are not listed."""
         for folder, names in self.files.items():
             name = path.removeprefix(f"{folder}{os.sep}")
             if name != path:
@@ -31,12 +31,12 @@ class View:
 
 
 def see(root: Path, folders: Iterable[Path]) -> None:
-    """Lets DVC see in these folders only the files that are there now, in this process, until `see_all` of the same project."""
+    """Hides files that arrive in these folders from now on from DVC in this process, until `see_all` of the project."""
     _views[root] = View.of(folders)
 
 
 def has_arrived(root: Path, path: Path) -> bool:
-    """Whether a file is one that DVC is not to see in the project at `root`."""
+    """Whether a file is hidden from DVC in the project at `root`."""
     return root in _views and _views[root].has_arrived(os.path.abspath(path))  # noqa: PTH100 — DVC does not follow links
 
 
@@ -46,7 +46,7 @@ def see_all(root: Path) -> None:
 
 
 def walk_seen(root: str, folders: Any, files: Any) -> Any:
-    """The files of one folder, as `os.walk` gives them, without those that DVC is not to see. They are a list, or a dictionary."""
+    """An entry of `os.walk` without hidden files. `files`, also in the result: a list, or a dictionary by name."""
     for view in _views.values():
         for folder, names in view.files.items():
             if root == folder or root.startswith(f"{folder}{os.sep}"):

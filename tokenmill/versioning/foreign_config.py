@@ -18,14 +18,14 @@ _KEYS = """
     sse_customer_algorithm sse_customer_key acl grant_read grant_read_acp grant_write_acp grant_full_control
 """
 _HARMLESS = frozenset(_KEYS.split())
-"""The keys of DVC's remotes that say where files are and how to sign in there, by values that the repository has. The others run a
-command (bearer_token_command, credential_process by configpath), name a file of this machine (keyfile), show its Kerberos
-ticket to a host (gss_auth), send requests by another host (proxy_to), or ask the user for a password."""
+"""The keys of DVC's remotes that say where files are and how to sign in, with values in the repository. The others run a command
+(bearer_token_command, credential_process by configpath), name a file of this machine (keyfile), show its Kerberos ticket to a host
+(gss_auth), send requests by another host (proxy_to), or ask the user for a password."""
 
 
 def refuse_harmful(repo: Any, repository: str, place: str) -> None:
-    """Raises a VersionsError that begins with `place` for such a setting. `repo`: DVC's, at a commit of `repository`, which is a
-    folder or a URL. A key that the user has in .dvc/config.local of the folder is the user's own."""
+    """Raises a VersionsError that begins with `place` for a harmful setting. `repo`: DVC's, at a commit of `repository`, a folder
+    or a URL. Keys in the folder's .dvc/config.local are the user's own, and allowed."""
     from dvc.config import Config
     from dvc.exceptions import NotDvcRepoError
     from dvc.repo import Repo
@@ -39,7 +39,7 @@ def refuse_harmful(repo: Any, repository: str, place: str) -> None:
             tracked.append(config.read("local"))
         else:
             own = config.read("local")["remote"]
-    except NotDvcRepoError:  # a URL or a bare repository, of which DVC has made a clone
+    except NotDvcRepoError:  # a URL or a bare repository, which DVC has cloned
         if "local" in repo.config.files:
             tracked.append(repo.config.read("local"))
     for name, keys in (item for one in tracked for item in one["remote"].items()):

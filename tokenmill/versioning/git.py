@@ -71,7 +71,7 @@ def has_upstream(root: Path) -> bool:
 
 
 def branch_to_push(root: Path, remote: str) -> str | None:
-    """The branch at work, when `remote`, as far as is known here, has none with its last commit; None also for no branch."""
+    """The current branch, if no known branch of `remote` has its last commit; else None, also without a branch."""
     branch = git(root, "branch", "--show-current").strip()
     has_it = git(root, "for-each-ref", "--contains", "HEAD", f"refs/remotes/{remote}/")
     return None if has_it else branch or None

@@ -1,4 +1,4 @@
-"""Imports a tokenizer that was made elsewhere, and checks that it is the pinned one."""
+"""Imports a foreign tokenizer, and checks that it is the pinned one."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def pin_if_new(root: Path, asked: TokenizerSource) -> Pin:
         return pin
     if asked.name is not None:
         return pin_anew(root, asked)
-    source = _source(root, asked)  # the build imports it next, which checks the rest
+    source = _source(root, asked)  # the build's import checks the rest
     return _pin(root, asked, None, _load(source, asked), _files_sha256(source))
 
 
@@ -47,7 +47,7 @@ def pin_anew(root: Path, asked: TokenizerSource) -> Pin:
 
 
 def look_at(root: Path, asked: TokenizerSource, directory: Path) -> tuple[Tokenizer, Path] | None:
-    """The tokenizer that an import gives, and the folder with its chat files, which is `directory` where it has to be filled.
+    """The tokenizer that an import would give, and the folder with its chat files: its own, or `directory` after an import into it.
 
     None if a published version is asked for that is not pinned yet. Raises what an import raises."""
     pin, source, there = read_pin(root), _source(root, asked), root / TOKENIZER_DIRECTORY
@@ -55,7 +55,7 @@ def look_at(root: Path, asked: TokenizerSource, directory: Path) -> tuple[Tokeni
     if pin is not None and is_pinned and there.is_dir() and sha256_directory(there) == pin.files_sha256:
         return Tokenizer.load(there), there
     if asked.name is None and source.exists():
-        return _load(source, asked), source if source.is_dir() else directory  # nothing is beside a file
+        return _load(source, asked), source if source.is_dir() else directory  # a single file has no other files
     if pin is None or not is_pinned:
         return None
     if asked.name is None and there.is_dir() and (tokenizer := Tokenizer.load(there)).digest == pin.digest:
@@ -93,8 +93,8 @@ def check_pinned(root: Path, pin: Pin) -> None:
 
 
 def refuse_changed(root: Path, pin: Pin) -> None:
-    """Raises what `check_pinned` raises if the pinned file or directory has changed. A missing one does not count as changed: it
-    is only needed when it is imported again. Versions of a registry do not change."""
+    """Raises what `check_pinned` raises if the pinned file or directory has changed. A missing one does not count as changed,
+    because only a new import needs it. Published versions do not change."""
     if pin.asked.name is not None:
         return
     source = _source(root, pin.asked)
@@ -132,7 +132,7 @@ def _imported(root: Path, pin: Pin) -> Iterator[tuple[Path, Tokenizer]]:
 
 @contextmanager
 def _folder_for(asked: TokenizerSource) -> Iterator[Path]:
-    """A temporary place for the tokenizer's files. Errors about them name the place they came from."""
+    """Yields a temporary folder for the tokenizer's files. Errors about them name their origin."""
     with TemporaryDirectory(prefix="tokenmill-") as folder:
         directory = Path(folder) / "tokenizer"
         try:
@@ -180,7 +180,7 @@ def _adopt(source: Path, asked: TokenizerSource, directory: Path) -> tuple[str, 
 
 
 def _tell_changes(source: Path) -> None:
-    """Says what the other files of a folder change in its tokenizer.json."""
+    """Prints how the other files of a folder change its tokenizer.json."""
     file = file_of(source)
     document = read_document(read(file), str(file))
     tokens, sections = changes(document, with_folder(document, source))
@@ -214,8 +214,8 @@ def _files_sha256(source: Path) -> str:
 
 
 def _chat_sha256(root: Path, asked: TokenizerSource) -> str | None:
-    """The sha256 of what an import of a folder takes beside its tokenizer.json; None if there is nothing. What tokenmill made is
-    covered by the digest of its files."""
+    """The sha256 of the chat files that an import takes from a folder; None if there are none, or tokenmill made the folder, whose
+    files have a digest."""
     if asked.name is not None or not (source := _source(root, asked)).is_dir() or _is_ours(source):
         return None
     templates, names = chat_of(source)
@@ -236,7 +236,7 @@ def _beside_sha256(root: Path, asked: TokenizerSource) -> str | None:
 
 
 def _beside_is_same(root: Path, pin: Pin) -> bool:
-    """Whether these files are those of the pin. In the pin of an earlier tokenmill, they count as the same if they add nothing."""
+    """Whether these files are the pinned ones. If an earlier tokenmill pinned, files that add nothing count as the same."""
     if pin.beside_sha256 is not None:
         return pin.beside_sha256 == _beside_sha256(root, pin.asked)
     source = _source(root, pin.asked)

@@ -20,7 +20,7 @@ from tokenmill.layout import (
 )
 from tokenmill.storage.atomic import is_left_over, remove_tree
 
-# The folders in which a build makes temporary files, beside the files they become.
+# The folders where a build makes temporary files, which it then renames.
 _FOLDERS = (
     ".",
     str(Path(TOKENS_DIRECTORY).parent),
@@ -58,7 +58,8 @@ def remove_of_dvc(root: Path) -> None:
 
 
 def remove_partials_of_dvc(paths: Iterable[Path]) -> None:
-    """Removes DVC's temporary files in folders or beside files. If its rename fails, DVC goes on with a copy and leaves them."""
+    """Removes DVC's temporary files in these folders, or next to these files. DVC leaves them if a rename fails and it copies
+    instead."""
     for path in paths:
         for file in path.rglob("*.tmp") if path.is_dir() else path.parent.glob("*.tmp"):
             if file.is_file() and _DVC_PARTIAL.fullmatch(file.name):

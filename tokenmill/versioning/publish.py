@@ -29,8 +29,8 @@ from tokenmill.versioning.signing import sign_directory
 
 @dataclass(frozen=True)
 class Publication:
-    """A version that may be published. `path`: the artifact's directory. `assign`: the GTO stage to assign, or None.
-    `is_tagged`: whether an earlier, interrupted attempt has set the version's tag."""
+    """A version that may be published. `path`: the artifact's directory. `assign`: the GTO stage to assign, or None. `is_tagged`:
+    whether an interrupted attempt has set the version's tag."""
 
     root: Path
     name: str
@@ -48,10 +48,10 @@ class Publication:
 
 
 def ready(root: Path, reference: Reference, stage: str | None) -> Publication:
-    """The publication, if nothing is uncommitted, the build is up to date and validated, the golden vectors match, and the
-    version is new and higher than all others.
+    """The publication, if nothing is uncommitted, the build is up to date and validated, the golden vectors match, and the version
+    is new and higher than all others.
 
-    A version that an interrupted attempt has left half published at the same commit can be completed. Raises VersionsError,
+    A half-published version of the same commit, left by an interrupted attempt, can be completed. Raises VersionsError,
     ParamsError, TokenizerError.
     """
     order_of(reference.version)
@@ -120,7 +120,7 @@ def push(publication: Publication, dvc_remote: str | None) -> int:
             _remove_empty_objects(repo, store)
             n_pushed: int = repo.push(remote=dvc_remote)
             missing = sorted(objects - set(store.oids_exist(list(objects))))
-            if missing:  # DVC looks only for the directory's own object, and assumes that its files are there
+            if missing:  # DVC checks only the directory's own object, and assumes that its files exist
                 cache = repo.cache.local
                 store.add([cache.oid_to_path(name) for name in missing], cache.fs, missing)
                 n_pushed += len(missing)
@@ -251,7 +251,7 @@ def _tagged(root: Path, remote: str | None, reference: Reference, commit: str, s
         else:
             said = f"exists{with_stage}, of commit {where[:12]}; nothing is overwritten. Take a higher version."
         if stage is not None and not has_stage:
-            again = " --force" if where in had_stage else ""  # GTO's word for a stage that the version had before
+            again = " --force" if where in had_stage else ""  # GTO's action for a stage that the version had before
             assign = f"gto assign {reference.name} --version {reference.version} --stage {stage}{again}"
             said += f" To give this one the stage {stage}: `{assign}`, and push the tag."
         raise VersionsError(f"{tag} {said}", code="TM404")
@@ -285,7 +285,7 @@ def _refuse_unvalidated(root: Path, digest: str) -> None:
 
 
 def _objects(repo: Any, publication: Publication) -> set[str]:
-    """The names of the artifact's files in DVC's cache. Raises VersionsError if the bytes of one do not match its name."""
+    """The names of the artifact's files in DVC's cache. Raises VersionsError if a file's bytes do not match its name."""
     [out] = [one for one in repo.index.outs if Path(one.fs_path) == publication.path]
     if not out.use_cache:
         raise VersionsError(

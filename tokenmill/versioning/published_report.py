@@ -1,4 +1,4 @@
-"""The measures of the version that was published last, for the gates that compare with it."""
+"""Reads the measures of the last published version, for the gates that compare with it."""
 
 from pathlib import Path
 
@@ -15,10 +15,9 @@ _ARTIFACTS = ("dataset", "tokenizer")  # in this order: the dataset's report is 
 
 
 def published_report(root: Path) -> Published:
-    """The report of the highest version of the artifact dataset, or of tokenizer without one, among the tags of this clone.
+    """The report of the highest version of the artifact dataset among this clone's tags, or else of the artifact tokenizer.
 
-    Its content comes from DVC's cache, by the digest in that commit's dvc.lock; nothing is fetched. `note` says why no measures
-    are known.
+    Reads it from DVC's cache by the digest in that commit's dvc.lock, without fetching. `note` says why measures are unknown.
     """
     try:
         tags = git.tags_of(root, ".")

@@ -23,7 +23,7 @@ from tokenmill.versioning.remotes import remote_errors
 from tokenmill.versioning.signing import verify_directory
 
 _REFERENCE = re.compile(r"(?P<name>[a-z0-9][a-z0-9/-]*[a-z0-9])[@#](?P<version>[A-Za-z0-9][A-Za-z0-9.-]*)")
-FILES = "files: sha256 "  # starts the line with the digest of the files in a version's tag message
+FILES = "files: sha256 "  # begins the line of a tag message with the digest of the version's files
 SIGNATURE = "signature: "
 
 _N_NAMES_SHOWN = 5
@@ -103,8 +103,8 @@ def versions_in(tags: dict[str, str], name: str) -> dict[str, str]:
 
 
 def find_version(repository: str, reference: Reference, folder: Path) -> Version:
-    """The version that a reference names in a repository. A path is relative to `folder`. Raises VersionsError,
-    and ParamsError for a URL with a password."""
+    """Finds the version that a reference names. `repository`: a URL, or a path relative to `folder`. Raises VersionsError, and
+    ParamsError for a URL with a password."""
     refuse_password(f"the repository of {reference}", repository)
     repository = _absolute(repository, folder)
     tags = git.tags_of(folder, repository)
@@ -181,13 +181,13 @@ def _verify(directory: Path, version: Version, signature: str, public_key: Path)
 
 
 def signed_subject(tag: str, commit: str) -> str:
-    """What the signature of a version says that the files are: its artifact and version, as in the tag, and its commit. A slash in
-    the artifact's name becomes a colon, since the library takes the subject for the name of a directory."""
+    """The subject of a version's signature: artifact and version, as in the tag, and commit. A slash in the artifact's name becomes
+    a colon, because the library uses the subject as a directory name."""
     return f"{tag} {commit}".replace("/", ":")
 
 
 def check_free(directory: Path) -> None:
-    """Raises VersionsError if a directory that something is to be fetched into holds files, or is a file."""
+    """Raises VersionsError if the directory to fetch into is not empty, or is a file."""
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -202,14 +202,14 @@ def check_free(directory: Path) -> None:
 
 
 def fetch_tokenizer(version: Version, directory: Path, public_key: Path | None = None) -> None:
-    """The same as `fetch_version`, but raises VersionsError unless the version is a tokenizer."""
+    """Fetches a version as `fetch_version` does. Raises VersionsError if it is not a tokenizer."""
     fetch_version(version, directory, public_key)
     if not (directory / "tokenizer.json").is_file():
         raise VersionsError(f"{version} from {version.repository} is not a tokenizer: it has no tokenizer.json.")
 
 
 def read_at(root: Path, revision: str, place: str) -> bytes | None:
-    """A file tracked by DVC, as of a revision of the project at `root`; None if the revision does not have it."""
+    """The content of a file tracked by DVC at a revision of the project; None if the revision lacks it."""
     commit = git.commit_of(root, revision)
     if commit is None:
         return None
@@ -228,7 +228,7 @@ def directory_md5(directory: Path) -> str:
 
 
 def _tag_lines(version: Version) -> dict[str, str]:
-    """The digest of the files and the signature, as far as the version's tag has them."""
+    """The digest of the files and the signature in a version's tag; None for what it lacks."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-") as folder:
         message = git.tag_message(Path(folder), version.repository, str(version))
     pairs = [

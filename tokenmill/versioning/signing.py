@@ -20,7 +20,7 @@ _UNUSABLE = (
     AttributeError,
     KeyError,
     IndexError,
-)  # what the library raises for malformed input
+)  # the library's errors for malformed input
 
 
 def check_installed() -> None:
@@ -37,7 +37,7 @@ def check_installed() -> None:
 def sign_directory(directory: Path, private_key: Path, subject: str) -> str:
     """The signature of every file in the directory, as one line of JSON (a Sigstore bundle v0.3).
 
-    `subject`: what the files are, which is signed with them. It stands where the library has the name of the directory.
+    `subject`: a name for the files, signed with them in place of the directory's name.
 
     Raises ParamsError for an unusable key, and VersionsError for a symbolic link, which cannot be signed.
     """
@@ -62,8 +62,8 @@ def sign_directory(directory: Path, private_key: Path, subject: str) -> str:
 
 
 def verify_directory(directory: Path, signature: str, public_key: Path, place: str) -> str:
-    """Checks that a directory is, file for file, what the owner of the key signed. Gives the subject that was signed with it, or
-    the name of the directory where it was signed, if an earlier tokenmill signed it.
+    """Checks that the owner of the key signed exactly these files. Gives the signed subject; for signatures of an earlier
+    tokenmill, the directory's name.
 
     Raises a VersionsError that begins with `place` for another key, and for a file that was changed, added or removed. Raises
     ParamsError for an unusable key.

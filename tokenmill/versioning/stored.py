@@ -1,4 +1,4 @@
-"""A dataset in a place, which is a folder in object storage or on a disk: where its files are, and what they must be.
+"""The layout of a dataset in a place (a folder in object storage or on a disk), and the expected content of its files.
 
     PLACE/DIGEST/tokens/manifest.json    written last; a folder without it is no dataset
                  tokens/…                the files that manifest.json names
@@ -46,13 +46,12 @@ def folder_name(manifest: Manifest) -> str:
 
 
 def dataset_folders(place: str) -> list[str]:
-    """The names of the folders in a place that are named like datasets, sorted. Others are never touched."""
+    """The sorted names of folders in a place that look like datasets. Others are never touched."""
     return [name for name in anywhere.list_folders(place) if _DIGEST.fullmatch(name)]
 
 
 def manifest_of(folder: str) -> Manifest:
-    """The manifest of the dataset in a folder, which is PLACE/DIGEST. Raises ValidationError if there is none, or if it is not the
-    one of this digest."""
+    """The manifest of the dataset in a folder PLACE/DIGEST. Raises ValidationError if it is missing or has another digest."""
     content = manifest_content(folder)
     manifest = parse_manifest(content, f"{folder}/{MANIFEST}")
     raise_first([*wrong_digest(manifest, content), *wrong_names(manifest)], f"{folder}/{MANIFEST}")
@@ -88,14 +87,14 @@ def not_a_dataset(folder: str) -> ValidationError:
 
 
 def named_files(manifest: Manifest) -> list[DatasetFile]:
-    """The files that the manifest names, but for the quarantine."""
+    """The files that the manifest names, without the quarantine."""
     tokens = [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.shards]
     tokens += [DatasetFile(f"{TOKENS}/{one.name}", one.n_bytes, one.sha256) for one in manifest.set_files()]
     return tokens + [DatasetFile(f"{TABLES}/{one.name}", one.n_bytes, one.sha256) for one in manifest.tables]
 
 
 def recorded_beside(folder: str) -> list[DatasetFile]:
-    """What upload.json of a dataset says of the files of its tokenizer and its quarantine; nothing if it cannot be read."""
+    """The tokenizer's and quarantine's files as upload.json records them; empty if it cannot be read."""
     try:
         found = parse_json(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["beside"]
         return [DatasetFile(str(name), int(n_bytes), str(sha256)) for name, n_bytes, sha256 in found]
@@ -106,7 +105,7 @@ def recorded_beside(folder: str) -> list[DatasetFile]:
 
 
 def files_beside(data: Path) -> list[DatasetFile]:
-    """The files of the tokenizer and the quarantine in `data` of a project, as they are now."""
+    """The present files of the tokenizer and the quarantine in a project's `data`."""
     paths = [path for path in (data / TOKENIZER).rglob("*") if path.is_file()]
     paths += [path for path in [data / QUARANTINE / QUARANTINE_FILE] if path.is_file()]
     return [

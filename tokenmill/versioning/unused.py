@@ -1,4 +1,4 @@
-"""Finds and removes what no git revision names in a place of uploaded datasets."""
+"""Finds and removes uploaded datasets that no git revision names."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,17 +15,17 @@ from tokenmill.versioning import git
 from tokenmill.versioning.dvc_files import recorded_md5
 from tokenmill.versioning.stored import MANIFEST, UPLOAD_FILE, dataset_folders
 
-_UPLOAD_S_MAX = 86_400  # an upload that has written nothing for so long has ended
+_UPLOAD_S_MAX = 86_400  # an upload that wrote nothing for so long has ended
 
 State = Literal["kept", "unnamed", "leftover", "uploading", "unknown"]
 REMOVED: tuple[State, ...] = ("unnamed", "leftover")
-"""What is removed: datasets that no kept revision names, and what an interrupted upload left more than a day ago. `uploading` is a
-younger one; `unknown`, a dataset without the record that tells its revisions."""
+"""The states to remove: datasets that no kept revision names, and interrupted uploads older than a day. Kept states: `uploading`, a
+younger upload, and `unknown`, a dataset without a readable upload.json."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A folder of a place that is named like a dataset. `modified_s`: when its last file was written, since the epoch. `named_by`:
+    """A folder of a place that looks like a dataset. `modified_s`: the time of its newest file, in seconds since 1970. `named_by`:
     the branches, tags and revisions that name it."""
 
     name: str
@@ -37,8 +37,8 @@ class Found:
 
 
 def find(root: Path, place: str, keep: Sequence[str]) -> list[Found]:
-    """What a place holds, the oldest first. `root`: the project. `keep`: the revisions whose datasets are kept; none: those of all
-    branches and tags, and of HEAD.
+    """The datasets of a place, the oldest first. `root`: the project. `keep`: the revisions whose datasets are kept; empty: all
+    branches and tags, and HEAD.
 
     Raises VersionsError if git does not know all revisions, or if no dataset would be kept; StorageError and PassingError.
     """
@@ -54,14 +54,14 @@ def find(root: Path, place: str, keep: Sequence[str]) -> list[Found]:
 
 
 def remove(place: str, found: Iterable[Found]) -> None:
-    """Removes those of `found` whose state says so, each one's manifest first: nothing that is half there can be read as whole."""
+    """Removes the datasets in a state to remove, each one's manifest first, so that no half-removed dataset looks whole."""
     for one in found:
         if one.state not in REMOVED:
             continue
         folder = f"{place}/{one.name}"
         files = anywhere.list_files(folder)
         if one.state == "leftover" and _found(folder, files, {}).state != "leftover":
-            continue  # its upload went on meanwhile
+            continue  # its upload continued meanwhile
         anywhere.delete_folder(folder, MANIFEST)
 
 
@@ -80,7 +80,7 @@ def _found(folder: str, files: dict[str, StoredObject], named: dict[str, list[st
 
 
 def _md5_of(folder: str) -> str | None:
-    """What dvc.lock has for data/tokens at the revisions of this dataset; None if its record cannot be read."""
+    """The md5 of data/tokens in upload.json, as dvc.lock had it; None if that cannot be read."""
     try:
         return str(parse_json(anywhere.get(f"{folder}/{UPLOAD_FILE}"))["tokens_md5"])
     except PassingError:
@@ -90,7 +90,7 @@ def _md5_of(folder: str) -> str | None:
 
 
 def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
-    """By the md5 of data/tokens in dvc.lock, the kept revisions that have it."""
+    """The kept revisions by the md5 of data/tokens in their dvc.lock."""
     try:
         is_shallow = git.git(root, "rev-parse", "--is-shallow-repository").strip() == "true"
     except VersionsError as error:
@@ -103,13 +103,13 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
         _refuse_behind(root)
     revisions = keep or [*git.git(root, "for-each-ref", "--format=%(refname:short)").split(), "HEAD"]
     named: dict[str, list[str]] = {}
-    md5s: dict[str, str | None] = {}  # by the digest of dvc.lock, which is the same in many revisions
+    md5s: dict[str, str | None] = {}  # by the digest of dvc.lock, which many revisions share
     for revision in revisions:
         commit = git.commit_of(root, revision)
         if commit is None:
             if revision in keep:
                 raise VersionsError(f"--keep {revision}: git has no such revision. Correct it.", code="TM403")
-            continue  # a tag of something else than a commit, or HEAD before the first one
+            continue  # a tag that is not on a commit, or HEAD before the first commit
         entry = git.git(root, "ls-tree", commit, "--", DVC_LOCK_FILE).split()
         if not entry:
             continue
@@ -128,7 +128,7 @@ def _named(root: Path, keep: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _refuse_behind(root: Path) -> None:
-    """Raises VersionsError if the git remote has branches or tags that are not known here."""
+    """Raises VersionsError if the git remote has branches or tags that this clone lacks."""
     remote = git.remote_of(root)
     if remote is None:
         return

@@ -1,4 +1,4 @@
-"""Uploads the dataset of a project to a place: all its files, and its manifest when they are there."""
+"""Uploads the dataset of a project to a place: all its files, and its manifest last."""
 
 import json
 import tempfile
@@ -39,7 +39,8 @@ How = Literal["there", "copied", "sent"]
 
 @dataclass(frozen=True)
 class Uploaded:
-    """An uploaded dataset. `url`: PLACE/DIGEST. `files`: how many were there, copied or sent. `sent_bytes`: their length."""
+    """An uploaded dataset. `url`: PLACE/DIGEST. `files`: how many existed, were copied, or were sent. `sent_bytes`: the bytes
+    sent."""
 
     url: str
     digest: str
@@ -48,11 +49,11 @@ class Uploaded:
 
 
 def upload(root: Path, place: str) -> Uploaded:
-    """Uploads the dataset in data/tokens of a project to `place`, with what lies beside it, and records that in data/uploads.json.
+    """Uploads a project's dataset with its tables, tokenizer and quarantine to `place`, and records that in data/uploads.json.
 
-    `place`: as `anywhere.place_of` gives it. What is there already is not sent again, also after an interruption; what the newest
-    other dataset of the place has is copied. Raises ValidationError if a file is not the one that the manifest names,
-    StorageError, PassingError and VersionsError.
+    `place`: from `anywhere.place_of`. Existing files are not sent again, also after an interruption; files of the place's newest
+    other dataset are copied. Raises ValidationError if a file is not the one that the manifest names, StorageError, PassingError
+    and VersionsError.
     """
     data = (root / TOKENS_DIRECTORY).parent
     manifest = read_manifest(root / TOKENS_DIRECTORY)
@@ -70,7 +71,7 @@ def upload(root: Path, place: str) -> Uploaded:
             f"{root / DVC_LOCK_FILE}: names no {TOKENS_DIRECTORY}. Run `tokenmill build` and commit it."
         )
     beside = files_beside(data)
-    _put_facts(folder, md5, beside)  # first, because a folder with a new file is not taken for a leftover
+    _put_facts(folder, md5, beside)  # first, because a folder with a new file does not count as a leftover
     anywhere.remove_left_over(folder)
     there = anywhere.list_files(folder)
     files = [*named_files(manifest), *beside]
@@ -132,13 +133,13 @@ def _files_of_newest(place: str, but: str) -> dict[str, str]:
     newest = max(whole, key=lambda folder: whole[folder])
     try:
         manifest = parse_manifest(manifest_content(newest), newest)
-    except ValidationError:  # of another version of tokenmill, or just deleted
+    except ValidationError:  # made by another tokenmill, or just deleted
         return {}
     return {file.sha256: f"{newest}/{file.name}" for file in named_files(manifest)}
 
 
 def _copied(from_url: str, url: str, sha256: str) -> bool:
-    """Copies a file in its place if it has this digest. False if it has not, is not there, or is too large for the server."""
+    """Copies a file inside its place if it has this digest. False if it has another, is missing, or is too large for the server."""
     try:
         if anywhere.sha256_of(from_url) != sha256:
             return False
