@@ -1,11 +1,11 @@
 """A project's names: its stages, and its files and folders, seen from the project's folder."""
 
 STAGES = ("count", "train-vocab", "encode", "validate")
-DOCUMENT_STAGES = ("count", "encode", "validate")  # those that read the documents
+DOCUMENT_STAGES = ("count", "encode", "validate")  # the stages that read documents
 PARAMS_FILE = "params.yaml"
 LOCK_FILE = "tokenmill.lock"
 DVC_LOCK_FILE = "dvc.lock"
-DVC_RUNS_DIRECTORY = ".dvc/cache/runs"  # unless DVC is told otherwise
+DVC_RUNS_DIRECTORY = ".dvc/cache/runs"  # unless DVC is configured otherwise
 RAW_DIRECTORY = "data/raw"  # unless source.glob says otherwise
 OBJECTS_FILE = "data/objects.json"  # the documents in object storage, for DVC
 COUNTS_FILE = "data/counts/counts.parquet"

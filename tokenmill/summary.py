@@ -1,4 +1,4 @@
-"""What each stage of a build did, and the table of it that a build prints at its end."""
+"""Sums up what each stage of a build did, and prints that as a table."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _DROPPED = ("peak memory", "units", "text", "documents", "seconds", "read/s")
 class StageSummary:
     """What one stage did. Sizes are in millions of bytes.
 
-    `file_mb`: the size of its input files; `done_mb`: of those in units that were not finished before, which the rate is of.
+    `file_mb`: the size of its input files. `done_mb`: their size in units that this build ran, from which the rate is computed.
     `text_mb`: the size of their text in UTF-8. `peak_mb`: the process's peak memory during the stage. None: the stage has no such
     number, or did not run.
     """

@@ -1,4 +1,4 @@
-"""What lies beside a token dataset, in the project or on a copy: its tokenizer and its tables."""
+"""Finds the tokenizer and tables of a token dataset, in the project or beside a copy."""
 
 from pathlib import Path
 

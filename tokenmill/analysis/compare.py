@@ -148,7 +148,7 @@ def _kind(tokenizer: Tokenizer) -> str:
 
 
 def _split(tokenizer: Tokenizer) -> Any:
-    """What a text is cut into before merges: the steps, or the sections of a tokenizer.json that has no steps."""
+    """How text is split before merging: the steps, or the sections of a tokenizer.json without steps."""
     if tokenizer.model is not None:
         return tokenizer.steps
     return [tokenizer.document.get(section) for section in ("normalizer", "pre_tokenizer")]
@@ -167,7 +167,7 @@ def _merges(tokenizer: Tokenizer) -> dict[tuple[Any, Any], int]:
 
 
 def _moved(one: dict[tuple[Any, Any], int], other: dict[tuple[Any, Any], int]) -> int:
-    """How many merges of those that both tokenizers have are at another position in the order."""
+    """The number of common merges whose order differs between the tokenizers."""
     both = one.keys() & other.keys()
     before, after = sorted(both, key=lambda pair: one[pair]), sorted(both, key=lambda pair: other[pair])
     return sum(a != b for a, b in zip(before, after, strict=True))

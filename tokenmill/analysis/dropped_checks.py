@@ -1,4 +1,4 @@
-"""Checks the documents that a dataset left out: that they are those of the manifest, and that none is in it."""
+"""Checks that the documents that a dataset left out agree with its manifest, and that none is in it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Dropped: TypeAlias = Mapping[str, Sequence[DroppedDocument]]
 
 
 def wrong_dropped(manifest: Manifest, dropped: Dropped) -> Iterator[str]:
-    """What of dropped.parquet is not as the manifest says: numbers by reason, and by part of an input file."""
+    """Says where dropped.parquet differs from the manifest: numbers by reason, and by part of an input file."""
     found = Counter(one.reason for some in dropped.values() for one in some)
     if found != manifest.n_dropped:
         yield f"holds {dict(sorted(found.items()))}; {MANIFEST_FILE} says {manifest.n_dropped}. {_FORCE}"
@@ -36,7 +36,7 @@ def wrong_dropped(manifest: Manifest, dropped: Dropped) -> Iterator[str]:
 
 
 def list_of_dropped(dropped: Dropped) -> DropList:
-    """The list by whose lines these documents were left out, as far as the documents tell it."""
+    """Rebuilds the lines of the drop list from the documents that they left out."""
     return DropList(
         [
             DropLine(

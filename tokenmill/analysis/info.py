@@ -1,4 +1,4 @@
-"""What a token dataset is, as its manifest says."""
+"""Describes a token dataset by its manifest."""
 
 import hashlib
 from pathlib import Path
@@ -16,8 +16,8 @@ def info(dataset: Path | str) -> dict[str, Any]:
 
     `dataset`: its folder, or PLACE/DIGEST in object storage, of which only the manifest is fetched.
 
-    `sources`: the named sources. `file_bytes`: of the dataset's files. `shards`: the number of input files. `bytes_per_token`: None
-    without tokens.
+    `sources`: the named sources. `file_bytes`: the size of the dataset's files. `shards`: the number of input files.
+    `bytes_per_token`: None without tokens.
     """
     if isinstance(dataset, str):
         manifest = manifest_of(dataset)
@@ -80,7 +80,7 @@ def _chat(chat: ChatEntry, n_tokens: int) -> dict[str, Any]:
 
 
 def lines_of(found: dict[str, Any]) -> list[str]:
-    """The same as lines for a person."""
+    """The result of `info` as lines for a terminal."""
     origin = found["tokenizer_origin"]
     version = f" ({origin['name'] or origin['source']} {origin['version'] or ''})".replace(" )", ")") if origin else ""
     per_token = "" if found["bytes_per_token"] is None else f", {found['bytes_per_token']} bytes of text a token"
@@ -132,7 +132,7 @@ def _of_chat(chat: dict[str, Any]) -> str:
 
 
 def _policy(found: dict[str, Any]) -> str:
-    """What became of the texts of special tokens in the documents: one word, or one for each named source if they differ."""
+    """How texts of special tokens were treated: one word, or one for each named source if they differ."""
     of = {one["name"]: one["special_tokens_in_text"] for one in found["sources"]}
     if len(set(of.values())) > 1:
         return ", ".join(f"{policy} in {name}" for name, policy in of.items())

@@ -48,7 +48,7 @@ def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callab
             return error
 
     wrong: list[str] = []
-    sha256 = {shard.name: shard.sha256 for shard in manifest.inputs}  # of those that are missing or wrong already
+    sha256 = {shard.name: shard.sha256 for shard in manifest.inputs}  # missing or wrong files have a message already
     parts: dict[str, dict[tuple[int, int], ShardRange | None]] = {}
     for shard, looked in zip(shards, pool.map(look, shards), strict=True):
         if isinstance(looked, ValidationError):

@@ -28,9 +28,9 @@ _DIGITS = range(8, 65)  # hexadecimal digits of a sha256 that are enough
 
 @dataclass(frozen=True)
 class Document:
-    """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`:
-    the position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: of its text in UTF-8. In a dataset
-    of conversations, `sha256` is that of the messages; `n_messages` and `n_trained` count the messages and the trained tokens."""
+    """A document of the dataset. `shard`, `row`: where its text is. `file`, `row_in_file`: where its tokens are. `first_token`: the
+    position of its first token in the whole dataset, from 0. `n_bytes`, `sha256`: those of its text in UTF-8. In a dataset of
+    conversations, `sha256` is that of the messages; `n_messages` and `n_trained` count the messages and the trained tokens."""
 
     id: str | int
     shard: str
@@ -47,9 +47,9 @@ class Document:
 
 @dataclass(frozen=True)
 class Token:
-    """A token in its document. `position`: in the whole dataset; `position_in_document`: from 0, as `begins` and `ends` say of the
-    first and the last one. `bytes`: in hex. `before`, `text`, `after`: up to 20 tokens of the document before it, itself,
-    and up to 20 behind it, decoded. `trained`: whether the loss counts it; None in a dataset of documents."""
+    """A token in its document. `position`: in the whole dataset. `position_in_document`: from 0. `begins`, `ends`: whether it is
+    the document's first or last token. `bytes`: in hex. `before`, `text`, `after`: up to 20 tokens of the document before it,
+    itself, and up to 20 behind it, decoded. `trained`: whether the loss counts it; None in a dataset of documents."""
 
     position: int
     position_in_document: int
@@ -65,8 +65,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Located:
-    """What was found. `asked`: in words. `documents`: the first 20 of `n_found`. `token`: None unless it was asked for.
-    `why_none`: what to say where nothing was found."""
+    """The result of a search. `asked`: the request in words. `documents`: the first 20 of `n_found`. `token`: None unless
+    requested. `why_none`: the message if nothing was found."""
 
     dataset: Path
     asked: str
@@ -76,7 +76,7 @@ class Located:
     why_none: str
 
     def as_json(self) -> dict[str, Any]:
-        """The same as values of JSON."""
+        """The result as values of JSON."""
         documents, token = [asdict(one) for one in self.documents], self.token and asdict(self.token)
         return {"dataset": str(self.dataset), "n_found": self.n_found, "documents": documents, "token": token}
 
@@ -283,7 +283,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def lines_of(found: Located) -> Iterator[str]:
-    """What was found, for a person."""
+    """The result as lines for a terminal."""
     if not found.documents:
         yield found.why_none
         return

@@ -76,7 +76,7 @@ class RemoteDataset:
                 self._path(name).unlink(missing_ok=True)
 
     def in_words(self, words: str) -> str:
-        """A text about the fetched files with the names of those in storage."""
+        """Replaces the paths of fetched files in a text by their URLs in storage."""
         return words.replace(str(self._local), self.folder)
 
     def _fetch(self, name: str, ended: Event) -> None:

@@ -137,7 +137,8 @@ def _column(shard: Shard, separator: str | None) -> str:
 
 
 def reference_of(tokenizer: Tokenizer, path: Path, special: SpecialTokensInText) -> Any:
-    """The same tokenizer in the `tokenizers` library, from its own file or folder, or from the saved form of a .tiktoken file."""
+    """Loads the tokenizer into the `tokenizers` library, from its own file or folder, or from the saved form of a .tiktoken
+    file."""
     from tokenizers import Tokenizer as Reference
 
     with tempfile.TemporaryDirectory() as directory, as_tokenizer_error(str(path)):

@@ -71,7 +71,7 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What verifying found. `dataset`: its folder or URL. `not_checked`: what was asked for and could not be checked, and why."""
+    """The result of verifying. `dataset`: its folder or URL. `not_checked`: requested checks that were impossible, and why."""
 
     dataset: Path | str
     checked: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What a dataset is checked with.
+    """The options of verifying a dataset.
 
     `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the dataset. `source`: the folder that the
     manifest's names of input files are relative to; None: without the documents. `sample_documents`: how many documents are also
@@ -439,8 +439,8 @@ class _Verification:
         return find_rows(self._dropped_documents or {})
 
     def _dropped(self, made: Path) -> None:
-        """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index that was
-        made anew, if it is there."""
+        """Checks the dropped documents against the manifest, and that none is in the dataset. `made`: the document index derived
+        from the tokens, if it exists."""
         dropped = self._dropped_documents
         if dropped is None or not self._options.has_tables:
             return

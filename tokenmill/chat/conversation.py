@@ -46,9 +46,9 @@ def _with_thinking(message: dict[str, Any]) -> dict[str, Any]:
 def chosen(
     messages: Sequence[dict[str, Any]], mask: str, train_key: str | None, index: int
 ) -> tuple[list[int], list[int]]:
-    """The numbers, from 0, of the assistant's messages, and of those that the mask needs: for `assistant` and `last` the trained
-    ones, for `all` the excluded ones. A message can exclude itself by a key; `train_key` is one more such key. Raises ChatError for
-    a key with another value."""
+    """The numbers, from 0, of the assistant's messages, and of the messages that the mask needs: for `assistant` and `last` the
+    trained ones, for `all` the excluded ones. A message can exclude itself by a key; `train_key` is one more such key. Raises
+    ChatError for a key with another value."""
     keys = _TRAIN_KEYS if train_key is None else {*_TRAIN_KEYS, train_key}
     assistants, withheld = [], []
     for i, message in enumerate(messages):

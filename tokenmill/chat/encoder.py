@@ -27,8 +27,8 @@ class EncodedChat(NamedTuple):
     """Encoded conversations.
 
     `input_ids`: large_list<uint32>, one list a conversation. `loss_mask`: large_list<int8> of the same lengths, 1 where a token is
-    to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for a
-    tokenizer that normalizes. `counts`: of their answers.
+    to be learned, else 0. `texts`: large_string, the rendered texts; the ids decode to them, or to them normalized, for a tokenizer
+    that normalizes. `counts`: counts of their answers.
     """
 
     input_ids: pa.LargeListArray

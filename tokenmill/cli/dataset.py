@@ -163,7 +163,8 @@ def _verify(asked: argparse.Namespace) -> Answer:
 
 
 def _takedown(asked: argparse.Namespace, dataset: Path | str, here: Path) -> "Takedown | None":
-    """What is left of dropped documents in the project, if the dataset is the project's own and its documents are asked for."""
+    """The remnants of dropped documents in the project; None unless the dataset is the project's own and its documents are
+    checked."""
     root = _root_of(here)
     is_own = isinstance(dataset, Path) and dataset.absolute() == (root / TOKENS_DIRECTORY).absolute()
     if not is_own or asked.no_source or asked.source is not None or not (root / PARAMS_FILE).is_file():

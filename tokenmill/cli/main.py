@@ -180,7 +180,7 @@ def _is_stdout_closed() -> bool:
 
 
 def _hang_up(_number: int, _frame: FrameType | None) -> None:
-    """As _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
+    """Ends the command like _terminate. If the terminal is gone, later output goes to /dev/null, because writing would fail."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for stream in (1, 2):
         with suppress(OSError):  # the stream is closed

@@ -37,14 +37,14 @@ class Parser(argparse.ArgumentParser):
             self._options += names
 
     def add_argument(self, *names: Any, **named: Any) -> argparse.Action:
-        """As in argparse. Remembers the options for suggestions."""
+        """Adds an argument like argparse, and remembers options for suggestions."""
         action = super().add_argument(*names, **named)
         if hasattr(self, "_options"):  # argparse adds --help before it exists
             self._options += action.option_strings
         return action
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As in argparse. Raises UsageError, with the nearest name for a mistyped command or option."""
+        """Parses like argparse. Raises UsageError, with the nearest name for a mistyped command or option."""
         given = list(args or ())
         command = command_of(given)
         if command is not None and command not in self.commands:
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{name + ': ' if name else ''}{message}{end}", self.format_usage())
 
     def format_help(self) -> str:
-        """As in argparse. The help of the whole program shows the commands in groups."""
+        """Formats help like argparse, but the whole program's help shows the commands in groups."""
         if not self.commands:
             return super().format_help()
         width = max(map(len, self.commands))

@@ -32,7 +32,7 @@ class BadDocument(msgspec.Struct, frozen=True):
     setting: str | None = None
 
     def moved(self, n_rows: int, n_lines: int, piece: int = 0) -> "BadDocument":
-        """The same record with `n_rows` added to its row and `n_lines` to its line, for the piece with the index `piece`."""
+        """A copy with `n_rows` added to its row and `n_lines` to its line, for the piece with the index `piece`."""
         row = None if self.row is None else self.row + n_rows
         line = None if self.line is None else self.line + n_lines
         return BadDocument(row, line, self.reason, self.raw, piece, self.setting)

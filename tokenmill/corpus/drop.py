@@ -52,7 +52,7 @@ class DroppedDocument(msgspec.Struct, frozen=True):
     piece: int = 0
 
     def moved(self, n_rows: int, piece: int = 0) -> "DroppedDocument":
-        """The same document with `n_rows` added to its row, in the piece with this index."""
+        """A copy with `n_rows` added to its row, for the piece with this index."""
         return msgspec.structs.replace(self, row=self.row + n_rows, piece=piece)
 
 
@@ -96,7 +96,7 @@ class DropList:
                 yield i, line
 
     def _candidates(self, ids: Any, digests: Any) -> Iterator[tuple[int, list[int]]]:
-        """Yields the index of each document whose id or digest is in the list, with the numbers of those lines."""
+        """Yields the index of each document whose id or digest is in the list, with the numbers of these lines."""
         numbers: dict[int, list[int]] = {}
         if ids is not None and self._by_id:
             for i in pc.indices_nonzero(pc.is_in(ids, value_set=self._ids)).to_pylist():

@@ -31,8 +31,8 @@ SCHEMA = pa.schema(
         pa.field("by", pa.string(), nullable=False),
     ]
 )
-"""The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: of the text, or
-of a conversation's canonical JSON, in UTF-8. `by`: how the first matching line identifies it."""
+"""The columns of dropped.parquet. `row`: the row in the shard, from 0. `id`: null if documents have none. `sha256`: the digest of
+the text, or of a conversation's canonical JSON, in UTF-8. `by`: how the first matching line identifies it."""
 
 _UNIT_FILE = "dropped.msgpack"
 

@@ -40,7 +40,7 @@ _BOM = b"\xef\xbb\xbf"
 class Columns(NamedTuple):
     """Consecutive documents of a file. Those in `bad` have null texts.
 
-    `texts`: an array of any string or binary type. `ids`: of any string, binary or integer type; None: no ids are read.
+    `texts`: an array of any string or binary type. `ids`: an array of any string, binary or integer type; None: no ids are read.
     `position`: how many bytes of the file or range have been read. `bad`: the bad documents, with rows from 0 in `texts`.
     `messages`: the canonical JSON of each conversation, large_string; None: documents are texts.
     """

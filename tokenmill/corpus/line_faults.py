@@ -41,8 +41,8 @@ def id_key(name: str) -> Key:
 
 
 def give_up(shard: Shard, row: int, number: int, line: bytes, fault: Fault, on_bad_line: OnBadLine | None) -> None:
-    """Calls `on_bad_line` with a bad line; without it, raises CorpusError. `row`: counted from the first of the lines that are
-    read at once. `number`: of the line in the file, from 1."""
+    """Calls `on_bad_line` with a bad line; without it, raises CorpusError. `row`: counted from the first of the lines that are read
+    at once. `number`: the line's number in the file, from 1."""
     if on_bad_line is not None:
         on_bad_line(BadDocument(row, number, fault.words, line, setting=fault.setting))
         return

@@ -15,7 +15,7 @@ def text_digests(texts: pa.LargeStringArray) -> pa.FixedSizeBinaryArray:
 
 
 def text_keys(sha256: pa.FixedSizeBinaryArray | pa.BinaryArray) -> Keys:
-    """The key of each document, the first 8 bytes, little-endian, of its digest: uint64. `sha256`: of 32 bytes each. Raises
+    """The key of each document, the first 8 bytes, little-endian, of its digest: uint64. `sha256`: digests of 32 bytes. Raises
     ValueError for nulls, ArrowInvalid for other sizes.
 
     >>> text_keys(pa.array([bytes([1, 2]) + bytes(30)])).tolist()

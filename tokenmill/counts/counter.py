@@ -149,7 +149,7 @@ class _Spilled:
         self._lock = Lock()
 
     def write(self, run: int, batch: pa.RecordBatch | None) -> None:
-        """The same as `Runs.write`."""
+        """Writes a batch to the run; see `Runs.write`."""
         with self._lock:
             if self.runs is None:
                 from tokenmill.counts.spill import Runs

@@ -47,7 +47,7 @@ def index_schema(
 
     `id`: as in the dataset's files: a string, or the row if documents have no names. `shard`: the input file. `row`: the position
     in the shard, from 0. `file`: the file of the dataset. `first_token`: the position of its first token in the whole dataset, from
-    0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: of its text in UTF-8; of a conversation,
+    0. `n_tokens`: its tokens, with those that begin and end it. `n_bytes`, `sha256`: those of its text in UTF-8; of a conversation,
     `n_bytes` is of the text that the template made of it, and `sha256` of its messages. Only of conversations: `n_trained`, the
     tokens that are to be learned; `trained_end`, the position behind the last of them, 0 without one; and `n_messages`. `group`:
     only with `encode.split_group`, a hash of the document's group. `split`: only with `encode.splits`, its split.
@@ -73,9 +73,9 @@ def unit_index(
 ) -> Iterator[Any]:
     """Yields a function that adds a piece's batch of documents, and the rows made of it, to the index of one unit.
 
-    Rows in it count from 0 in each piece, so that the index stays the same when lines before a piece come or go. `first_rows`: of
-    each piece in its shard. `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`: the
-    documents are conversations; where a batch has no messages, their number is 0."""
+    Rows in it count from 0 in each piece, so that the index stays the same when lines before a piece come or go. `first_rows`: each
+    piece's first row in its shard. `group_keys`: gives the groups of documents, for which the index then has a column. `has_mask`:
+    the documents are conversations; where a batch has no messages, their number is 0."""
     shape = pa.schema(
         [_id(has_names), *_OF_A_UNIT, *_OF_CONVERSATIONS * has_mask, *[_GROUP] * (group_keys is not None)]
     )

@@ -69,7 +69,7 @@ def check_file(
 
     `entry`: the manifest's entry. `tokens`: the file. `documents`: those that it must hold (see `documents_of`); None: only what
     the tokens say can be checked: the digests of conversations are then those in the file, and the index says 0 for the number of
-    their messages. `groups`: of the documents, for their index. Raises ValidationError for the first thing that is wrong, and
+    their messages. `groups`: the documents' groups, for their index. Raises ValidationError for the first thing that is wrong, and
     CorpusError.
     """
     has_names, has_mask = _check_schema(entry, tokens, judge)

@@ -85,7 +85,8 @@ class Choice:
 
 
 class Part(NamedTuple):
-    """Consecutive units whose chosen documents make one part of a file set. `n_documents`, `n_tokens`: of the chosen documents."""
+    """Consecutive units whose chosen documents make one part of a file set. `n_documents`, `n_tokens`: totals of the chosen
+    documents."""
 
     units: Sequence[EncodedUnit]
     choice: Choice

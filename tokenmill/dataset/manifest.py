@@ -80,8 +80,8 @@ class InputRows(Record):
 class OutputShard(Record):
     """A file of the dataset. `name` is relative to the dataset's folder. `unit`: the key of its unit in the unit store.
     `text_bytes`: bytes of UTF-8 text; of conversations, the text that the template made of them. `rows`: the documents in its rows,
-    in order. `n_trained`: of conversations, the tokens that are to be learned; the key is not there in a dataset of texts.
-    `answers`: of conversations, the numbers of answers; the key is not there in one of an earlier tokenmill either."""
+    in order. `n_trained`: the trained tokens of conversations; the key is missing for texts. `answers`: counts of the
+    conversations' answers; the key is missing for texts and in a dataset of an earlier tokenmill."""
 
     name: str
     unit: str

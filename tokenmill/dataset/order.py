@@ -13,7 +13,7 @@ from tokenmill.dataset.splitmix64 import mix
 
 Positions = npt.NDArray[np.int64]
 
-_N_ROUNDS = 10  # With 6, pairs of positions of 64 items are told from random in a million keys; with 8, single runs were doubtful.
+_N_ROUNDS = 10  # With 6, pairs of positions of 64 items differ from random in a million keys; with 8, single runs were doubtful.
 _BITS_MIN = 6  # With 2, 8 rounds reach the 120 orders of 5 items unevenly: chi-square says so after 20,000 keys.
 _BITS_MAX = 62
 _BLOCK_ITEMS = 1 << 15  # the arrays of a block stay in a core's cache
@@ -22,7 +22,7 @@ _BLOCK_ITEMS = 1 << 15  # the arrays of a block stay in a core's cache
 def order_key(tokens_digest: str, seed: int, epoch: int, name: str) -> bytes:
     """The key of the order of one epoch: 32 bytes, another for each change of an argument.
 
-    `tokens_digest`: of the dataset whose items are put in order, so that an order never meets other data. `name`: what is put in
+    `tokens_digest`: the digest of the dataset to be ordered, so that an order never applies to other data. `name`: what is put in
     order, such as a split. The key is the sha256 of a list in JSON, in ASCII and without spaces.
 
     >>> order_key("d1f0", 7, 0, "train").hex()[:16]

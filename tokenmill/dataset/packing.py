@@ -34,8 +34,8 @@ class Packing(NamedTuple):
     """The sequences that documents become.
 
     `n_padding`: tokens that the sequences are short of their length, together. `n_split_documents`: documents in more than one
-    segment. `n_cut_tokens`: those that long="cut" leaves out. `n_dropped_documents`, `n_dropped_tokens`: of the documents that
-    long="drop" leaves out. `n_empty_documents`: documents without a token; they are in no sequence.
+    segment. `n_cut_tokens`: those that long="cut" leaves out. `n_dropped_documents`, `n_dropped_tokens`: what long="drop" leaves
+    out. `n_empty_documents`: documents without a token; they are in no sequence.
     """
 
     segments: Segments

@@ -15,7 +15,7 @@ _TOKENS_MAX = (1 << 31) - 1  # of one list array, whose offsets are int32
 def sequences(documents: pa.ListArray | pa.LargeListArray, segments: Segments) -> pa.ListArray:
     """The token ids of each sequence, in the type that the documents' ids have.
 
-    `segments`: of these documents, as `pack` or `part` gives them. Takes memory for the documents and for the result, so large
+    `segments`: the segments of these documents from `pack` or `part`. Takes memory for the documents and for the result, so large
     sets are best given in parts. Raises ValueError if a segment ends behind its document, or there are 2^31 tokens or more.
 
     >>> from tokenmill.dataset.packing import pack
@@ -94,7 +94,7 @@ def labels(ids: pa.ListArray, starts: pa.ListArray, loss_mask: pa.ListArray | No
 
 
 def position_ids(lengths: Integers, starts: pa.ListArray) -> pa.ListArray:
-    """The position of each token behind the last start, from 0: int32. `lengths`: of the sequences, with their padding.
+    """The position of each token behind the last start, from 0: int32. `lengths`: the sequences' lengths with padding.
 
     >>> position_ids(np.array([5, 1]), pa.array([[0, 3], [0]], pa.list_(pa.int32()))).to_pylist()
     [[0, 1, 2, 0, 1], [0]]
@@ -106,7 +106,8 @@ def position_ids(lengths: Integers, starts: pa.ListArray) -> pa.ListArray:
 
 
 def seq_lengths(lengths: Integers, starts: pa.ListArray) -> pa.ListArray:
-    """The tokens from each start to the next one, or to the end of the sequence: int32. `lengths`: as for `position_ids`.
+    """The tokens from each start to the next one, or to the end of the sequence: int32. `lengths`: the sequences' lengths with
+    padding.
 
     >>> seq_lengths(np.array([5, 1]), pa.array([[0, 3], [0]], pa.list_(pa.int32()))).to_pylist()
     [[3, 2], [1]]

@@ -39,7 +39,7 @@ def rows(
 ) -> pa.RecordBatch:
     """The dataset's rows for a batch of documents and their token ids. Raises ArrowInvalid for an id too large for its type.
 
-    `loss_mask`: of conversations, whose `batch.texts` are what the template made of them.
+    `loss_mask`: the conversations' mask; `batch.texts` are then the rendered texts. None for texts.
     """
     if batch.ids is None:
         names = batch.rows()

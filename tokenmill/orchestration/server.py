@@ -111,7 +111,7 @@ class Server:
             self._send_rest()
 
     def keep(self, outcome: object) -> None:
-        """Stores the result or exception of the flow's work. `run` uses it if the server cannot be told of the end.
+        """Stores the result or exception of the flow's work. `run` uses it if the server cannot be informed of the end.
 
         If the server does not answer now, Prefect retries none of its further calls.
         """

@@ -16,8 +16,8 @@ from tokenmill import _core
 from tokenmill.layout import DOCUMENT_STAGES
 
 _LIBRARIES = ("pyarrow", "jinja2", "msgspec")
-"""Those whose version decides bytes: it is written into output files, or decides what a chat template renders and how the canonical
-JSON of a conversation is written."""
+"""The libraries whose version decides bytes: it is written into output files, or decides how chat templates render and how
+canonical JSON is written."""
 
 _PACKAGE = Path(__file__).parent.parent
 _SUFFIXES = (".py", ".jinja")

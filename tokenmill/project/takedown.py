@@ -56,8 +56,8 @@ class Remnant:
 
 @dataclass
 class Takedown:
-    """What is left of dropped documents. `n_lines`: of the list. `clean`: the places where nothing of them was found. `unseen`:
-    those that were not looked into."""
+    """The remnants of dropped documents. `n_lines`: the length of the list. `clean`: places without remnants. `unseen`: places that
+    were not searched."""
 
     n_lines: int
     left: list[Remnant] = field(default_factory=list)
@@ -94,7 +94,7 @@ class _Wanted:
         return len({i for one in self.lists for i, _ in one.match(names, digests)})
 
     def n_samples(self, samples: Mapping[str, str]) -> int:
-        """How many of these beginnings of documents are of dropped ones. `samples`: by corpus/FILE/ROW."""
+        """How many of these beginnings of documents belong to dropped ones. `samples`: texts by corpus/FILE/ROW."""
         names = {f"corpus/{shard}/{one.row}" for shard, some in self.dropped.items() for one in some}
         digests = self.digests
         return sum(
@@ -103,7 +103,7 @@ class _Wanted:
 
 
 def takedown(root: Path, params: Params) -> Takedown | None:
-    """What is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
+    """Finds what is left in the project at `root` of the documents that source.drop names; None without such documents. Raises
     CorpusError and ParamsError."""
     asked = drop_list(root, params.source.drop, params.has_ids)
     dropped: Dropped = {}

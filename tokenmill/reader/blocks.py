@@ -105,7 +105,7 @@ class Blocks:
         return starts
 
     def _span(self, first: int, n_tokens: int) -> Iterator[tuple[Block, int, int]]:
-        """The blocks that hold these ids, each with the first and the end of those that it holds."""
+        """The blocks that hold these ids, each with its range of them: the first id and the end."""
         part = bisect_right(self._first_tokens, first) - 1
         while n_tokens:
             opened = self._opened.get(part) or self._open(part)

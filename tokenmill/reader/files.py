@@ -23,11 +23,11 @@ _ADVICE = "Copy it again, or run `tokenmill verify` to see what else differs and
 
 
 class DatasetFiles(NamedTuple):
-    """The files of one split in one format. `split`: None if the dataset has none. `source`: None for all sources. `epoch`: of
-    files that were shuffled for several epochs; otherwise 0. `shape`: of the items in `parts`. `index_files`: those that say which
-    documents make each packed sequence, if there are any, each with the number of the part that it calls 0. `tokens_digest`: see
-    Manifest.tokens_digest. `digest`: the sha256, in hex, of all that decides the items and their order, but for split, source and
-    epoch."""
+    """The files of one split in one format. `split`: None if the dataset has none. `source`: None for all sources. `epoch`: the
+    epoch of files that were shuffled for several; otherwise 0. `shape`: the shape of the items in `parts`. `index_files`: those
+    that say which documents make each packed sequence, if there are any, each with the number of the part that it calls 0.
+    `tokens_digest`: see Manifest.tokens_digest. `digest`: the sha256, in hex, of all that decides the items and their order, but
+    for split, source and epoch."""
 
     manifest: Manifest
     split: str | None

@@ -47,7 +47,8 @@ class Block(NamedTuple):
 
 
 class OpenPart(NamedTuple):
-    """A part whose files are open. `first_items`, `first_tokens`: of each block of it, from 0. `load(i)`: the block number i."""
+    """A part whose files are open. `first_items`, `first_tokens`: each block's first item and token in the part, from 0. `load(i)`:
+    reads block number i."""
 
     first_items: Sequence[int]
     first_tokens: Sequence[int]
@@ -87,7 +88,7 @@ class ParquetParts:
         self._group = lru_cache(_GROUPS_HELD_MAX)(self._read_group)
 
     def open(self, i: int) -> OpenPart:
-        """As FlatParts.open."""
+        """Opens the part number i. Raises ValidationError if it does not hold what its place says."""
         place, metadata = self.places[i], self._file(i).metadata
         check_counts(self._path(i), place.n_items, place.n_tokens)
         groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]

@@ -140,9 +140,9 @@ class TokenDataset:
         )
 
     def shuffle(self, seed: int, epoch: int = 0) -> "TokenDataset":
-        """The same items in an order that is a function of the dataset's tokens, `seed`, `epoch`, the split, and the length of
-        `sequences`. It needs no memory for the order. Shuffled documents have the order that a build with `encode.shuffle` writes.
-        Raises ParamsError if the items are shuffled by this already."""
+        """A dataset of the same items in an order that is a function of the dataset's tokens, `seed`, `epoch`, the split, and the
+        length of `sequences`. It needs no memory for the order. Shuffled documents have the order that a build with
+        `encode.shuffle` writes. Raises ParamsError if the items are shuffled by this already."""
         if self._seed is not None:
             raise ParamsError(
                 f"shuffle: expected items in the order of the files; found them shuffled with seed {self._seed}."
@@ -152,8 +152,8 @@ class TokenDataset:
         return TokenDataset(self._files, self._view, self._kind, self._length, seed, epoch)
 
     def at_epoch(self, epoch: int) -> "TokenDataset":
-        """The same items in the order of another epoch, where they are shuffled. Raises ParamsError if each epoch has files of its
-        own, which `open` takes by `epoch`."""
+        """A dataset of the same items in the order of another epoch, if they are shuffled. Raises ParamsError if each epoch has
+        files of its own, which `open` takes by `epoch`."""
         files = self._files.manifest.files
         if epoch != self.epoch and self._seed is None and files and files.shuffle and files.shuffle.epochs > 1:
             raise ParamsError(
@@ -236,11 +236,11 @@ def open(
     `split`: one of `encode.splits`, which must be named if the dataset has some; None if it has none. `source`: one of the sources
     that have files of their own; None: all of them, one after another. `format`: one of `encode.formats`; None: the first that is
     there of arrow, megatron, datatrove, olmo and nanogpt, which are memory-mapped, and parquet, whose row groups are read as they
-    are needed. The items are the same in each. `epoch`: of files that were shuffled for several epochs.
+    are needed. The items are the same in each. `epoch`: the epoch of files that were shuffled for several.
 
-    Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such
-    split, source, format or epoch, and StorageError for the URL of a dataset in object storage, which `tokenmill download`
-    brings here. Digests are not checked: `tokenmill verify` does that.
+    Raises ValidationError if a file is missing or has another size than the manifest says, ParamsError if there is no such split,
+    source, format or epoch, and StorageError for the URL of a dataset in object storage, which `tokenmill download` brings here.
+    Digests are not checked: `tokenmill verify` does that.
     """
     files = find_files(dataset_folder(fspath(directory)), split, source, format, epoch)
     blocks = Blocks(files.parts)

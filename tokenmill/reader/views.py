@@ -125,7 +125,8 @@ class _Pieces(NamedTuple):
 
 class Indexed:
     """Packed sequences that an index makes from documents. `index`: its files, each with the number of the part that it calls 0.
-    `shape`: of the documents. A file is read whole when it is first needed, and needs 16 bytes of memory for each piece."""
+    `shape`: the shape of the documents. A file is read whole when it is first needed, and needs 16 bytes of memory for each
+    piece."""
 
     def __init__(self, blocks: Blocks, index: Sequence[tuple[Place, int]], shape: Shape) -> None:
         self._blocks, self._index, self._shape = blocks, index, shape

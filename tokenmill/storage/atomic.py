@@ -112,7 +112,7 @@ def read(path: Path) -> bytes:
 
 
 def open_small(path: str | Path, flags: int = os.O_RDONLY) -> int:
-    """The same as `open_regular`, but raises OSError for a file that is too large to be read at once."""
+    """Opens like `open_regular`, but raises OSError for a file that is too large to be read at once."""
     descriptor = open_regular(path, flags)
     n_bytes = os.fstat(descriptor).st_size
     if n_bytes <= READ_BYTES_MAX:

@@ -26,8 +26,8 @@ _KEPT_UNUSED = 1000
 
 
 class Signature(msgspec.Struct, frozen=True, array_like=True):
-    """What tells whether a file was changed. `ctime_ns`: the last change of the file, its name or its links. It is 0 for an output,
-    because linking changes its ctime. `e_tag`: of an object in object storage, of which the other times are 0."""
+    """Values that change when a file changes. `ctime_ns`: the last change of the file, its name or its links; 0 for an output,
+    because linking changes its ctime. `e_tag`: an object's in object storage, whose times are 0."""
 
     n_bytes: int
     mtime_ns: int
@@ -126,7 +126,7 @@ def forget(root: Path) -> None:
 
 
 def signature_of(path: Path | StoredObject) -> Signature:
-    """What tells whether a file was changed. That of an object is what the listing said; nothing is asked. Raises OSError."""
+    """The signature of a file or object. An object's comes from its listing, without a request. Raises OSError."""
     if isinstance(path, StoredObject):
         return Signature(path.n_bytes, 0 if path.e_tag else path.modified_ns, 0, 0, path.e_tag or "")
     status = path.stat()

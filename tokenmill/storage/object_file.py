@@ -1,4 +1,4 @@
-"""An object as a file that can be read from anywhere, with a few megabytes fetched ahead."""
+"""An object as a seekable file that reads a few megabytes ahead."""
 
 import io
 import os
@@ -13,7 +13,7 @@ from tokenmill.storage.retries import with_patience
 from tokenmill.storage.urls import StoredObject
 
 BLOCK_BYTES = 2 << 20
-_N_AHEAD = 3  # blocks behind the one that is read, once two blocks in a row were read
+_N_AHEAD = 3  # blocks to read ahead, once two blocks in a row were read
 _N_HELD_MAX = 10  # 20 MB: a reader of tables goes through several columns at the same time
 _N_THREADS = 16  # of all files of the process
 
@@ -49,7 +49,7 @@ class ObjectFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills the buffer, but for what is behind the end of the object."""
+        """Reads into the buffer until it is full or the object ends."""
         view = memoryview(buffer).cast("B")
         n_read = 0
         while n_read < len(view) and self._position < self._stored.n_bytes:

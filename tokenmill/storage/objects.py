@@ -166,7 +166,7 @@ def delete(urls: Iterable[str]) -> None:
 
 @contextmanager
 def _at(url: str) -> Iterator[tuple["ObjectStore", str]]:
-    """The client and the key of a URL, and the errors of this module in place of those of obstore."""
+    """Yields the client and the key of a URL, and turns obstore's errors in the block into this module's."""
     where = place(url)
     store = client(where.scheme, where.bucket)
     from obstore.exceptions import BaseError

@@ -17,8 +17,8 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 class Place(NamedTuple):
-    """A place in object storage. `bucket`: of az the container; of hf `datasets/ORG/NAME`, or that with `@REV`. `key`: the path in
-    the bucket, without a slash at its begin or end; it may be a prefix or a glob."""
+    """A place in object storage. `bucket`: for az the container; for hf `datasets/ORG/NAME`, or that with `@REV`. `key`: the path
+    in the bucket, without a slash at its begin or end; it may be a prefix or a glob."""
 
     scheme: str
     bucket: str
@@ -31,8 +31,8 @@ class Place(NamedTuple):
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """What a listing says of an object. `e_tag`: what the storage gives for its content, None where it gives nothing;
-    `modified_ns`: since the epoch; `version`: of a storage that keeps versions, and of hf the commit that it is read from."""
+    """An object as listed. `e_tag`: the storage's tag of its content, None without one. `modified_ns`: nanoseconds since 1970.
+    `version`: its version, if the storage keeps versions; for hf the commit to read."""
 
     url: str
     n_bytes: int

@@ -139,7 +139,7 @@ class CharacterEngine(TokenizersEngine):
         self._core.forget()
 
     def _spaced(self, text: str, is_first: bool) -> str:
-        """As `_all_spaced`, which takes much longer for one text."""
+        """Does the work of `_all_spaced` for one text, much faster."""
         wanted = self._front == "each part" or not text.startswith((" ", _MARK))
         wanted &= is_first or self._front != "the beginning without a mark"
         return f" {text}" if text and wanted and self._front != "none" else text

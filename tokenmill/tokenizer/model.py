@@ -74,7 +74,7 @@ class Merges(Sequence[Merge]):
 
     @classmethod
     def of(cls, merges: Sequence[Merge]) -> Merges:
-        """The same merges packed."""
+        """Packs merges."""
         return merges if isinstance(merges, cls) else cls(b"".join(_MERGE.pack(*merge) for merge in merges))
 
 

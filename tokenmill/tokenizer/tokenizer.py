@@ -62,7 +62,7 @@ class Tokenizer:
     special_tokens: dict[str, int]
     n_merges: int | None
     warmed: set[SpecialTokensInText]
-    """Of which encodings the pre-token cache is warm: whoever calls `warm` notes it here."""
+    """The policies of special tokens for which the cache is warm; callers of `warm` add to it."""
     shared_at: Path | None
     """Where other processes find its file. A pickle then has this path and the digest in place of the whole tokenizer.json."""
     _document: dict[str, Any]
@@ -218,9 +218,9 @@ class Tokenizer:
         tokenizers, transformers and tiktoken then give the same ids, with one exception: if `ignore_merges` is set, as for a
         tokenizer from a .tiktoken file, tokenizers turns a pre-token with the text of a special token into that token.
         `begin_of_document`, `end_of_document`: the special tokens that tokenizer_config.json names as bos_token and eos_token;
-        `pad_token` and `unk_token` stand there by their own names. `model_max_length`: the largest number of tokens, which
-        transformers cuts at when it is told to; None: no limit. Loading the files gives the same digest. Raises ParamsError if
-        one of them is not a special token, PatternError for a regex that tokenizers would read differently.
+        `pad_token` and `unk_token` stand there by their own names. `model_max_length`: the largest number of tokens, at which
+        transformers truncates on request; None: no limit. Loading the files gives the same digest. Raises ParamsError if one of
+        them is not a special token, PatternError for a regex that tokenizers would read differently.
         """
         from tokenmill.storage.atomic import write_atomic
 
@@ -406,7 +406,7 @@ class Tokenizer:
         return engine.spans(text)
 
     def with_special(self, texts: Collection[str]) -> Tokenizer:
-        """The same tokenizer with added tokens of these texts as special ones, so that `special` rules them, too."""
+        """A copy in which the added tokens with these texts are special, so that `special` rules them, too."""
         if self._model is not None:
             added = (replace(one, special=one.special or one.text in texts) for one in self._model.added)
             return self._with_model(replace(self._model, added=tuple(added)))

@@ -22,7 +22,7 @@ part-NNNNN of the split in every other format, and the document's row in it. `st
 ITEMS = pa.schema(
     [pa.field(name, pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False) for name in PIECES]
 )
-"""The same rows as items: one per sequence, with lists that have an entry for each segment."""
+"""The rows as items: one per sequence, with lists that have an entry for each segment."""
 
 _GROUP_ROWS = 1 << 18
 

@@ -25,8 +25,8 @@ def columns(shape: Shape) -> pa.Schema:
 
 
 def at_inputs(mask: Mask) -> Mask:
-    """The mask with each value one token earlier. `mask`: of whole sequences, 0 at each start, so that no value gets into another
-    segment.
+    """The mask with each value one token earlier. `mask`: the mask of whole sequences, 0 at each start, so that no value moves into
+    another segment.
 
     >>> at_inputs(np.array([0, 0, 1, 1, 0, 1], np.int8)).tolist()
     [0, 1, 1, 0, 1, 0]

@@ -142,7 +142,7 @@ def merges_of(merges: list[list[str]] | Merges, vocab: dict[str, int]) -> Merges
 
     left, right = ([vocab[merge[i]] for merge in merges] for i in (0, 1))
     token = [vocab[first + second] for first, second in merges]
-    # As in tokenizers, the last of equal merges counts. It has the place of the first.
+    # Like tokenizers, this takes the last of equal merges, at the position of the first.
     last = {pair: rank for rank, pair in enumerate(zip(left, right, strict=True))}
     rows = np.array([left, right, range(len(merges)), token], np.uint32).T
     return Merges(rows[list(last.values())].astype("<u4").tobytes())
