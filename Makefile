@@ -30,11 +30,13 @@ test-interop: setup .interop-venv/.installed ## every file format read by the to
 test-storage: setup .s3-server/bin/s3s-fs ## object storage, with a second S3 server (in Rust, compiled once)
 	@$(BIN)/python -m pytest tests/storage tests/pipeline/test_object_storage.py tests/pipeline/test_hub.py
 
-lint: setup ## format and lint of Python and Rust, types, licence texts, the core's documentation, and its own tests
+lint: setup ## format and lint of Python and Rust, wording of docstrings, types, licence texts, the core's documentation, and its own tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict tokenmill flows tasks
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python -m pytest -q tests/test_prose.py
+	$(BIN)/python -m pytest -q tests/test_prose.py
 	$(BIN)/stubtest --concise tokenmill._core
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/basedpyright --ignoreexternal --verifytypes tokenmill >.venv/verifytypes.log || { cat .venv/verifytypes.log; exit 1; }
 	$(BIN)/python core/third_party.py --check
