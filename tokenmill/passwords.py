@@ -2,8 +2,9 @@
 
 import re
 
-# A number before a slash is a port. A password may have a slash or an @ that should have been written as %2F or %40.
-_USER_AND_PASSWORD = re.compile(r"(?<=://)[^/\s:@\[]*:(?!\d*(?:[/\s]|$))[^\s@]{,999}@(?:[^\s/@]*@)*")
+# A number at the end of an authority is a port, and $ begins a variable. A password may have a slash or an @ that should
+# have been written as %2F or %40.
+_USER_AND_PASSWORD = re.compile(r"""(?<=://)[^/\s:@\[]*:(?!\$|\d*(?:[/\s?#"')\],]|$))[^\s@]{,999}@(?:[^\s/@]*@)*""")
 
 
 def has_password(text: str) -> bool:
@@ -11,6 +12,8 @@ def has_password(text: str) -> bool:
 
     >>> has_password("https://user:word@host/x.git"), has_password("ssh://git@host:22/x"), has_password("git@host:x")
     (True, False, False)
+    >>> has_password('["http://host:80","a@b"] http://host:80?to=a@b https://$USER:$WORD@host')
+    False
     """
     return _USER_AND_PASSWORD.search(text) is not None
 

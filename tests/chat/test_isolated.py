@@ -145,13 +145,28 @@ def test_an_interrupt_ends_a_template() -> None:
     assert found
 
 
-def test_a_process_that_is_killed_is_an_error_of_the_conversation() -> None:
+def test_a_process_that_ended_while_it_waited_is_replaced() -> None:
     one = encoder(mask="all")
     encoded(one, [told("user", "a")])
     isolated._idle[-1].process.kill()
-    with pytest.raises(ChatError, match="the process that renders it by the chat template ended with SIGKILL"):
-        encoded(one, [told("user", "a")])
+    isolated._idle[-1].process.wait()
     encoded(one, [told("user", "a")])
+
+
+def test_a_process_that_is_killed_at_work_is_an_error_of_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated._Process, "is_alive", lambda self: self.process.kill() is None)
+    one = encoder(mask="all")
+    with pytest.raises(ChatError, match="the process that renders it by the chat template ended with SIGKILL"):
+        encoded(one, [told("user", "a")], [told("user", "a")])
+        encoded(one, [told("user", "a")])
+
+
+@pytest.mark.slow
+def test_a_conversation_that_does_not_fit_into_memory_is_named() -> None:
+    big = [told("user", "a" * 200_000_000)]
+    with pytest.raises(ChatError, match="more than 1 GB of memory") as caught:
+        encoded(encoder(mask="all"), [told("user", "a")], big)
+    assert caught.value.index in {0, 1}
 
 
 def test_a_process_that_renders_starts_no_threads_for_linear_algebra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,3 +197,17 @@ def test_a_build_stays_under_its_limit_and_names_it(project: Project) -> None:
     assert "416 MB are enough for 1 of 2 workers" in done.stderr
     assert "d.jsonl, line 2: the document is longer than 4,194,304 bytes" in done.stderr
     assert int(done.stdout.splitlines()[-1]) <= 416
+
+
+@pytest.mark.slow
+def test_long_texts_one_after_another_take_no_more_memory_than_a_few(project: Project) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array(["a" * 2 * MB]))
+    rows = pa.table({"id": list(map(str, range(200))), "text": texts})
+    with pa.ipc.new_file(
+        project.root / "data/raw/c.arrow", rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as writer:
+        writer.write_table(rows)
+    project.set(run__memory_mb_max=416, run__workers=1)
+    done = project.run(sys.executable, "-c", _MEASURED, "tokenmill", "build")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1]) <= 416

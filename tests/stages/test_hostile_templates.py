@@ -41,6 +41,10 @@ def test_a_unit_whose_template_never_ends_is_ended_at_its_time_limit(talks: Proj
     done = cli(talks, "build")
     assert done.returncode == 2
     assert "encode data/raw/c.jsonl: not done after 3 s" in done.stderr
+    (talks.root / "chat.jinja").write_text(_FIRST, encoding="utf-8")
+    done = cli(talks, "build")
+    assert done.returncode == 2
+    assert "a.jsonl: its first conversations are not rendered after 3 s" in done.stderr
     assert time.monotonic() - began < isolated.SECONDS_MAX
     _with_template(talks, _SAFE)
     build(talks)

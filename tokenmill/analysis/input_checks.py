@@ -65,7 +65,7 @@ def check_inputs(manifest: Manifest, root: Path, pool: Executor, stopped: Callab
                 sha256.setdefault(shard.name, "")
             wrong += wrong_sources(manifest, documents)
         except (CorpusError, ParamsError) as error:
-            not_checked.append(f"whether the project has other documents: {error}")
+            not_checked.append(f"whether the project has other documents: {'; '.join(error.lines)}")
     wrong += wrong_inputs(manifest, sha256)
     return Inputs(units_of(manifest, {shard.name: shard for shard in shards}, parts), wrong, not_checked)
 

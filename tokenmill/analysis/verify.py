@@ -49,7 +49,7 @@ from tokenmill.dataset.manifest_checks import (
 )
 from tokenmill.dataset.set_checks import wrong_sets
 from tokenmill.dataset.tables import DOCUMENTS_FILE, UNIT_INDEX_FILE, Part, has_column, write_tables, wrong_tables
-from tokenmill.errors import CorpusError, ParamsError, ValidationError
+from tokenmill.errors import CorpusError, ParamsError, TokenmillError, ValidationError
 from tokenmill.layout import PARAMS_FILE, QUARANTINE_DIRECTORY, TABLES_DIRECTORY
 from tokenmill.storage.atomic import read
 from tokenmill.tokenizer.tokenizer import Tokenizer
@@ -312,7 +312,8 @@ class _Verification:
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 — a damaged file makes pyarrow raise errors of many kinds
-            return None, [*wrong, str(error) or type(error).__name__]
+            words = "; ".join(error.lines) if isinstance(error, TokenmillError) else str(error)
+            return None, [*wrong, words or type(error).__name__]
         finally:
             now.add(entry.n_bytes)
 

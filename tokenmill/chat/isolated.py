@@ -7,6 +7,7 @@ conversations, and then these. For each it writes a line of JSON, an `_Answer` o
 
 import atexit
 import contextlib
+import errno
 import io
 import os
 import select
@@ -104,6 +105,9 @@ class _Process:
         guarded = None if answer.n_guarded is None else texts[answer.n_text :].decode()
         return answer.rest._replace(text=texts[: answer.n_text].decode(), guarded=guarded)
 
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
     def end(self) -> int:
         """Ends the process, and gives its exit code; the negative number of a signal."""
         self.process.kill()
@@ -122,6 +126,17 @@ def end_all() -> None:
         _idle.pop().end()
 
 
+def _idle_or_new() -> _Process:
+    while True:
+        try:
+            process = _idle.pop()
+        except IndexError:
+            return _Process()
+        if process.is_alive():
+            return process
+        process.end()
+
+
 def renderings(way: bytes, conversations: pa.LargeStringArray) -> list[Rendering]:
     """Renders conversations, given as canonical JSON, in another process. `way`: the JSON of a `Way`.
 
@@ -131,10 +146,7 @@ def renderings(way: bytes, conversations: pa.LargeStringArray) -> list[Rendering
     texts = [text.encode() for text in conversations.to_pylist()]
     if not texts:
         return []
-    try:
-        process = _idle.pop()
-    except IndexError:
-        process = _Process()
+    process = _idle_or_new()
     found: list[Rendering] = []
     error = None
     try:
@@ -160,6 +172,8 @@ def renderings(way: bytes, conversations: pa.LargeStringArray) -> list[Rendering
 def _why_ended(code: int) -> str:
     if code == -signal.SIGPROF:
         return f"the chat template takes more than {SECONDS_MAX:,} s for it. Look for a loop in the template that does not end."
+    if code == errno.ENOMEM:
+        return f"rendering it takes more than {MEMORY_BYTES_MAX / 1e9:g} GB of memory. Cut it, or simplify the chat template."
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"the process that renders it by the chat template ended with {how}. If the system had no memory left, free some."
 
@@ -218,4 +232,7 @@ def main(seconds_max: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    try:
+        main(float(sys.argv[1]))
+    except MemoryError:
+        sys.exit(errno.ENOMEM)

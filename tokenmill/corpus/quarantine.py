@@ -28,6 +28,7 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.errors import CorpusError, DamagedError, PassingError, UnitTimeoutError
+from tokenmill.limits import give_memory_back
 from tokenmill.storage.atomic import naming, read, write_atomic
 from tokenmill.storage.checked_parquet import read_table
 
@@ -47,6 +48,7 @@ QUARANTINE_FILE = "quarantine.parquet"  # in QUARANTINE_DIRECTORY
 
 _LEFT_FILE = "left.msgpack"
 _N_SHOWN = 3
+_BYTES_TO_GIVE_BACK = 64_000_000  # of text that has been read
 
 
 class _Enough(Exception):
@@ -73,6 +75,7 @@ class Documents:
 
     def __iter__(self) -> Iterator[tuple[int, Batch]]:
         source, columns = self._source, self.unit.source.columns
+        n_bytes = 0
         for i, piece in enumerate(self.unit.pieces):
             if piece.damage is not None:
                 self.left.append(BadDocument(None, None, piece.damage, None, i))
@@ -84,6 +87,10 @@ class Documents:
                     piece.shard, *columns, part=piece.part, on_bad=on_bad, limits=self._limits, drop=drop
                 ):
                     yield i, batch
+                    n_bytes += batch.text_bytes
+                    if n_bytes >= _BYTES_TO_GIVE_BACK:
+                        n_bytes = 0
+                        give_memory_back()
                     self._advance(batch.file_bytes, 0)
             except PassingError:
                 raise

@@ -78,7 +78,7 @@ def _all_of(stage: str, n_units: int, failed: Sequence[tuple[Unit, TokenmillErro
         elif isinstance(error, ColumnError):
             bad, n_bad = {unit.pieces[0].shard.name: [Bad(error.words, setting=error.setting)]}, 1
         else:
-            words = str(error)
+            words = "; ".join(error.lines)
             bad, n_bad = {unit.name: [Bad(words if unit.name in words else f"{unit.name}: {words}")]}, 1
         n += n_bad
         for name, some in bad.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from tokenmill import _core
 from tokenmill.chat.encoder import ChatEncoder
 from tokenmill.config.params import Source
 from tokenmill.corpus.bad_documents import (
@@ -25,7 +26,15 @@ from tokenmill.corpus.reader import Batch, read_batches
 from tokenmill.corpus.shards import Shard
 from tokenmill.corpus.units import Piece, Unit
 from tokenmill.dataset.groups import GroupKeys
-from tokenmill.errors import ChatError, CorpusError, DamagedError, ParamsError, PassingError, SpecialTokenError
+from tokenmill.errors import (
+    ChatError,
+    CorpusError,
+    DamagedError,
+    ParamsError,
+    PassingError,
+    SpecialTokenError,
+    UnitTimeoutError,
+)
 from tokenmill.tokenizer.tokenizer import Tokenizer
 
 _N_FILES_MIN, _N_FILES_MAX = 5, 100
@@ -44,7 +53,7 @@ class _Enough(Exception):
 class Wanted:
     """What the documents are checked against. `tokenizer`, `chat`: the encoders; None if unknown yet. `group_column`,
     `language_column`: encode.split_group and validate.language_column. `drops`: the documents to leave out. `limits`: the largest
-    document and block of a worker."""
+    document and block of a worker. `seconds_max`: run.unit_timeout_s, here for the first conversations of a file."""
 
     tokenizer: Tokenizer | None
     chat: ChatEncoder | None
@@ -52,6 +61,7 @@ class Wanted:
     language_column: str | None
     drops: DropList
     limits: Limits
+    seconds_max: float | None = None
 
 
 @dataclass
@@ -209,11 +219,20 @@ def _check_chat(shard: Shard, batch: Batch, wanted: Wanted) -> None:
     """Raises CorpusError if the chat template refuses one of the first conversations."""
     if wanted.chat is None or batch.messages is None:
         return
+    _core.deadline(wanted.seconds_max)
     try:
         wanted.chat.encode_batch(batch.messages.slice(0, _N_ENCODED))
     except ChatError as error:
         row = batch.rows()[error.index].as_py()
         raise CorpusError(f"{shard.name}, row {row}: {error}", code=error.code) from None
+    except UnitTimeoutError as error:
+        raise CorpusError(
+            f"{shard.name}: its first conversations are not rendered after {wanted.seconds_max:g} s. Look for a loop in the chat "
+            "template that does not end, or raise run.unit_timeout_s.",
+            code=error.code,
+        ) from None
+    finally:
+        _core.deadline(None)
 
 
 def _check_rejected(shard: Shard, batch: Batch, wanted: Wanted) -> None:

@@ -132,7 +132,9 @@ def find_mistakes(root: Path, params: Params, shards: Sequence[Shard] | None, as
     limits = UNBOUNDED
     with noted():
         limits = _limits(root, params)
-    wanted = Wanted(tokenizer, chat, encode.split_group, params.validate_.language_column, drops, limits)
+    wanted = Wanted(
+        tokenizer, chat, encode.split_group, params.validate_.language_column, drops, limits, params.run.unit_timeout_s
+    )
     seen = first_rows(shards, source, wanted)
     return Mistakes([*wrong, *seen.wrong], seen)
 
