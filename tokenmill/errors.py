@@ -287,9 +287,9 @@ def _why(error: OSError) -> str:
 
 def of_the_machine(error: OSError) -> str:
     """The message for a failed system call: which file, why, and what to do."""
-    place = error.filename or "a file"
+    place = error.filename or "standard output, or a file"
     why = _why(error) if error.errno else str(error)
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is None:
         return f"{place}: {why}. Mend that and try again."
     return (
         f"{place}: {why}: {room(place)}. Make room and build again: what is finished is kept, and the last recorded version "

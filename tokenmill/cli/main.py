@@ -158,7 +158,8 @@ def _print_error(error: Exception, command: str | None, given: Sequence[str]) ->
     if sys.stderr.isatty():
         print(f"`tokenmill explain {code}` says more.", file=sys.stderr)
     if "--json" in given:
-        print_error(command, error)
+        with suppress(OSError):  # which may be the error: nothing can be written there
+            print_error(command, error)
     return EXIT_DEFECT if is_defect else EXIT_ERROR
 
 
