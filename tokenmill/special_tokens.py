@@ -1,4 +1,4 @@
-"""What becomes of the texts of special tokens inside documents."""
+"""The policies for texts of special tokens inside documents."""
 
 from collections.abc import Iterable
 from typing import Literal, get_args
@@ -16,7 +16,7 @@ RESERVED_MAX = 1 << 16
 
 
 def check_policy(policy: str) -> None:
-    """Raises ParamsError for what is no such policy."""
+    """Raises ParamsError for an unknown policy."""
     if policy not in (allowed := get_args(SpecialTokensInText)):
         raise ParamsError(f"special tokens in text: found {policy!r}; allowed: {', '.join(allowed)}.")
 

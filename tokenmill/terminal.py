@@ -1,4 +1,4 @@
-"""What is printed for people: a terminal obeys none of it, and every encoding has it."""
+"""Makes text safe to print: without control sequences, and in the stream's encoding."""
 
 import codecs
 import io
@@ -40,7 +40,7 @@ def prepare_streams() -> None:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """What stands for the characters that an encoding lacks."""
+    """The replacement for characters that an encoding lacks."""
     assert isinstance(error, UnicodeEncodeError)
     lacking = error.object[error.start : error.end]
     return "".join(_IN_ASCII.get(one) or ascii(one)[1:-1] for one in lacking), error.end

@@ -23,7 +23,7 @@ def check_is_dataset(dataset: Path) -> None:
 
 
 def beside(dataset: Path, directory: str) -> Path:
-    """The folder beside the dataset that has the name of a project's folder, such as data/tables."""
+    """The folder beside the dataset with the name of a project's folder such as data/tables."""
     return dataset.parent / Path(directory).name
 
 

@@ -91,7 +91,7 @@ class VerifyOptions:
     `tokenizer`: a tokenizer's folder or file; None: the folder `tokenizer` beside the dataset. `source`: the folder that the
     manifest's names of input files are relative to; None: without the documents. `sample_documents`: how many documents are also
     encoded by other engines, drawn with `seed` from all. `has_tables`: whether the tables must be in the folder `tables` beside the
-    dataset; otherwise they are not looked at.
+    dataset; otherwise they are ignored.
     """
 
     tokenizer: Path | None

@@ -21,9 +21,9 @@ from tokenmill.special_tokens import SpecialTokensInText
 from tokenmill.storage.atomic import read, write_atomic
 
 MANIFEST_FILE = "manifest.json"
-DOCUMENTS_FOLDER = "documents"  # in the dataset's folder: of the documents' own files, since format 8
+DOCUMENTS_FOLDER = "documents"  # the folder of the documents' own files in the dataset, since format 8
 FORMAT_VERSION = 8
-_READ = range(3, FORMAT_VERSION + 1)  # format versions that are read; the earlier ones lack the fields with a default
+_READ = range(3, FORMAT_VERSION + 1)  # readable format versions; earlier ones lack the fields with a default
 _SINCE_5 = ("files", "sets", "packed", "blends", "sources")
 
 
@@ -36,7 +36,7 @@ def _counts_of(value: object) -> object:
 Answers = Annotated[
     AnswerCounts, BeforeValidator(_counts_of), PlainSerializer(lambda counts: counts._asdict(), dict[str, int])
 ]
-"""The numbers of answers, an object in JSON."""
+"""The counts of answers, an object in JSON."""
 
 
 class _Form(BaseModel):
@@ -120,8 +120,7 @@ class ConversationsEntry(Record):
 
 class Reading(Record):
     """How documents are read from the input files: `source.text_column`, `source.id_column` and `source.text_separator`.
-    `conversations`: the key is there alone where documents are conversations. `format`: `source.format`; the key is there alone
-    where that is not null."""
+    `conversations`: this key exists only for conversations. `format`: `source.format`; this key exists only if that is not null."""
 
     text_column: str
     id_column: str | None
@@ -135,8 +134,8 @@ class Reading(Record):
 
 
 class SourceEntry(Reading):
-    """One of the named sources: how its documents were read, the weight that was asked for (`epochs`, or a budget of `tokens`; the
-    other is null), and the sums over its files of documents."""
+    """A named source: how its documents were read, its requested weight (`epochs`, or a budget of `tokens`; the other is null), and
+    the sums over its document files."""
 
     name: str
     special_tokens_in_text: SpecialTokensInText
@@ -148,13 +147,12 @@ class SourceEntry(Reading):
 
 
 class ChatEntry(Record):
-    """How conversations became tokens: the text of the chat template, `template_name` as it was asked for, which tokens are to be
-    learned, and the template's variables. `n_trained`: the tokens that are to be learned, in the documents' files.
+    """How conversations became tokens: the text of the chat template, its requested name, which tokens are trained, and the
+    template's variables. `n_trained`: the trained tokens in the documents' files.
 
-    `tool_use_template`: that of conversations with tools, where the tokenizer has one of its own for them; the key is not there
-    otherwise. `template` is null where the tokenizer has no other. `train_key`: encode.chat.train_key; the key is not there
-    without. `train_next`: whether the special token behind an answer is learned; the key is not there if not. `answers`: the sums
-    over the files."""
+    `tool_use_template`: the tokenizer's own template for conversations with tools; `template` is null if the tokenizer has no
+    other. `train_key`: encode.chat.train_key. `train_next`: whether the special token after an answer is trained. Without a value,
+    these keys are missing. `answers`: sums over the files."""
 
     template: str | None
     template_name: str
@@ -168,7 +166,7 @@ class ChatEntry(Record):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """All that decides how conversations are encoded, as a ChatEncoder takes it."""
+        """The arguments of a ChatEncoder, which decide how conversations are encoded."""
         return {
             "template": self.template,
             "tool_use_template": self.tool_use_template,
@@ -214,9 +212,9 @@ class SetPart(Record):
 
 
 class MixedSource(Record):
-    """What the file sets have of the named source `source` in a split (null: there are no splits): the passes over it, as a
-    fraction like "3/2", its documents, each counted as often as it was taken, and the tokens of them that the sets have: with
-    packing, those that are in sequences. It is of one epoch, and the same in each, if a shuffled dataset has several."""
+    """The share of the named source `source` in a split (null without splits). `epochs`: the passes over it, as a fraction like
+    "3/2". `n_documents`: counted as often as they occur. `n_tokens`: with packing, only those in sequences. The numbers are those
+    of one epoch; all epochs of a shuffled dataset have the same."""
 
     split: str | None
     source: str
@@ -226,8 +224,8 @@ class MixedSource(Record):
 
 
 class FileSet(Record):
-    """The files of one format for one split, source and epoch, each null where there is only one. A shuffled set has all sources.
-    `shared`: files of all parts."""
+    """The files of one format for one split, source and epoch, each null if there is only one. A shuffled set mixes all sources.
+    `shared`: files that all parts share."""
 
     format: str
     split: str | None
@@ -307,7 +305,7 @@ class Manifest(Record):
     digest: str = Field(default="", description="sha256 over all other fields; empty in format 3")
 
     def own_digest(self) -> str:
-        """What `digest` must be: the sha256, in hex, of the other fields as JSON without white space, with sorted keys."""
+        """The expected `digest`: the sha256, in hex, of the other fields as JSON without white space, with sorted keys."""
         digest = hashlib.sha256()
         for text in self._pieces(_CANONICAL, without=("digest",)):
             digest.update(text.encode())
@@ -315,8 +313,8 @@ class Manifest(Record):
 
     def tokens_digest(self) -> str:
         """The sha256, in hex, of what the file sets are made from: the tokenizer's digest, and name and digest of each file of
-        documents. The order of a shuffled set is a function of it, and so the name is that below the folder of documents, which
-        earlier formats did not have."""
+        documents. The order of a shuffled set depends on it, so names are relative to the folder of documents, which earlier
+        formats lacked."""
         return tokens_digest(self.tokenizer_digest, ((name, shard.sha256) for name, shard in self.outputs()))
 
     def outputs(self) -> list[tuple[str, OutputShard]]:
@@ -325,7 +323,7 @@ class Manifest(Record):
         return [(shard.name.removeprefix(above), shard) for shard in self.shards]
 
     def names(self) -> list[str]:
-        """The names of all files of the dataset but for the manifest, relative to its folder."""
+        """The names of all files of the dataset except the manifest, relative to its folder."""
         return [shard.name for shard in self.shards] + [file.name for file in self.set_files()]
 
     def set_files(self) -> list[TableFile]:
@@ -488,13 +486,13 @@ def read_manifest_file(path: Path) -> Manifest:
 
 
 def dataset_above(folder: Path) -> Path | None:
-    """The dataset that has this folder inside it, such as data/tokens for data/tokens/documents."""
+    """The dataset around this folder, such as data/tokens for data/tokens/documents; None if there is none."""
     datasets = (one for one in folder.parents if (one / DOCUMENTS_FOLDER).is_dir() and (one / MANIFEST_FILE).exists())
     return next(datasets, None)
 
 
 def parse_manifest(content: bytes, place: str) -> Manifest:
-    """The manifest with this content. Raises a ValidationError (of tokenmill.errors) that begins with `place`."""
+    """Parses the content of a manifest. Raises a ValidationError (of tokenmill.errors) that begins with `place`."""
     try:
         form = _Form.model_validate_json(content).format_version
         if form in _READ:

@@ -1,4 +1,4 @@
-"""Which segments of which documents make each sequence."""
+"""Packs documents into sequences: chooses which segments make each sequence."""
 
 from bisect import bisect_left, insort
 from typing import Literal, NamedTuple, TypeAlias
@@ -31,11 +31,11 @@ class Segments(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """The sequences that documents become.
+    """The result of packing documents.
 
-    `n_padding`: tokens that the sequences are short of their length, together. `n_split_documents`: documents in more than one
-    segment. `n_cut_tokens`: those that long="cut" leaves out. `n_dropped_documents`, `n_dropped_tokens`: what long="drop" leaves
-    out. `n_empty_documents`: documents without a token; they are in no sequence.
+    `n_padding`: the tokens missing to fill all sequences. `n_split_documents`: documents in more than one segment. `n_cut_tokens`:
+    those that long="cut" leaves out. `n_dropped_documents`, `n_dropped_tokens`: what long="drop" leaves out. `n_empty_documents`:
+    documents without a token; they are in no sequence.
     """
 
     segments: Segments
@@ -101,8 +101,8 @@ def pack(lengths: Integers, length: int, mode: Mode, long: Long) -> Packing:
 
 
 def n_cut_answers(segments: Segments, trained_ends: Integers) -> int:
-    """The number of conversations of which a trained token is in no sequence. `trained_ends`: for each, the position behind its
-    last trained token, 0 without one.
+    """The number of conversations that lose a trained token. `trained_ends`: the position after each one's last trained token, 0
+    without one.
 
     >>> segments = pack(np.array([5, 2, 3]), 3, "best_fit", "cut").segments
     >>> n_cut_answers(segments, np.array([4, 2, 0])), n_cut_answers(segments, np.array([3, 2, 3]))
@@ -114,7 +114,7 @@ def n_cut_answers(segments: Segments, trained_ends: Integers) -> int:
 
 
 def part(segments: Segments, first: int, end: int) -> tuple[range, Segments]:
-    """The segments of sequences `first` to `end` - 1, and the range of documents that they are of.
+    """The segments of sequences `first` to `end` - 1, and the range of their documents.
 
     The sequences are numbered from 0 again, and the documents from the beginning of the range.
 
@@ -129,14 +129,14 @@ def part(segments: Segments, first: int, end: int) -> tuple[range, Segments]:
 
 
 def _apart(lengths: Integers, length: int) -> Segments:
-    """Every document a sequence of its own, or as many of them as it needs."""
+    """Makes each document a sequence, or several if it is longer than `length`."""
     document, i = _repeated(-(-lengths // length))
     start = i * length
     return Segments(np.arange(len(document)), document, start, np.minimum(lengths[document] - start, length))
 
 
 def _concatenated(lengths: Integers, length: int) -> Segments:
-    """The documents one behind another, cut at every `length` tokens."""
+    """Concatenates the documents, and cuts at every `length` tokens."""
     ends = np.cumsum(lengths)
     firsts = ends - lengths
     n_segments = (ends - 1) // length - firsts // length + 1
@@ -148,13 +148,13 @@ def _concatenated(lengths: Integers, length: int) -> Segments:
 
 
 def _repeated(times: Integers) -> tuple[Integers, Integers]:
-    """Each index as often as `times` says, and 0, 1, … beside its repeats."""
+    """Repeats each index `times` times; also numbers its repeats from 0."""
     index = np.repeat(np.arange(len(times)), times)
     return index, np.arange(len(index)) - (np.cumsum(times) - times)[index]
 
 
 def _best_fit(lengths: Integers, length: int) -> Segments:
-    """The documents of each window in the sequences that hold them best."""
+    """Packs the documents of each window by best fit."""
     columns: list[list[Integers]] = [[], [], [], []]
     n_sequences = 0
     for first in range(0, len(lengths), WINDOW_DOCUMENTS):
@@ -182,8 +182,8 @@ def _placed(sizes: Integers, length: int) -> Integers:
     """
     by_size = np.argsort(-sizes, kind="stable")
     distinct, counts = np.unique(-sizes, return_counts=True)
-    bins_with: dict[int, list[int]] = {}  # the bins with this much room, in the order in which they got it
-    rooms: list[int] = []  # the keys of bins_with, rising
+    bins_with: dict[int, list[int]] = {}  # the bins by remaining room, in the order in which they reached it
+    rooms: list[int] = []  # the sorted keys of bins_with
     placed: list[int] = []  # the bin of each item, in the order of placing
     n_bins = 0
 

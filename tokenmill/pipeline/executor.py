@@ -16,22 +16,22 @@ _OF_DOCUMENTS = {"TM201", "TM202", "TM209", "TM210"}
 
 
 class RunUnits(Protocol):
-    """Does all units, and gives them in the order of `units`, as they are in the unit store.
+    """Runs all units, and gives them in the order of `units`, as the unit store has them.
 
-    A unit that fails does not stop the others. At the end its error is raised; if several failed, UnitsError names the first
-    twenty errors.
+    A failing unit does not stop the others. At the end its error is raised; if several failed, UnitsError names the first twenty
+    errors.
     """
 
     def __call__(self, stage: str, work: UnitWork[F], units: Sequence[Unit]) -> list[Done[F]]: ...
 
 
 def n_workers(asked: int | None) -> int:
-    """The number of units that run at the same time: as asked, or one for each core that this process may use."""
+    """The number of units that run at the same time: `asked`, or one for each core that this process may use."""
     return asked or len(os.sched_getaffinity(0))
 
 
 def run_in_threads(workers: int) -> RunUnits:
-    """Runs units in threads of this process."""
+    """A RunUnits that runs units in threads of this process."""
 
     def run(stage: str, work: UnitWork[F], units: Sequence[Unit]) -> list[Done[F]]:
         with ThreadPoolExecutor(workers, thread_name_prefix=stage) as pool:

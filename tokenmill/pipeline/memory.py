@@ -12,7 +12,7 @@ from tokenmill.errors import ParamsError
 # Measured, in MB: Python, DVC and the libraries of all stages take 200; with Prefect, 330.
 _BASE_MB = {"inline": 256, "threads": 384, "dask": 384, "ray": 384}
 _PROCESS_MB = 256  # of a worker process of Dask or Ray, with the libraries of all stages
-_OBJECT_MB = 24  # what a worker holds of the object that it reads: its blocks and those that are fetched ahead
+_OBJECT_MB = 24  # per worker, for blocks of the object that it reads, including those read ahead
 _SHARE_MB_MIN = 160
 # Measured on a document of 100 MB that was one pre-token: encoding takes 27.7 bytes per byte; counting 7.8 for one in UCS-4.
 # A conversation takes up to 37 if it has the text of a special token and a character outside the Basic Multilingual Plane (20 MB
@@ -25,10 +25,10 @@ _RESET_PEAK = "5"  # proc(5), clear_refs
 
 @dataclass(frozen=True)
 class Memory:
-    """`run.memory_mb_max`, divided: `base_mb` for Prefect, DVC and the libraries, and `share_mb` for each of `workers`.
+    """The division of `run.memory_mb_max`: `base_mb` for Prefect, DVC and the libraries, and `share_mb` for each of `workers`.
 
-    A quarter of a share (in millions of bytes) is for what a worker keeps: tables of counts or an encoder's cache. A quarter is
-    for blocks that a file format forces it to read at once. Half is for the documents that it works on.
+    A quarter of a share (in millions of bytes) is for what a worker keeps: tables of counts or an encoder's cache. A quarter is for
+    blocks that a file format forces it to read at once. Half is for the documents that it works on.
     """
 
     mb_max: int
@@ -62,16 +62,16 @@ class Memory:
 
 
 def asked_workers(run: RunOptions) -> int:
-    """The number of units that run at the same time, if memory allows: as params.yaml says, or else one for each core that this
-    process may use. In a cluster elsewhere, it is the number of units of one task, and then one if it is not said."""
+    """The number of units that run at the same time, if memory allows: run.workers, or else one for each core that this process may
+    use. In a cluster elsewhere: the number of units of one task, by default one."""
     if run.workers is not None:
         return run.workers
     return 1 if run.address is not None else len(os.sched_getaffinity(0))
 
 
 def divide(run: RunOptions, reads_objects: bool = False) -> Memory:
-    """The memory of the workers. There are fewer than asked if each would get too little. Raises ParamsError if it is not enough
-    for one.
+    """Divides the memory among the workers, among fewer if each would get too little. Raises ParamsError if there is too little for
+    one.
 
     In a cluster elsewhere, it is the memory of each worker process. Worker processes on this machine share it with the build.
     `reads_objects`: whether documents are in object storage.
@@ -108,7 +108,7 @@ def reset_peak() -> None:
 
 
 def peak_mb() -> float | None:
-    """The largest resident set since `reset_peak`, in millions of bytes; None if the system does not tell."""
+    """The largest resident set since `reset_peak`, in millions of bytes; None if /proc lacks it."""
     if not (_PROCESS / "status").exists():
         return None
     lines = (_PROCESS / "status").read_text(encoding="ascii", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""What `tokenmill doctor` advises where the folders of data/raw have their texts in different columns."""
+"""The advice of `tokenmill doctor` if the folders of data/raw have their texts in different columns."""
 
 import json
 import re
@@ -12,12 +12,12 @@ from tokenmill.layout import RAW_DIRECTORY
 
 _BATCH_BYTES = 1 << 16
 _TEXT_COLUMNS = ("text", "content", "body", "document", "raw_content", "markdown", "code", "article", "story")
-_LIMITS = Limits(document_bytes_max=1 << 24, block_bytes_max=1 << 26)  # what is larger is left to the build
+_LIMITS = Limits(document_bytes_max=1 << 24, block_bytes_max=1 << 26)  # larger ones are left to the build
 
 
 def named_sources(looked: Sequence[tuple[Shard, str | None]]) -> str | None:
-    """What to write into params.yaml where the folders of data/raw have their texts in different columns; None where they do
-    not, or where a folder is not of one kind. `looked`: see FirstRows."""
+    """The `sources` to write into params.yaml if the folders of data/raw have their texts in different columns; None if not, or if
+    a folder mixes kinds. `looked`: see FirstRows."""
     column_of: dict[str, str | None] = {}  # by folder; None: source.text_column
     for shard, setting in looked:
         source, folder = shard.source, source_folder(shard.name)

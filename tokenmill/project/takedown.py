@@ -1,4 +1,5 @@
-"""Looks in a project for what is left of documents that source.drop names: outside of the dataset, texts remain in many places."""
+"""Searches a project for remnants of documents that source.drop names, because texts remain in many places outside of the
+dataset."""
 
 import hashlib
 import json
@@ -65,7 +66,7 @@ class Takedown:
     unseen: list[str] = field(default_factory=list)
 
     def add(self, place: str, what: str, fix: str) -> None:
-        """Adds what is in a place; nothing is in it if `what` is empty."""
+        """Records a place as clean if `what` is empty, else as one with remnants."""
         if what:
             self.left.append(Remnant(place, what, fix))
         else:
@@ -74,7 +75,7 @@ class Takedown:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The dropped documents: the lines that name them, those that the last build left out, and the digests that are known."""
+    """The documents to search for: the lines that name them, and the documents that the last build left out."""
 
     lists: Sequence[DropList]
     dropped: Dropped

@@ -1,4 +1,4 @@
-"""What attention, position ids and labels need to know of the documents in a sequence, from where these begin in it."""
+"""Computes from the documents' starts in a sequence what attention, position ids and labels need."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ from tokenmill.reader.open_parts import Ids, Mask
 Labels = npt.NDArray[np.int32]
 
 NO_LABEL = -100
-"""What the cross entropy of PyTorch leaves out (ignore_index)."""
+"""The label that PyTorch's cross entropy ignores (ignore_index)."""
 
 
 def cu_seqlens(starts: Starts, length: int) -> Starts:

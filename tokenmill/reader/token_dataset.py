@@ -172,7 +172,8 @@ class TokenDataset:
         return RankIterator(self, rank, world, drop_last)
 
     def state(self) -> dict[str, int | str | None]:
-        """What decides the items and their order: integers, strings and null. It is the same for each format of the dataset."""
+        """The values that decide the items and their order: integers, strings and null. It is the same for each format of the
+        dataset."""
         return {
             "data": self._files.digest,
             "split": self._files.split,

@@ -1,4 +1,4 @@
-"""What a reader can take for an item of a dataset: a document, a packed sequence, or a window over all ids back to back."""
+"""The kinds of items of a dataset: documents, packed sequences, or windows over the concatenated ids."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -194,4 +194,4 @@ class Indexed:
 
 
 View = Documents | Windows | Rows | Indexed
-"""What a reader takes for the items of a dataset."""
+"""The kinds of items that a reader can give."""

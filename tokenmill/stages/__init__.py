@@ -1,1 +1,1 @@
-"""What each stage does; the orchestrator is unknown here."""
+"""The work of each stage, independent of the orchestrator."""

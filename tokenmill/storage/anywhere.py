@@ -86,7 +86,7 @@ def list_folders(folder: str) -> list[str]:
 
 
 def head(file: str) -> StoredObject | None:
-    """Length and time of a file; None if there is none."""
+    """The length and time of a file; None if it is missing."""
     if is_url(file):
         return objects.head(file)
     return _stored(Path(file)) if Path(file).is_file() else None
@@ -201,14 +201,14 @@ class Ended(Exception):
 
 
 def go_on(ended: Event | None) -> None:
-    """Raises Ended if that is set."""
+    """Raises Ended if the event is set."""
     if ended is not None and ended.is_set():
         raise Ended
 
 
 def at_once(do: Callable[[A, Event], B], some: Iterable[A]) -> Iterator[B]:
-    """What `do` gives for each of these, in order, from 16 threads. After an error or Ctrl-C, what has not begun does not
-    begin, and the event that `do` gets is set."""
+    """Yields the result of `do` for each of `some`, in order, from 16 threads. An error or Ctrl-C cancels the rest, and sets the
+    event that `do` gets."""
     ended = Event()
     pool = ThreadPoolExecutor(_N_AT_ONCE, thread_name_prefix="files")
     try:

@@ -122,7 +122,7 @@ def open_small(path: str | Path, flags: int = os.O_RDONLY) -> int:
 
 
 def words_of_large(n_bytes: int) -> str:
-    """What to say of a file that is too large to be read at once."""
+    """The message about a file that is too large to be read at once."""
     return f"it has {n_bytes:,} bytes, and {READ_BYTES_MAX:,} are expected at most"
 
 

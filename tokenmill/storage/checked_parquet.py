@@ -22,8 +22,8 @@ def parquet_file(source: Any, **options: Any) -> Any:
 
 
 def read_table(path: Path, **options: Any) -> pa.Table:
-    """What pyarrow.parquet.read_table gives. Raises OSError for a path that is no regular file, and for a wrong checksum, and
-    pyarrow.ArrowInvalid for a damaged file."""
+    """Reads a table as pyarrow.parquet.read_table does. Raises OSError for a path that is no regular file, and for a wrong
+    checksum, and pyarrow.ArrowInvalid for a damaged file."""
     import pyarrow.parquet as pq
 
     _expect_regular(path)

@@ -83,7 +83,7 @@ def _hub(url: str) -> Any:
 
 
 def _errors(hub: Any) -> tuple[type[Exception], ...]:
-    """What its calls raise: its own errors, and those of the library of HTTP that this version of it has."""
+    """The errors that huggingface_hub's calls raise: its own, and those of the HTTP library that this version uses."""
     http = sys.modules[type(hub.utils.get_session()).__module__.partition(".")[0]]
     return hub.errors.HfHubHTTPError, hub.errors.OfflineModeIsEnabled, hub.errors.HFValidationError, http.HTTPError
 

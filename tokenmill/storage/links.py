@@ -13,7 +13,7 @@ from tokenmill.storage.writable import may_write
 _CLONE = 0x40049409  # FICLONE of linux/fs.h: a copy that shares its blocks until either file is written to
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
 NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system without hard links says to one."""
+"""The errors of file systems without hard links."""
 
 _without_clones: set[tuple[int, int]] = set()  # (from, to) devices; each failed try makes and removes a file
 

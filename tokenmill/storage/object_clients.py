@@ -63,7 +63,7 @@ def _made(scheme: str, bucket: str) -> "ObjectStore":
 
 
 def _s3_settings(bucket: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What obstore does not find in the environment itself. Sets the options of the connection."""
+    """The settings that obstore does not read from the environment. Also sets the options of the connection."""
     name = os.environ.get("AWS_PROFILE", "default")
     profile = _profile(name)
     endpoint = _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT") or profile.get("endpoint_url")

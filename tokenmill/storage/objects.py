@@ -46,7 +46,7 @@ def list_folders(prefix: str) -> list[str]:
 
 
 def head(url: str) -> StoredObject | None:
-    """What the storage says of an object; None if there is no object."""
+    """The storage's entry of an object; None if there is no object."""
     with _at(url) as (store, key), suppress(FileNotFoundError):
         import obstore
 

@@ -17,7 +17,7 @@ _ANNEX_LINK = ".git/annex/objects/"
 
 
 def words_of_pointer(name: str, content: bytes) -> str | None:
-    """What to say of a file with this content if it is a pointer; None if it is none. `name`: its name in the message."""
+    """The message about a file with this content if it is a pointer; else None. `name`: its name in the message."""
     if len(content) > POINTER_BYTES_MAX:
         return None
     if _LFS.fullmatch(content):
@@ -28,11 +28,11 @@ def words_of_pointer(name: str, content: bytes) -> str | None:
 
 
 def refuse_pointer(name: str, file: IO[bytes]) -> None:
-    """Raises PointerError if the open file of documents is a pointer. Leaves the file at any place."""
+    """Raises PointerError if the open file of documents is a pointer. Moves the file's position."""
     if words := words_of_pointer(name, file.read(POINTER_BYTES_MAX + 1)):
         raise PointerError(words)
 
 
 def how_to_restore(target: str) -> str:
-    """What to run for the file that a broken link to `target` stands for."""
+    """The command that restores the file behind a broken link to `target`."""
     return "git annex get" if _ANNEX_LINK in target else "dvc checkout"

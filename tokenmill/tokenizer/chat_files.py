@@ -1,4 +1,4 @@
-"""What the files beside a tokenizer.json say of conversations: the chat templates, and the names of special tokens in them.
+"""Reads the files beside a tokenizer.json about conversations: the chat templates, and the names of special tokens in them.
 
 transformers writes the default template into chat_template.jinja and others into additional_chat_templates. Earlier releases wrote
 them into tokenizer_config.json, and processors into chat_template.json.

@@ -92,7 +92,7 @@ def _check_metadata(path: Path, expected: str) -> None:
 
 
 def _metadata(shape: Shape, n_tokens: int) -> str:
-    """The tokenizer with the bytes of an id, the number of tokens, and the same for people."""
+    """The text of .ds.metadata: the tokenizer with the bytes per id, the number of tokens, and that number for people."""
     return f"{shape.tokenizer_digest}|{numpy_type(shape).itemsize}\n{n_tokens}\n{_metric(n_tokens)}"
 
 

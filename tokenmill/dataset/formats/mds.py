@@ -33,9 +33,9 @@ from tokenmill.errors import ValidationError
 _SHARD = ".mds"
 _INDEX = "index.json"
 _VERSION = 2
-_SIZE_BYTES = 4  # of the size of a column whose values have different sizes
+_SIZE_BYTES = 4  # the width of a column's size, if its values differ in size
 _TOKENS = "tokens"
-_SHAPE_TYPES = ("<u1", "<u2", "<u4")  # of the length of an array, by its code
+_SHAPE_TYPES = ("<u1", "<u2", "<u4")  # the types of an array's length, by code
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
 
 
 def _samples(batch: pa.RecordBatch, shape: Shape) -> tuple[memoryview, Positions]:
-    """The bytes of the samples one after another, and how many each has: the sizes of its columns, then their values."""
+    """The concatenated samples and the bytes of each; a sample has the sizes of its columns, then their values."""
     sizes: list[Positions] = []
     parts: list[pa.LargeBinaryArray] = []
     for name, encoding in _encodings(shape).items():
@@ -164,7 +164,7 @@ def _decoded(found: Bytes, offsets: Positions, shape: Shape, path: Path, n_befor
 
 
 def _lengths(found: Bytes, at: Positions, codes: Positions) -> Positions:
-    """The lengths of arrays, each in the type that its code says."""
+    """Reads the lengths of arrays, each in the type of its code."""
     lengths = np.zeros(len(at), np.int64)
     for code, type in enumerate(_SHAPE_TYPES):
         rows = codes == code
@@ -173,7 +173,7 @@ def _lengths(found: Bytes, at: Positions, codes: Positions) -> Positions:
 
 
 def _gathered(found: Bytes, at: Positions, n_bytes: int) -> Bytes:
-    """The bytes at each place, a row for each."""
+    """The `n_bytes` bytes at each position, as rows."""
     rows: Bytes = found[at[:, None] + np.arange(n_bytes)]
     return rows
 

@@ -32,7 +32,7 @@ def _write(folder: Path, stem: str, shape: Shape) -> Iterator[Callable[[pa.Recor
 
         def add(batch: pa.RecordBatch) -> None:
             flat = flat_of(batch)
-            put(flat.ids)  # those of uint32 are within int32, as refusal and the check see to
+            put(flat.ids)  # ids of uint32 fit int32; `refusal` and the check ensure it
             put_lengths(np.diff(flat.offsets))
             add_starts(batch)
 

@@ -42,7 +42,7 @@ _NAMES = ("start", "end", "id", "src", "loc")
 _MEMBER_BYTES = 1 << 22  # of text in a gzip member
 _LEVEL = 3  # 80 MB/s, and no larger than with 6 at 39 MB/s
 _BLOCK_BYTES = 1 << 24  # of text read at a time; a line must be shorter
-_ESCAPED = r"[\\\x00-\x1f\x7f-\x9f\x{2028}\x{2029}]"  # a backslash, and what some reader takes for a line break
+_ESCAPED = r"[\\\x00-\x1f\x7f-\x9f\x{2028}\x{2029}]"  # a backslash, and whatever some reader takes for a line break
 _CHARACTER = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _ESCAPE = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4}))")
 
@@ -91,7 +91,7 @@ def _lines(positions: Sequence[npt.NDArray[np.int64]], *places: pa.Array) -> mem
 
 
 def _quoted(names: pa.StringArray) -> pa.StringArray:
-    """Names as they stand in a line: escaped, and in quotes where they have a comma or a quote in them."""
+    """Escapes names for a line, and quotes those with a comma or a quote."""
     names = _replaced(names, _ESCAPED, _escaped)
     in_quotes = pc.match_substring_regex(names, '[",]')
     if not pc.any(in_quotes).as_py():
@@ -102,7 +102,7 @@ def _quoted(names: pa.StringArray) -> pa.StringArray:
 
 
 def _replaced(names: pa.StringArray, pattern: str, replace: Callable[[str], str]) -> pa.StringArray:
-    """Names, with those that match the pattern replaced one by one, as they are rare."""
+    """Replaces the names that match the pattern one by one, because they are rare."""
     found = pc.match_substring_regex(names, pattern)
     if not pc.any(found).as_py():
         return names
@@ -111,7 +111,7 @@ def _replaced(names: pa.StringArray, pattern: str, replace: Callable[[str], str]
 
 
 def _escaped(name: str) -> str:
-    r"""Backslashes twice, and control characters as their numbers.
+    r"""Doubles backslashes, and writes control characters as their numbers.
 
     >>> print(_escaped("a\\b\nc\u2028"))
     a\\b\x0ac\u2028
@@ -130,9 +130,9 @@ def _unescaped(name: str) -> str:
 
 @contextmanager
 def _gzip(put: Put) -> Iterator[Put]:
-    """Yields a function that compresses text: in members of equal size, each of the codec that pyarrow brings, since the bytes
-    that Python's gzip makes are those of the machine's zlib."""
-    codec = pa.Codec("gzip", compression_level=_LEVEL)  # in whose header there is neither a time nor a name
+    """Yields a function that compresses text into gzip members of equal size with pyarrow's codec, because the bytes of Python's
+    gzip depend on the machine's zlib."""
+    codec = pa.Codec("gzip", compression_level=_LEVEL)  # its header has neither time nor name
     held = bytearray()
 
     def add(text: Any) -> None:

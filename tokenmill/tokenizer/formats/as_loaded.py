@@ -71,7 +71,7 @@ def added_as_loaded(added: list[Any], vocab: Mapping[str, int], place: str) -> l
 
 
 def mended(content: bytes, document: dict[str, Any]) -> dict[str, list[str]]:
-    """What a document that was read has otherwise than its file, because `tokenizers` has it so: examples by what it is."""
+    """The differences between a document and its file that `tokenizers` makes when loading: examples by kind."""
     written = json.loads(content)
     ids = {one["content"]: one["id"] for one in document["added_tokens"]}
     listed = written.get("added_tokens", [])

@@ -22,7 +22,7 @@ SECTIONS = {
     "post_processor": "processors",
     "decoder": "decoders",
 }
-"""What a Sequence in each section calls its parts."""
+"""The name of a Sequence's list of parts, by section."""
 
 
 def check_limits(document: dict[str, Any], place: str) -> None:
@@ -51,13 +51,14 @@ def check_limits(document: dict[str, Any], place: str) -> None:
 
 
 def growth(document: dict[str, Any]) -> float:
-    """How many times as long, in bytes, a text may be for the model."""
+    """The largest factor by which a text may grow, in bytes, on its way to the model."""
     found = (parts_of(document.get(name), SECTIONS[name]) for name in ("normalizer", "pre_tokenizer"))
     return math.prod(_growth_of(part) for parts in found for part in parts)
 
 
 def _growth_of(part: dict[str, Any]) -> float:
-    """How many times as long one part may make a text. Forms of Unicode count as 1: no file changes what they do."""
+    """The largest factor by which one part may lengthen a text. Unicode normal forms count as 1, because no file configures
+    them."""
     match part["type"]:
         case "Replace":
             return _replacing(part.get("pattern"), part.get("content"))

@@ -31,8 +31,8 @@ class Token(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the files name: `listed`, the tokens that have flags, which transformers adds first; `named`, special tokens by their
-    names; `extra`, special tokens without names."""
+    """The tokens in the files. `listed`: tokens with flags, which transformers adds first. `named`: special tokens by name.
+    `extra`: special tokens without names."""
 
     listed: list[Token]
     named: dict[str, str | Token]
@@ -54,7 +54,7 @@ class Named(NamedTuple):
         ]
 
     def renewed(self, how: str) -> list[Token]:
-        """The special tokens as a class adds them a second time: as they are, or with flags off."""
+        """The special tokens that a class adds a second time: as they are, or with flags off."""
         return [
             Token(str(text_in(one)), special=True)
             if isinstance(one, str) or how == "flags off"

@@ -114,9 +114,9 @@ _MISNAMED = {
 
 @dataclass(frozen=True)
 class Built:
-    """What a class makes of a vocabulary: sections of tokenizer.json, fields of its model, and the special tokens that it has by
-    name unless the configuration says otherwise. `renews`: how it adds its special tokens a second time: with all flags off, or
-    as they are."""
+    """The settings that a class gives a vocabulary: sections of tokenizer.json, fields of its model, and its special tokens by name
+    unless the configuration overrides them. `renews`: how it adds its special tokens a second time: with all flags off, or as they
+    are."""
 
     kind: str
     normalizer: dict[str, Any] | None
@@ -147,7 +147,7 @@ def class_of(config: Mapping[str, Any], model_config: Mapping[str, Any], is_byte
 
 
 def built_by(name: str, config: Mapping[str, Any]) -> Built | None:
-    """What the class makes of a vocabulary; None if that is not known."""
+    """The settings that the class gives a vocabulary; None if unknown."""
     return _BUILDERS[name](config) if name in _BUILDERS else None
 
 
