@@ -275,7 +275,7 @@ def test_workers_with_another_tokenmill_are_one_error_before_any_work(
     code = tmp_path / "code/tokenmill"
     if kind == "changed":
         shutil.copytree(REPOSITORY / "tokenmill", code)
-        (code / "counts/table.py").write_text((code / "counts/table.py").read_text() + "\n# a change\n")
+        (code / "counts/table.py").write_text((code / "counts/table.py").read_text() + "\nCHANGED = 1\n")
         why = "another tokenmill, which would make other bytes"
     else:
         code.mkdir(parents=True)
