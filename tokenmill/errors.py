@@ -62,7 +62,7 @@ class TokenmillError(Exception):
         where: str | None = None,
         fix: str | None = None,
     ) -> None:
-        self.lines = [without_passwords(one) for one in ([message] if isinstance(message, str) else message)]
+        self.lines: list[str] = [without_passwords(one) for one in ([message] if isinstance(message, str) else message)]
         super().__init__("\n".join(self.lines))
         self.where = where
         self.fix = fix

@@ -60,8 +60,9 @@ class BoundedFile(io.BufferedReader):
 
     def __init__(self, shard: Shard, limits: Limits) -> None:
         super().__init__(open_raw(shard))
-        self.shard_name, self._limits = shard.name, limits
-        self.n_bytes = self.seek(0, os.SEEK_END)
+        self.shard_name: str = shard.name
+        self._limits = limits
+        self.n_bytes: int = self.seek(0, os.SEEK_END)
         self.seek(0)
         self._n_batches = self._n_held = 0
         self._refusal: CorpusError | None = None

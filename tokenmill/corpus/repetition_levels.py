@@ -22,7 +22,7 @@ class RowLengths:
     """Follows the rows through the pages of a column chunk. `longest`: the most values that a row has so far."""
 
     def __init__(self, level_max: int) -> None:
-        self.longest = 0
+        self.longest: int = 0
         self._width = level_max.bit_length()
         self._n_held = 0  # values of the last row, which may continue in the next page
 
