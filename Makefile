@@ -36,7 +36,6 @@ lint: setup ## format and lint of Python and Rust, wording of docstrings, types,
 	$(BIN)/mypy --strict tokenmill flows tasks
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m pytest -q tests/test_prose.py
-	$(BIN)/python -m pytest -q tests/test_prose.py
 	$(BIN)/stubtest --concise tokenmill._core
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/basedpyright --ignoreexternal --verifytypes tokenmill >.venv/verifytypes.log || { cat .venv/verifytypes.log; exit 1; }
 	$(BIN)/python core/third_party.py --check
