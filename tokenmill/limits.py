@@ -14,8 +14,8 @@ def limit_memory(bytes_max: int) -> None:
 
 
 def give_memory_back() -> None:
-    """Gives freed memory back to the system. glibc keeps it where small pieces beside it are in use, so that long texts, one after
-    another, took as much memory as all of them. Other C libraries do not have this call."""
+    """Gives freed memory back to the system. glibc keeps a freed block between blocks that are in use: a process that reads many
+    long texts, one at a time, would hold as much memory as for all of them. Does nothing with another C library."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -81,7 +81,7 @@ def test_a_page_with_a_wrong_checksum_is_damage_in_documents_and_in_tables(tmp_p
 
 
 def write_other_name(path: Path, n_left: int) -> None:
-    """A file with the name of a column that is no UTF-8, in its footer, but for the first `n_left` times that it stands there."""
+    """A file whose footer names a column in bytes that are not UTF-8. The first `n_left` places with the name keep it."""
     pq.write_table(TABLE.rename_columns(["id", "text", "spare"]), path, store_schema=False)
     parts = path.read_bytes().split(b"spare")
     assert len(parts) == 3

@@ -22,7 +22,7 @@ _HEADER_BYTES = 1 << 12  # bytes read for a page header; nearly always enough
 _HEADER_BYTES_MAX = 1 << 26  # a header contains the page's least and largest value
 
 
-_VALUE_BYTES = 16  # of an element of a list, beside its text: its levels, offset and number
+_VALUE_BYTES = 16  # what a list's element takes in memory in addition to its text: levels, offset and index
 _DELTA = 7  # the encoding DELTA_BYTE_ARRAY: values repeat the beginning of the one before
 _DELTAS = (6, _DELTA)  # with DELTA_LENGTH_BYTE_ARRAY, encodings whose lengths are decoded for a whole page
 _SMALLER_PAGES = "write the file with smaller pages or documents"
