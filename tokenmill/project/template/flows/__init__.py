@@ -1,1 +1,1 @@
-"""The flows of this project: what a build, a refresh and a publication do, from top to bottom."""
+../../../../flows/__init__.py
