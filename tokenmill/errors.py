@@ -37,8 +37,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.error_codes import CODES as CODES
-from tokenmill.error_codes import ErrorCode as ErrorCode
 from tokenmill.passwords import without_passwords
 
 if TYPE_CHECKING:
@@ -49,8 +47,8 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN)
 
 class TokenmillError(Exception):
     """Base of every error that a user can correct. `message`: one line, or a list of lines; passwords in URLs are removed. `code`:
-    a key of CODES; default: the class's code. `where`, `fix`: the beginning of the message that says where, and the end that says
-    what to do, given if they cannot be parsed from the text."""
+    a key of `error_pages`; default: the class's code. `where`, `fix`: the beginning of the message that says where, and the end that
+    says what to do, given if they cannot be parsed from the text."""
 
     code: str = "TM900"
 
@@ -68,7 +66,6 @@ class TokenmillError(Exception):
         self.fix = fix
         if code is not None:
             self.code = code
-        assert self.code in CODES
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the error with all its attributes, whatever arguments its class takes, so that it survives the way from a
@@ -298,7 +295,7 @@ def of_the_machine(error: OSError) -> str:
 
 
 def code_of(error: BaseException) -> str:
-    """The code, a key of CODES, of any error that ends a command."""
+    """The code, a key of `error_pages`, of any error that ends a command."""
     match error:
         case TokenmillError():
             return error.code

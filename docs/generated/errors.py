@@ -1,7 +1,8 @@
-"""The tables of exit codes and of error codes, from tokenmill.errors."""
+"""The tables of exit codes and of error codes, from tokenmill.errors and error_pages.toml."""
 
 from docs.generated.tables import table
-from tokenmill.errors import CODES, EXIT_CODES
+from tokenmill.error_pages import error_pages
+from tokenmill.errors import EXIT_CODES
 
 
 def exit_codes() -> str:
@@ -11,9 +12,9 @@ def exit_codes() -> str:
 
 def codes() -> str:
     """A section for each error code: what it means, and what to do."""
-    rows = ([f"[{one}](#{one.lower()})", page.title] for one, page in CODES.items())
+    rows = ([f"[{one}](#{one.lower()})", page.title] for one, page in error_pages().items())
     parts = ["## Error codes\n", table(["code", "title"], rows)]
-    for one, page in CODES.items():
+    for one, page in error_pages().items():
         parts.append(f"### {one}: {page.title} {{ #{one.lower()} }}\n")
         parts.append(f"{page.meaning}\n\n**What to do.** {page.advice}\n")
     return "\n".join(parts)

@@ -20,7 +20,8 @@ from tokenmill import console
 from tokenmill.cli import answer
 from tokenmill.cli import main as cli_main
 from tokenmill.cli.answer import SCHEMA, Answer, as_json
-from tokenmill.errors import CODES, BusyError, CorpusError, ParamsError, VersionsError
+from tokenmill.error_pages import error_pages
+from tokenmill.errors import BusyError, CorpusError, ParamsError, VersionsError
 
 
 def result(done: Any, command: str | None, code: int = 0) -> Any:
@@ -39,7 +40,7 @@ def error(done: Said, command: str | None, code: int = 2) -> dict[str, str]:
     assert (found["schema"], found["command"], found["ok"]) == (SCHEMA, command, False)
     told: dict[str, str] = found["error"]
     assert {"code", "what", "where", "why", "fix"} <= told.keys()
-    assert told["code"] in CODES
+    assert told["code"] in error_pages()
     assert all(told[name] for name in ("what", "why", "fix"))
     return told
 
@@ -209,7 +210,7 @@ def test_a_message_is_taken_apart_at_its_place_and_its_advice(
         assert found["message"] == message
         assert found["where"] == where
         assert what is None or found["what"] == what
-        assert found["fix"] == (fix or CODES[kind.code].advice)
+        assert found["fix"] == (fix or error_pages()[kind.code].advice)
 
 
 def raised() -> dict[str, str]:

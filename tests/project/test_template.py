@@ -1,4 +1,4 @@
-"""The files that `tokenmill init` writes exist once: the template has links to those of this repository, which is itself a project."""
+"""The files that `tokenmill init` writes exist once: the template has links to those of this repository, a project itself."""
 
 import pytest
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tokenmill.errors import CODES, EXIT_DONE, TokenmillError, code_of, of_the_machine
+from tokenmill.error_pages import error_pages
+from tokenmill.errors import EXIT_DONE, TokenmillError, code_of, of_the_machine
 from tokenmill.quantities import finite
 from tokenmill.terminal import as_shown
 
@@ -73,6 +74,7 @@ def as_json(error: BaseException) -> dict[str, str | None]:
     ('params.yaml: count.pattern', 'found 3; allowed: a text.', 'Put it in quotes.')
     """
     code, message = code_of(error), message_of(error)
+    page = error_pages()[code]
     where, fix = (error.where, error.fix) if isinstance(error, TokenmillError) else (None, None)
     rest = message
     if where is not None:
@@ -90,11 +92,11 @@ def as_json(error: BaseException) -> dict[str, str | None]:
         fix = "".join(advice)
     return {
         "code": code,
-        "title": CODES[code].title,
+        "title": page.title,
         "what": what,
         "where": where,
-        "why": CODES[code].meaning,
-        "fix": fix or CODES[code].advice,
+        "why": page.meaning,
+        "fix": fix or page.advice,
         "message": message,
     }
 

@@ -9,7 +9,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.cli.answer import Answer, text
-from tokenmill.errors import CODES, UsageError, did_you_mean
+from tokenmill.error_pages import error_pages
+from tokenmill.errors import UsageError, did_you_mean
 from tokenmill.layout import STAGES
 
 if TYPE_CHECKING:
@@ -42,18 +43,19 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _explain(asked: argparse.Namespace) -> Answer:
+    pages = error_pages()
     if asked.error_code is None:
         return text(
-            {code: dataclasses.asdict(page) for code, page in CODES.items()},
-            [f"{code}  {page.title}" for code, page in CODES.items()],
+            {code: dataclasses.asdict(page) for code, page in pages.items()},
+            [f"{code}  {page.title}" for code, page in pages.items()],
         )
     code = asked.error_code.upper()
     code = f"TM{code}" if code.isdecimal() else code
-    if code not in CODES:
+    if code not in pages:
         raise UsageError(
-            f"explain: there is no code {asked.error_code!r}.{did_you_mean(code, CODES)} `tokenmill explain` lists all."
+            f"explain: there is no code {asked.error_code!r}.{did_you_mean(code, pages)} `tokenmill explain` lists all."
         )
-    page = CODES[code]
+    page = pages[code]
     meaning, advice = wrap(page.meaning, _WIDTH), wrap(page.advice, _WIDTH)
     lines = [f"{code}: {page.title}", "", *meaning, "", "What to do:", "", *advice]
     return text({"code": code, **dataclasses.asdict(page)}, lines)
@@ -70,7 +72,7 @@ def _completion(parser: "Parser", asked: argparse.Namespace) -> Answer:
 
 
 def _complete_values(parser: "Parser", files: Mapping[str, Any], folders: Mapping[str, Any]) -> None:
-    values = {"--only": STAGES, "error_code": tuple(CODES)}
+    values = {"--only": STAGES, "error_code": tuple(error_pages())}
     for action in parser._actions:  # argparse has no public list of them
         # They are for the script alone: a project may have stages of its own, and `explain` takes 203 for TM203.
         action.choices = values.get(next(iter(action.option_strings), action.dest), action.choices)
